@@ -1,0 +1,52 @@
+# Every target does its own set-up: a machine with Python 3.11+, make and git is enough.
+SHELL := /bin/bash -eu -o pipefail
+.DEFAULT_GOAL := help
+
+# aws-cdk's modules are megabytes of Python: without byte code every synth parses them again.
+unexport PYTHONDONTWRITEBYTECODE
+export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/node_modules/.bin:$(PATH)
+
+UV_VERSION := 0.13.8
+UV := .tools/bin/uv
+SETUP := .venv/.ready
+
+.PHONY: help setup test sandbox lint format lock clean
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: $(SETUP) ## Install Python packages, Node and the CDK CLI into this folder
+
+$(UV):
+	python3 -m venv .tools
+	.tools/bin/pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+
+$(SETUP): $(UV) pyproject.toml uv.lock package.json package-lock.json
+	$(UV) sync --frozen --quiet
+	npm ci --no-audit --no-fund --loglevel=error
+	touch $@
+
+test: $(SETUP) ## Run every check and test
+	ruff check .
+	ruff format --check .
+	yamllint --strict .
+	shellcheck $$(git ls-files '*.sh' .ci/run)
+	mypy
+	pytest -n 2 --dist loadgroup
+
+sandbox: $(SETUP) ## Deploy everything to a local AWS, drill the scaling, tear it down
+	voice sandbox deployments/sandbox.yaml
+
+lint: $(SETUP) ## Run the static checks alone
+	pre-commit run --all-files
+
+format: $(SETUP) ## Format the code
+	ruff check --fix .
+	ruff format .
+
+lock: $(UV) ## Refresh the lock files after a change of a pinned version
+	$(UV) lock
+	npm install --package-lock-only
+
+clean: ## Remove what the other targets made
+	rm -rf .venv .tools node_modules cdk.out build dist
