@@ -1,0 +1,51 @@
+"""What has to hold before a deployment reaches a cloud."""
+
+from collections.abc import Iterator
+
+from blueprint.checks import capacity, network, scaling, supply, vad_host
+from blueprint.checks.base import Check, Finding, Level, Violation
+from blueprint.loading import suggestion
+from blueprint.model.deployment import Deployment
+
+__all__ = ["CHECKS", "Check", "Finding", "Level", "Violation", "run"]
+
+
+class AcceptedChecksExist(Check):
+    """A misspelt acceptance accepts nothing."""
+
+    id = "accepted-checks-exist"
+    level = Level.ERROR
+    about = "Every accepted check exists."
+    source = "blueprint/checks"
+
+    def examine(self, deployment: Deployment) -> Iterator[Violation]:
+        """Look each accepted id up."""
+        known = [check.id for check in CHECKS]
+        for index, accepted in enumerate(deployment.accepted_checks):
+            if accepted.id not in known:
+                yield Violation(
+                    ("accepted_checks", index, "id"),
+                    f"there is no check `{accepted.id}`{suggestion(accepted.id, known)}",
+                    "`voice checks` lists them",
+                )
+
+
+CHECKS: tuple[Check, ...] = (
+    *vad_host.CHECKS,
+    *capacity.CHECKS,
+    *network.CHECKS,
+    *scaling.CHECKS,
+    *supply.CHECKS,
+    AcceptedChecksExist(),
+)
+"""Every check, in the order of reporting."""
+
+
+def run(deployment: Deployment) -> list[Finding]:
+    """Return what the checks find, errors first, each in the order of the file's sections."""
+    reasons = {accepted.id: accepted.reason for accepted in deployment.accepted_checks}
+    findings = [
+        Finding(check, violation, reasons.get(check.id)) for check in CHECKS for violation in check.examine(deployment)
+    ]
+    order = list(Level)
+    return sorted(findings, key=lambda finding: order.index(finding.check.level))

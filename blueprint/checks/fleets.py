@@ -1,0 +1,70 @@
+"""Every fleet of a deployment, for checks that hold for all of them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from blueprint import catalog
+from blueprint.catalog import InstanceType
+from blueprint.contract import Tier
+from blueprint.model.aws import Purchase
+from blueprint.model.deployment import Deployment
+from blueprint.model.scaling import ScalingRule
+from blueprint.source import Location
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """One fleet as the file describes it.
+
+    Attributes:
+        groups: Auto Scaling groups that the fleet consists of, each with the bounds below.
+        min_hosts: Fewest hosts of the whole fleet.
+        max_hosts: Most hosts of the whole fleet.
+    """
+
+    name: str
+    tier: Tier
+    location: Location
+    instance_type: InstanceType
+    zones: tuple[str, ...]
+    groups: int
+    min_hosts: int
+    max_hosts: int
+    purchase: Purchase | None
+    rules: tuple[ScalingRule, ...]
+
+    @property
+    def max_hosts_per_zone(self) -> int:
+        """Most hosts that one zone's subnet may have to hold."""
+        return self.max_hosts // self.groups
+
+
+def fleets(deployment: Deployment) -> Iterator[Fleet]:
+    """Yield the VAD fleet, then the ASR fleets in file order."""
+    aws = deployment.aws
+    zones = aws.availability_zones
+    yield Fleet(
+        name="vad",
+        tier=Tier.VAD,
+        location=("aws", "vad"),
+        instance_type=catalog.instance_types()[aws.vad.instance_type],
+        zones=zones,
+        groups=len(zones),
+        min_hosts=aws.vad.hosts_per_zone.min * len(zones),
+        max_hosts=aws.vad.hosts_per_zone.max * len(zones),
+        purchase=None,
+        rules=aws.vad.scaling,
+    )
+    for index, fleet in enumerate(aws.asr):
+        yield Fleet(
+            name=fleet.name,
+            tier=Tier.ASR,
+            location=("aws", "asr", index),
+            instance_type=catalog.instance_types()[fleet.instance_type],
+            zones=fleet.availability_zones or zones,
+            groups=1,
+            min_hosts=fleet.hosts.min,
+            max_hosts=fleet.hosts.max,
+            purchase=fleet.purchase,
+            rules=fleet.scaling,
+        )

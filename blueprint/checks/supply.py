@@ -1,0 +1,29 @@
+"""Checks on what hosts are made from: images, and the acceptances in the file itself."""
+
+from collections.abc import Iterator
+
+from blueprint.checks.base import Check, Level, Violation
+from blueprint.hosts import images_of
+from blueprint.model.deployment import Deployment
+
+
+class ImagesHaveDigests(Check):
+    """A host without its image never becomes ready."""
+
+    id = "images-have-digests"
+    level = Level.WARNING
+    about = "Every image that a fleet runs has a digest in the deployment file."
+    source = "https://docs.aws.amazon.com/AmazonECR/latest/userguide/image-tag-mutability.html"
+
+    def examine(self, deployment: Deployment) -> Iterator[Violation]:
+        """Compare the images of the fleets with those in the file."""
+        missing = [image for image in images_of(deployment) if image not in deployment.images]
+        if missing:
+            yield Violation(
+                ("images",),
+                f"no digest for {', '.join(missing)}: the fleets that run them are held at 0 hosts",
+                "deploy the registry stack, push the images, and write their digests here",
+            )
+
+
+CHECKS: tuple[Check, ...] = (ImagesHaveDigests(),)

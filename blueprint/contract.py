@@ -1,0 +1,256 @@
+"""The contract between what provisions and what runs: names that both sides must spell alike.
+
+User data, task definitions, security groups, alarms and dashboards are rendered from these tables, and the
+programs in ``images/`` read the environment that they describe. Nothing here depends on a cloud.
+"""
+
+import struct
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+# --- Images -----------------------------------------------------------------------------------------------
+
+
+class Image(StrEnum):
+    """A container image of this project; the value is its folder under ``images/`` and its repository."""
+
+    GATEWAY = "gateway"
+    VAD_DATAPLANE = "vad-dataplane"
+    WHISPER_ENGINE = "whisper-engine"
+    ASR_NEURON = "asr-neuron"
+    ASR_VLLM = "asr-vllm"
+    TELEMETRY = "telemetry"
+
+
+# --- Ports and who may reach them -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Port:
+    """A listening port."""
+
+    number: int
+    protocol: Literal["tcp", "udp"]
+    purpose: str
+
+
+PUBLIC_TLS = Port(443, "tcp", "TLS: WebSocket audio from browsers")
+AWS_API = Port(443, "tcp", "HTTPS to AWS APIs, through VPC endpoints or a NAT gateway")
+RTP = Port(5004, "udp", "RTP or SRTP audio, L16 16 kHz mono, 20 ms a packet (RFC 3550, RFC 3711)")
+CHUNK = Port(5006, "udp", "AudioChunk datagrams from the VAD tier")
+GATEWAY_HTTP = Port(8080, "tcp", "Session API, server-sent events and WebSocket audio")
+VAD_HEALTH = Port(8081, "tcp", "Answers only while packets can flow")
+VALKEY = Port(6379, "tcp", "Valkey over TLS")
+PROMETHEUS = Port(9400, "tcp", "Telemetry in Prometheus format, on the host's loopback only")
+VLLM = Port(8000, "tcp", "vLLM's OpenAI-compatible API, on the host's loopback only")
+
+
+class Tier(StrEnum):
+    """A group of network interfaces that share a security group."""
+
+    INTERNET = "internet"
+    PUBLIC_LOAD_BALANCER = "public-load-balancer"
+    API_LOAD_BALANCER = "api-load-balancer"
+    GATEWAY = "gateway"
+    VAD = "vad"
+    ASR = "asr"
+    STATE = "state"
+    AWS = "aws"
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Traffic that the network allows; whatever is not listed in ``FLOWS`` is refused."""
+
+    source: Tier
+    destination: Tier
+    port: Port
+
+
+FLOWS: tuple[Flow, ...] = (
+    Flow(Tier.INTERNET, Tier.PUBLIC_LOAD_BALANCER, PUBLIC_TLS),
+    Flow(Tier.INTERNET, Tier.PUBLIC_LOAD_BALANCER, RTP),
+    Flow(Tier.PUBLIC_LOAD_BALANCER, Tier.GATEWAY, GATEWAY_HTTP),
+    Flow(Tier.PUBLIC_LOAD_BALANCER, Tier.VAD, RTP),
+    Flow(Tier.PUBLIC_LOAD_BALANCER, Tier.VAD, VAD_HEALTH),
+    Flow(Tier.API_LOAD_BALANCER, Tier.GATEWAY, GATEWAY_HTTP),
+    Flow(Tier.GATEWAY, Tier.VAD, RTP),
+    Flow(Tier.VAD, Tier.ASR, CHUNK),
+    Flow(Tier.GATEWAY, Tier.STATE, VALKEY),
+    Flow(Tier.VAD, Tier.STATE, VALKEY),
+    Flow(Tier.ASR, Tier.STATE, VALKEY),
+    Flow(Tier.GATEWAY, Tier.AWS, AWS_API),
+    Flow(Tier.VAD, Tier.AWS, AWS_API),
+    Flow(Tier.ASR, Tier.AWS, AWS_API),
+)
+
+# --- Metrics ----------------------------------------------------------------------------------------------
+
+NAMESPACE = "VoiceServe"
+STORAGE_RESOLUTION_S = 1
+"""Every metric of ours is stored at one second; CloudWatch alarms read it at 10 s or more."""
+
+DEPLOYMENT_DIMENSION = "Deployment"
+FLEET_DIMENSION = "Fleet"
+REASON_DIMENSION = "Reason"
+
+_OF_FLEET = (DEPLOYMENT_DIMENSION, FLEET_DIMENSION)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric that an image publishes.
+
+    Attributes:
+        dimensions: The exact dimension set. CloudWatch alarms match the whole set, so a publisher that adds
+            one starves the alarm.
+        load: Whether the value rises or falls as the fleet fills up; ``None`` where it says nothing of load.
+    """
+
+    name: str
+    unit: Literal["Percent", "Count", "Milliseconds", "Seconds", "None"]
+    publisher: Image
+    meaning: str
+    tiers: tuple[Tier, ...]
+    load: Literal["rises", "falls"] | None = None
+    dimensions: tuple[str, ...] = _OF_FLEET
+
+
+_VAD = (Tier.VAD,)
+_ASR = (Tier.ASR,)
+_GATEWAY = (Tier.GATEWAY,)
+_TELEMETRY = Image.TELEMETRY
+
+METRICS: dict[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        Metric("RxRingOccupancy", "Percent", _TELEMETRY,
+               "Fullest AF_XDP receive ring of a host, percent of its descriptors. The ENA poll-mode driver "
+               "has no receive-queue count (-ENOTSUP, later a constant 0), so the ring is what is read.",
+               _VAD, "rises"),
+        Metric("RxDropped", "Count", _TELEMETRY, "Packets that the data plane dropped, by reason.", _VAD,
+               dimensions=(*_OF_FLEET, REASON_DIMENSION)),
+        Metric("SilenceDropped", "Percent", _TELEMETRY, "Share of audio frames that the VAD dropped.", _VAD),
+        Metric("VadSessions", "Count", _TELEMETRY, "Live sessions on the hosts of the VAD tier.", _VAD, "rises"),
+        Metric("NeuronHeadroom", "Percent", _TELEMETRY,
+               "100 minus the mean NeuronCore utilisation of a host (neuron-monitor).", _ASR, "falls"),
+        Metric("NeuronUtilization", "Percent", _TELEMETRY, "Mean NeuronCore utilisation of a host.", _ASR,
+               "rises"),
+        Metric("GpuBusy", "Percent", _TELEMETRY,
+               "DCGM graphics-engine activity. A single H100 runs no NCCL, so there is no NCCL figure.",
+               _ASR, "rises"),
+        Metric("FreeSlots", "Count", _TELEMETRY, "Sessions that the fleet's hosts can still take.", _ASR,
+               "falls"),
+        Metric("EncoderQueueDepth", "Count", _TELEMETRY, "Utterances waiting for prefill.", _ASR, "rises"),
+        Metric("DecoderQueueDepth", "Count", _TELEMETRY, "Utterances waiting for decode.", _ASR, "rises"),
+        Metric("RealTimeFactor", "None", _TELEMETRY, "Processing time over audio time; below 1 keeps up.",
+               _ASR, "rises"),
+        Metric("OpenSockets", "Count", Image.GATEWAY, "WebSocket and event-stream connections of a task.",
+               _GATEWAY, "rises"),
+        Metric("SessionsCreated", "Count", Image.GATEWAY, "Sessions opened.", _GATEWAY),
+        Metric("SessionsRefused", "Count", Image.GATEWAY, "Sessions refused for want of capacity.", _GATEWAY),
+        Metric("FirstTranscriptLatency", "Milliseconds", Image.GATEWAY,
+               "End of the first speech to its first transcript event.", _GATEWAY),
+    )
+}  # fmt: skip
+
+# --- Environment of the containers ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Variable:
+    """An environment variable that a launcher sets and an image reads."""
+
+    name: str
+    meaning: str
+
+
+DEPLOYMENT = Variable("VOICE_DEPLOYMENT", "Name of the deployment; dimension of every metric")
+FLEET = Variable("VOICE_FLEET", "Name of the fleet; dimension of every metric")
+HOST = Variable("VOICE_HOST", "Instance or task id; key of the host registry")
+HOST_ADDRESS = Variable("VOICE_HOST_ADDRESS", "Private IPv4 address that other tiers reach the host at")
+REGION = Variable("VOICE_REGION", "Region of the CloudWatch endpoint")
+VALKEY_HOST = Variable("VOICE_VALKEY_HOST", "Primary endpoint of the state store")
+VALKEY_PORT = Variable("VOICE_VALKEY_PORT", "Its port")
+VALKEY_USER = Variable("VOICE_VALKEY_USER", "The tier's own user of the state store")
+VALKEY_PASSWORD_FILE = Variable("VOICE_VALKEY_PASSWORD_FILE", "File that holds that user's password")
+VALKEY_PASSWORD = Variable("VOICE_VALKEY_PASSWORD", "That user's password, where the launcher injects secrets")
+RTP_PORT = Variable("VOICE_RTP_PORT", "UDP port of RTP and SRTP audio")
+CHUNK_PORT = Variable("VOICE_CHUNK_PORT", "UDP port of AudioChunk datagrams")
+HEALTH_PORT = Variable("VOICE_HEALTH_PORT", "TCP port that answers while packets can flow")
+HTTP_PORT = Variable("VOICE_HTTP_PORT", "TCP port of the gateway")
+PROMETHEUS_PORT = Variable("VOICE_PROMETHEUS_PORT", "Loopback port of the Prometheus endpoint")
+DATA_PATH = Variable("VOICE_DATA_PATH", "af_xdp, or vfio on a secondary interface")
+INTERFACE = Variable("VOICE_INTERFACE", "Network interface that receives audio")
+RX_QUEUES = Variable("VOICE_RX_QUEUES", "Receive queues that are polled, one core each")
+RX_RING_SIZE = Variable("VOICE_RX_RING_SIZE", "Descriptors in each receive ring")
+HUGE_PAGE_SIZE_MIB = Variable("VOICE_HUGE_PAGE_SIZE_MIB", "Size of one huge page, MiB")
+HOST_KIND = Variable("VOICE_HOST_KIND", "silicon or gpu: placement fills silicon first")
+ENGINE = Variable("VOICE_ENGINE", "whisper, or vllm on the host's loopback")
+CACHE_DIR = Variable("VOICE_CACHE_DIR", "Directory for compile caches and weights; local NVMe where it exists")
+TELEMETRY_SOURCES = Variable("VOICE_TELEMETRY_SOURCES", "Comma-separated: dataplane, neuron, gpu, engine")
+TOKEN_KEY = Variable("VOICE_TOKEN_KEY", "Key that signs session tokens (injected secret)")
+TOKEN_TTL_S = Variable("VOICE_TOKEN_TTL_S", "Lifetime of a session token, seconds")
+MEDIA_HOST = Variable("VOICE_MEDIA_HOST", "Public host name of the TLS and UDP listeners")
+IDLE_TIMEOUT_S = Variable("VOICE_IDLE_TIMEOUT_S", "Longest silence on a socket before it is closed, seconds")
+DRAIN_TIMEOUT_S = Variable("VOICE_DRAIN_TIMEOUT_S", "Time that a stopping process may finish sessions in, seconds")
+
+_IDENTITY = (DEPLOYMENT, FLEET, HOST, HOST_ADDRESS, REGION)
+_STATE = (VALKEY_HOST, VALKEY_PORT, VALKEY_USER, VALKEY_PASSWORD_FILE)
+_ASR_HOST = (*_IDENTITY, *_STATE, CHUNK_PORT, HOST_KIND, ENGINE, CACHE_DIR, DRAIN_TIMEOUT_S)
+
+ENVIRONMENT: dict[Image, tuple[Variable, ...]] = {
+    Image.VAD_DATAPLANE: (
+        *_IDENTITY, *_STATE, DATA_PATH, INTERFACE, RX_QUEUES, RX_RING_SIZE, HUGE_PAGE_SIZE_MIB, RTP_PORT,
+        CHUNK_PORT, HEALTH_PORT, DRAIN_TIMEOUT_S,
+    ),
+    Image.WHISPER_ENGINE: _ASR_HOST,
+    Image.ASR_NEURON: _ASR_HOST,
+    Image.ASR_VLLM: _ASR_HOST,
+    Image.TELEMETRY: (*_IDENTITY, *_STATE, TELEMETRY_SOURCES, PROMETHEUS_PORT),
+    Image.GATEWAY: (
+        DEPLOYMENT, FLEET, REGION, VALKEY_HOST, VALKEY_PORT, VALKEY_USER, VALKEY_PASSWORD, HTTP_PORT, RTP_PORT,
+        TOKEN_KEY, TOKEN_TTL_S, MEDIA_HOST, IDLE_TIMEOUT_S, DRAIN_TIMEOUT_S,
+    ),
+}  # fmt: skip
+
+# --- State store ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class StateAccess:
+    """What one tier's user may do in the state store, as a Valkey ACL string."""
+
+    tier: Tier
+    acl: str
+
+
+_SAFE = "-@all +@connection +@read +@write +@stream +@hash +@keyspace -@dangerous"
+STATE_USERS: tuple[StateAccess, ...] = (
+    StateAccess(Tier.GATEWAY, f"on resetkeys ~session:* %R~transcript:* %R~host:* resetchannels {_SAFE}"),
+    StateAccess(Tier.VAD, f"on resetkeys ~session:* ~host:* resetchannels {_SAFE}"),
+    StateAccess(Tier.ASR, f"on resetkeys ~session:* ~transcript:* ~host:* resetchannels {_SAFE}"),
+)
+"""Keys: ``session:<ssrc>`` hash, ``transcript:<session>`` bounded stream, ``host:<tier>:<id>`` registry."""
+
+# --- AudioChunk, VAD tier -> ASR tier ---------------------------------------------------------------------
+
+CHUNK_HEADER = struct.Struct("<QIBBH")
+"""session u64, sequence u32, kind u8, flags u8, count u16; little-endian, 16 bytes."""
+
+CHUNK_PAYLOAD_BYTES = 3200
+"""100 ms of audio: 80 x 10 float32 log-mel values, or 1600 PCM16 samples."""
+
+IP_UDP_HEADER_BYTES = 28
+"""IPv4 (20, no options) and UDP (8) headers."""
+
+CHUNK_DATAGRAM_BYTES = CHUNK_HEADER.size + CHUNK_PAYLOAD_BYTES + IP_UDP_HEADER_BYTES
+"""3244: what one chunk takes of a link's MTU."""
+
+
+class ChunkKind(StrEnum):
+    """What the payload of an ``AudioChunk`` holds."""
+
+    LOG_MEL = "log-mel"
+    PCM16 = "pcm16"

@@ -1,0 +1,32 @@
+"""Which images a host of each fleet runs."""
+
+from blueprint import catalog
+from blueprint.contract import Image
+from blueprint.model.aws import AsrFleet, Engine
+from blueprint.model.deployment import Deployment
+
+VAD_IMAGES = (Image.VAD_DATAPLANE, Image.TELEMETRY)
+
+
+def asr_images(fleet: AsrFleet) -> tuple[Image, ...]:
+    """Return the images of one ASR fleet's hosts; the first one receives chunks."""
+    accelerator = catalog.instance_types()[fleet.instance_type].accelerator
+    if accelerator is not None and accelerator.kind == "neuron":
+        return (Image.ASR_NEURON, Image.TELEMETRY)
+    if fleet.engine is Engine.VLLM:
+        # Our ingest assembles utterances and posts them to vLLM on the host's loopback.
+        return (Image.WHISPER_ENGINE, Image.ASR_VLLM, Image.TELEMETRY)
+    return (Image.WHISPER_ENGINE, Image.TELEMETRY)
+
+
+def images_of(deployment: Deployment) -> tuple[Image, ...]:
+    """Return every image that the deployment's hosts run, without repetition."""
+    images = [*VAD_IMAGES]
+    for fleet in deployment.aws.asr:
+        images.extend(asr_images(fleet))
+    return tuple(dict.fromkeys(images))
+
+
+def held_back(deployment: Deployment, images: tuple[Image, ...]) -> bool:
+    """Whether hosts that run these images must wait for a digest."""
+    return any(image not in deployment.images for image in images)

@@ -1,0 +1,1 @@
+"""The typed deployment: what a YAML file under ``deployments/`` says."""

@@ -1,0 +1,260 @@
+"""The catalogue: every row loads, names a source, and agrees with the rows beside it."""
+
+import itertools
+from collections.abc import Callable, Mapping
+from importlib import resources
+
+import pytest
+import yaml
+from pydantic import ValidationError
+
+from blueprint import catalog
+from blueprint.catalog import CacheNodeType, InstanceType, Quota, Region, ServicePrice
+
+TYPES = tuple(catalog.instance_types().values())
+NODES = tuple(catalog.cache_node_types().values())
+Sourced = InstanceType | CacheNodeType | Quota | Region | ServicePrice
+FILES: dict[str, tuple[str, Callable[[], Mapping[str, Sourced]]]] = {
+    "instance_types.yaml": ("name", catalog.instance_types),
+    "cache_node_types.yaml": ("name", catalog.cache_node_types),
+    "quotas.yaml": ("code", catalog.quotas),
+    "regions.yaml": ("name", catalog.regions),
+    "prices.yaml": ("item", catalog.service_prices),
+}
+QUOTA_FAMILY = {"c": "standard", "g": "g-vt", "inf": "inf", "p": "p", "trn": "trn"}
+ACCELERATOR_QUOTAS = {"neuron": {"inf", "trn"}, "gpu": {"p", "g-vt"}}
+
+
+def family(name: str) -> str:
+    """``cache.r7g`` of ``cache.r7g.large``, ``c8g`` of ``c8g.metal-24xl``."""
+    return name.rpartition(".")[0]
+
+
+def is_metal(name: str) -> bool:
+    return ".metal" in name
+
+
+def sizes_of_one_family() -> list[tuple[InstanceType, InstanceType]]:
+    """Every (smaller, larger) pair by vCPU; metal apart, as its price and queues follow other rules."""
+    return [
+        (small, large)
+        for small, large in itertools.permutations(TYPES, 2)
+        if family(small.name) == family(large.name)
+        and is_metal(small.name) == is_metal(large.name)
+        and small.vcpus < large.vcpus
+    ]
+
+
+def in_regions(*names: str) -> set[str]:
+    return set.intersection(*(set(catalog.instance_types()[name].regions) for name in names))
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_no_row_hides_another(file: str) -> None:
+    key, load = FILES[file]
+    text = resources.files(catalog).joinpath(file).read_text(encoding="utf-8")
+    keys = [row[key] for row in yaml.safe_load(text)]
+    assert len(keys) == len(set(keys))
+    assert keys == list(load())
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_no_yaml_anchor_is_defined_twice(file: str) -> None:
+    # YAML allows it, and an alias then silently takes the later value.
+    text = resources.files(catalog).joinpath(file).read_text(encoding="utf-8")
+    anchors = [token.value for token in yaml.scan(text) if isinstance(token, yaml.AnchorToken)]
+    assert len(anchors) == len(set(anchors))
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_every_row_names_its_source(file: str) -> None:
+    for key, row in FILES[file][1]().items():
+        assert len(row.source.split()) > 1 or "/" in row.source, key
+
+
+def test_rows_take_no_silent_conversion() -> None:
+    with pytest.raises(ValidationError):
+        Region.model_validate({"name": 3, "ena_express_across_zones": "yes", "source": "x"})
+
+
+def test_every_asked_type_is_there() -> None:
+    graviton = {
+        "medium",
+        "large",
+        *(f"{n}xlarge" for n in ("", 2, 4, 8, 12, 16, 24, 48)),
+        "metal-24xl",
+        "metal-48xl",
+    }
+    for name in ("c8g", "c8gn"):
+        assert {row.name for row in TYPES if family(row.name) == name} == {
+            f"{name}.{size}" for size in graviton
+        }
+    assert {row.name for row in TYPES if row.accelerator} >= {
+        *(f"inf2.{n}xlarge" for n in ("", 8, 24, 48)),
+        *("trn1.2xlarge", "trn1.32xlarge", "trn1n.32xlarge", "trn2.48xlarge"),
+        *("p5.4xlarge", "p5.48xlarge", "p5e.48xlarge", "p5en.48xlarge"),
+    }
+
+
+@pytest.mark.parametrize("row", TYPES, ids=lambda row: row.name)
+def test_type_refers_to_known_regions_and_its_family_quota(row: InstanceType) -> None:
+    assert row.regions
+    assert list(row.regions) == sorted(set(row.regions))
+    assert set(row.regions) <= set(catalog.regions())
+    assert set(row.usd_per_hour) <= set(row.regions)
+    letters = "".join(itertools.takewhile(str.isalpha, row.name))
+    assert catalog.quotas()[row.quota_code].family == QUOTA_FAMILY[letters]
+
+
+@pytest.mark.parametrize("row", TYPES, ids=lambda row: row.name)
+def test_type_agrees_with_itself(row: InstanceType) -> None:
+    assert (row.price_date is None) == (not row.usd_per_hour)
+    assert all(usd > 0 for usd in row.usd_per_hour.values())
+    assert row.network_burst_gbps is None or row.network_burst_gbps > row.network_gbps
+    assert 1 <= row.network_queues <= row.network_queues_max
+    assert (row.instance_store_gb > 0) == (row.instance_store_disks > 0)
+    assert row.ena_express_note is None or row.ena_express
+    # Capacity Blocks sell accelerators only.
+    assert row.accelerator or not row.capacity_blocks
+    assert (row.architecture == "arm64") == (family(row.name) in {"c8g", "c8gn"})
+
+
+@pytest.mark.parametrize("row", [row for row in TYPES if row.accelerator], ids=lambda row: row.name)
+def test_accelerators_count_against_an_accelerator_quota(row: InstanceType) -> None:
+    assert row.accelerator
+    assert catalog.quotas()[row.quota_code].family in ACCELERATOR_QUOTAS[row.accelerator.kind]
+
+
+def test_types_without_accelerators_count_against_the_standard_quota() -> None:
+    assert {catalog.quotas()[row.quota_code].family for row in TYPES if not row.accelerator} == {"standard"}
+
+
+def test_graviton4_compute_has_2_gib_per_vcpu() -> None:
+    for row in TYPES:
+        if family(row.name) in {"c8g", "c8gn"}:
+            assert row.memory_gib == 2 * row.vcpus, row.name
+
+
+def test_larger_size_never_has_less() -> None:
+    def amounts(row: InstanceType) -> list[float]:
+        accelerators = row.accelerator.count if row.accelerator else 0
+        burst = row.network_burst_gbps or row.network_gbps
+        return [
+            *(row.memory_gib, row.network_gbps, burst, row.network_queues, row.network_queues_max),
+            *(row.ena_express, row.efa, row.instance_store_gb, row.instance_store_disks, accelerators),
+        ]
+
+    for small, large in sizes_of_one_family():
+        for less, more in zip(amounts(small), amounts(large), strict=True):
+            assert less <= more, (small.name, large.name)
+
+
+def test_price_grows_with_vcpus() -> None:
+    for small, large in sizes_of_one_family():
+        for region in small.usd_per_hour.keys() & large.usd_per_hour.keys():
+            assert small.usd_per_hour[region] < large.usd_per_hour[region], (small.name, large.name, region)
+
+
+def test_metal_has_what_the_virtual_size_has_and_costs_no_less() -> None:
+    for name in ("c8g", "c8gn"):
+        for size in ("24xl", "48xl"):
+            metal = catalog.instance_types()[f"{name}.metal-{size}"]
+            virtual = catalog.instance_types()[f"{name}.{size}arge"]
+            assert (metal.vcpus, metal.memory_gib) == (virtual.vcpus, virtual.memory_gib)
+            assert metal.network_gbps == virtual.network_gbps
+            assert metal.usd_per_hour["us-east-1"] >= virtual.usd_per_hour["us-east-1"]
+
+
+def test_the_four_original_types_share_three_regions() -> None:
+    shared = in_regions("c8g.4xlarge", "inf2.48xlarge", "trn1.2xlarge", "p5.4xlarge")
+    assert shared == {"us-east-1", "us-east-2", "us-west-2"}
+
+
+def test_ena_express_starts_at_8xlarge_on_c8g_and_4xlarge_on_c8gn() -> None:
+    for row in TYPES:
+        if family(row.name) in {"c8g", "c8gn"}:
+            assert row.ena_express == (row.vcpus >= {"c8g": 32, "c8gn": 16}[family(row.name)]), row.name
+
+
+def test_inferentia_and_trainium_have_no_ena_express_at_any_size() -> None:
+    assert not any(row.ena_express for row in TYPES if row.accelerator and row.accelerator.kind == "neuron")
+
+
+def test_disputed_ena_express_is_noted() -> None:
+    assert {row.name for row in TYPES if row.ena_express_note} == {
+        "c8g.8xlarge",
+        "c8gn.4xlarge",
+        "p5.4xlarge",
+    }
+
+
+def test_efa() -> None:
+    assert not any(row.efa for row in TYPES if family(row.name) == "inf2")
+    assert not catalog.instance_types()["trn1.2xlarge"].efa
+    for row in TYPES:
+        if family(row.name) in {"c8g", "c8gn"}:
+            assert row.efa == (row.vcpus >= {"c8g": 96, "c8gn": 64}[family(row.name)]), row.name
+
+
+def test_flexible_queues_are_on_c8gn_only() -> None:
+    queues = {row.name: (row.network_queues, row.network_queues_max) for row in TYPES}
+    assert all(default == most for name, (default, most) in queues.items() if family(name) != "c8gn")
+    assert queues["c8g.4xlarge"] == (8, 8)
+    assert [queues[f"c8gn.{size}xlarge"] for size in (4, 8, 12)] == [(8, 16), (8, 32), (16, 64)]
+
+
+def test_p5_4xlarge() -> None:
+    row = catalog.instance_types()["p5.4xlarge"]
+    assert row.accelerator == catalog.Accelerator(kind="gpu", model="H100", count=1, memory_gib=80)
+    assert (row.vcpus, row.memory_gib, row.network_gbps) == (16, 256, 100)
+    assert (row.instance_store_disks, row.instance_store_gb) == (1, 3800)
+    assert row.efa
+
+
+def test_inf2_48xlarge() -> None:
+    row = catalog.instance_types()["inf2.48xlarge"]
+    assert row.accelerator
+    assert (row.vcpus, row.memory_gib, row.instance_store_gb) == (192, 768, 0)
+    assert row.accelerator.count * row.accelerator.memory_gib == 384
+
+
+def test_ena_express_stays_in_one_zone_in_three_regions() -> None:
+    inside = {name for name, row in catalog.regions().items() if not row.ena_express_across_zones}
+    assert inside == {"sa-east-1", "me-south-1", "me-central-1"}
+
+
+def test_regions_are_those_of_the_instance_types() -> None:
+    assert set(catalog.regions()) == {region for row in TYPES for region in row.regions} | {"me-south-1"}
+
+
+def test_larger_cache_node_never_has_less_and_costs_more() -> None:
+    for small, large in itertools.pairwise(NODES):
+        if family(small.name) == family(large.name):
+            assert small.vcpus <= large.vcpus
+            assert small.memory_gib < large.memory_gib
+            for region in small.usd_per_hour.keys() & large.usd_per_hour.keys():
+                assert small.usd_per_hour[region] < large.usd_per_hour[region]
+
+
+def test_cache_node_is_memory_optimised_where_it_says_so() -> None:
+    nodes = catalog.cache_node_types()
+    assert {family(name) for name in nodes} == {"cache.t4g", "cache.m7g", "cache.r7g", "cache.r8g"}
+    for size in ("large", "xlarge", "2xlarge", "4xlarge", "8xlarge", "12xlarge", "16xlarge"):
+        assert nodes[f"cache.m7g.{size}"].memory_gib < nodes[f"cache.r7g.{size}"].memory_gib
+        assert nodes[f"cache.r7g.{size}"].memory_gib < nodes[f"cache.r8g.{size}"].memory_gib
+    assert all(set(row.usd_per_hour) <= set(catalog.regions()) for row in NODES)
+
+
+def test_service_prices_have_a_known_region_and_a_date() -> None:
+    for row in catalog.service_prices().values():
+        assert row.region in catalog.regions()
+        assert row.date[:4].isdigit()
+        assert row.date[4] == "-"
+
+
+def test_service_prices_cover_what_the_platform_rents() -> None:
+    assert set(catalog.service_prices()) == {
+        *("nat-gateway-hour", "nat-gateway-data", "interface-endpoint-hour", "interface-endpoint-data"),
+        *("nlb-hour", "nlb-capacity-unit", "fargate-arm-vcpu", "fargate-arm-memory"),
+        *("cloudwatch-custom-metric", "cloudwatch-high-resolution-alarm", "api-gateway-rest-requests"),
+    }
