@@ -42,6 +42,7 @@ CHUNK = Port(5006, "udp", "AudioChunk datagrams from the VAD tier")
 GATEWAY_HTTP = Port(8080, "tcp", "Session API, server-sent events and WebSocket audio")
 VAD_HEALTH = Port(8081, "tcp", "Answers only while packets can flow")
 VALKEY = Port(6379, "tcp", "Valkey over TLS")
+ENGINE_HEALTH = Port(8082, "tcp", "Whisper engine's readiness, on the host's loopback only")
 PROMETHEUS = Port(9400, "tcp", "Telemetry in Prometheus format, on the host's loopback only")
 VLLM = Port(8000, "tcp", "vLLM's OpenAI-compatible API, on the host's loopback only")
 
@@ -178,7 +179,7 @@ VALKEY_PASSWORD_FILE = Variable("VOICE_VALKEY_PASSWORD_FILE", "File that holds t
 VALKEY_PASSWORD = Variable("VOICE_VALKEY_PASSWORD", "That user's password, where the launcher injects secrets")
 RTP_PORT = Variable("VOICE_RTP_PORT", "UDP port of RTP and SRTP audio")
 CHUNK_PORT = Variable("VOICE_CHUNK_PORT", "UDP port of AudioChunk datagrams")
-HEALTH_PORT = Variable("VOICE_HEALTH_PORT", "TCP port that answers while packets can flow")
+HEALTH_PORT = Variable("VOICE_HEALTH_PORT", "TCP port that answers while the program can take load")
 HTTP_PORT = Variable("VOICE_HTTP_PORT", "TCP port of the gateway")
 PROMETHEUS_PORT = Variable("VOICE_PROMETHEUS_PORT", "Loopback port of the Prometheus endpoint")
 DATA_PATH = Variable("VOICE_DATA_PATH", "af_xdp, or vfio on a secondary interface")
@@ -198,16 +199,16 @@ DRAIN_TIMEOUT_S = Variable("VOICE_DRAIN_TIMEOUT_S", "Time that a stopping proces
 
 _IDENTITY = (DEPLOYMENT, FLEET, HOST, HOST_ADDRESS, REGION)
 _STATE = (VALKEY_HOST, VALKEY_PORT, VALKEY_USER, VALKEY_PASSWORD_FILE)
-_ASR_HOST = (*_IDENTITY, *_STATE, CHUNK_PORT, HOST_KIND, ENGINE, CACHE_DIR, DRAIN_TIMEOUT_S)
+_WHISPER = (*_IDENTITY, *_STATE, CHUNK_PORT, HEALTH_PORT, HOST_KIND, ENGINE, CACHE_DIR, DRAIN_TIMEOUT_S)
 
 ENVIRONMENT: dict[Image, tuple[Variable, ...]] = {
     Image.VAD_DATAPLANE: (
         *_IDENTITY, *_STATE, DATA_PATH, INTERFACE, RX_QUEUES, RX_RING_SIZE, HUGE_PAGE_SIZE_MIB, RTP_PORT,
         CHUNK_PORT, HEALTH_PORT, DRAIN_TIMEOUT_S,
     ),
-    Image.WHISPER_ENGINE: _ASR_HOST,
-    Image.ASR_NEURON: _ASR_HOST,
-    Image.ASR_VLLM: _ASR_HOST,
+    Image.WHISPER_ENGINE: _WHISPER,
+    Image.ASR_NEURON: _WHISPER,
+    Image.ASR_VLLM: (CACHE_DIR, DRAIN_TIMEOUT_S),
     Image.TELEMETRY: (*_IDENTITY, *_STATE, TELEMETRY_SOURCES, PROMETHEUS_PORT),
     Image.GATEWAY: (
         DEPLOYMENT, FLEET, REGION, VALKEY_HOST, VALKEY_PORT, VALKEY_USER, VALKEY_PASSWORD, HTTP_PORT, RTP_PORT,

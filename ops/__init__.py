@@ -1,1 +1,1 @@
-"""."""
+"""The `voice` command."""

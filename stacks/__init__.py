@@ -1,1 +1,1 @@
-"""."""
+"""What is deployed, one module per stack."""

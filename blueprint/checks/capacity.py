@@ -128,10 +128,14 @@ class EngineSupportsAccelerator(Check):
                     "take an inf2, trn1 or p5 type",
                 )
             elif fleet.engine is Engine.VLLM and row.accelerator.kind == "neuron":
+                reason = (
+                    "the Neuron image runs our engine only"
+                    if row.name.startswith("trn2.")
+                    else "Neuron SDK 2.33 serves Trn2 and Trn3 only"
+                )
                 yield Violation(
                     ("aws", "asr", index, "engine"),
-                    f"current vLLM does not run on {row.accelerator.model} ({row.name}): Neuron SDK 2.33 serves "
-                    "Trn2 and Trn3 only",
+                    f"vLLM does not run on {row.accelerator.model} ({row.name}) here: {reason}",
                     "set engine: whisper",
                 )
 

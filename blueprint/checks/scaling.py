@@ -201,9 +201,9 @@ class MissingDataIsSafe(Check):
     source = "https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html"
 
     def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Refuse ``breaching`` anywhere, and ``not-breaching`` where it would mask a scale-in alarm."""
+        """Refuse ``breaching``, and ``missing``: with it one breaching datapoint before the silence is enough."""
         for fleet, rule, location in _rules(deployment):
-            if rule.missing_data is MissingData.BREACHING:
+            if rule.missing_data in {MissingData.BREACHING, MissingData.MISSING}:
                 yield Violation(
                     (*location, "missing_data"),
                     f"without data, {rule.name} would change fleet {fleet.name} by {rule.steps[0].change} hosts",

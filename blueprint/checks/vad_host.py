@@ -247,7 +247,9 @@ class RxQueuesFit(Check):
                 ("aws", "vad", "data_path", "rx_queues"),
                 f"{queues} receive queues > {limit}: {host.name} has {host.network_queues} queues an interface, "
                 f"{usable[mode]} of them usable with {mode}, and {host.vcpus} vCPU of which two stay free",
-                f"set rx_queues to at most {max(limit, 1)}, or take a larger instance type",
+                f"set rx_queues to at most {limit}, or take a larger instance type"
+                if limit > 0
+                else "take an instance type of 4 vCPU or more",
             )
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from blueprint.model.base import Model, Name
-from blueprint.model.scaling import ScalingRule
+from blueprint.model.scaling import ScalingRules
 
 
 def _lower_bound_first(low: str, low_value: int, high: str, high_value: int) -> None:
@@ -27,6 +27,10 @@ class HostCount(Model):
         return self
 
 
+PRIVATE_RANGES = tuple(map(IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")))
+"""RFC 1918; Python's ``is_private`` also holds for loopback, link-local and reserved ranges."""
+
+
 class Network(Model):
     """The VPC: public, private and isolated subnets in every availability zone."""
 
@@ -42,10 +46,12 @@ class Network(Model):
     @classmethod
     def _is_a_network(cls, value: str) -> str:
         network = IPv4Network(value)
+        if str(network) != value:
+            raise ValueError(f"{value} is not how AWS spells a range; write {network}")
         if not 16 <= network.prefixlen <= 24:  # noqa: PLR2004  the bounds are EC2's for a VPC, less what subnets need
             raise ValueError(f"{value} is a /{network.prefixlen}; a VPC here is a /16 to a /24")
-        if not network.is_private:
-            raise ValueError(f"{value} is public address space; use 10/8, 172.16/12 or 192.168/16")
+        if not any(network.subnet_of(block) for block in PRIVATE_RANGES):
+            raise ValueError(f"{value} is not private address space; use 10/8, 172.16/12 or 192.168/16")
         return value
 
 
@@ -111,7 +117,9 @@ class VadFleet(Model):
     root_volume_gib: int = Field(default=40, ge=30)
     drain_timeout_s: int = Field(default=600, ge=30, le=7200)
     """Longest that a terminating host may take to hand over its sessions."""
-    scaling: tuple[ScalingRule, ...]
+    warm_up_s: int = Field(default=120, ge=0, le=3600)
+    """From launch to carrying load; until then scaling counts the host as on its way."""
+    scaling: ScalingRules
 
 
 class OnDemand(Model):
@@ -171,7 +179,8 @@ class AsrFleet(Model):
     warm_pool: WarmPool | None = None
     root_volume_gib: int = Field(default=200, ge=30)
     drain_timeout_s: int = Field(default=900, ge=30, le=7200)
-    scaling: tuple[ScalingRule, ...]
+    warm_up_s: int = Field(default=300, ge=0, le=3600)
+    scaling: ScalingRules
 
 
 class Aws(Model):
@@ -179,7 +188,7 @@ class Aws(Model):
 
     region: str
     availability_zones: tuple[str, ...] = Field(min_length=1)
-    account: Annotated[str, Field(pattern=r"^\d{12}$")] | None = None
+    account: Annotated[str, Field(pattern=r"^[0-9]{12}$")] | None = None
     """When given, a deploy with credentials of another account is refused by the CDK CLI."""
     network: Network = Network()
     state: StateStore

@@ -17,9 +17,9 @@ class Environment(StrEnum):
     SANDBOX = "sandbox"
     """Everything is deleted with its stack."""
     STAGING = "staging"
-    """Data is snapshotted when its stack is deleted."""
+    """The state store leaves a snapshot; keys and image repositories stay."""
     PRODUCTION = "production"
-    """Data is kept, stacks and load balancers refuse deletion."""
+    """As staging, and logs stay; stacks and load balancers refuse deletion."""
 
 
 class AcceptedCheck(Model):

@@ -1,8 +1,9 @@
 """Scaling as data: one rule is one metric, one alarm and one step policy."""
 
 from enum import StrEnum
+from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from blueprint.model.base import Model, Name
 
@@ -85,3 +86,14 @@ class ScalingRule(Model):
         if distance <= 0:
             return 0
         return next(step.change for step in reversed(self.steps) if distance >= step.beyond)
+
+
+def _names_differ(rules: tuple[ScalingRule, ...]) -> tuple[ScalingRule, ...]:
+    names = [rule.name for rule in rules]
+    if len(set(names)) != len(names):
+        raise ValueError(f"two rules of one fleet have the same name: {', '.join(names)}")
+    return rules
+
+
+ScalingRules = Annotated[tuple[ScalingRule, ...], AfterValidator(_names_differ)]
+"""The rules of one fleet; a rule's name becomes its alarm's."""

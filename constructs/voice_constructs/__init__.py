@@ -1,1 +1,1 @@
-"""."""
+"""Reusable building blocks of the deployment, one package per cloud."""

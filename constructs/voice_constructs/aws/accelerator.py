@@ -1,0 +1,152 @@
+"""ASR fleets on Neuron silicon and GPUs."""
+
+from dataclasses import dataclass
+
+from aws_cdk import aws_autoscaling as autoscaling
+from constructs import Construct
+
+import userdata
+from blueprint import catalog, contract, names
+from blueprint.contract import Image, Tier
+from blueprint.hosts import asr_images
+from blueprint.model.aws import AsrFleet
+from voice_constructs.aws.fleet import FleetContext
+from voice_constructs.aws.host import (
+    HostGroupProps,
+    HostTemplateProps,
+    host_group,
+    host_template,
+    lifecycle_hooks,
+)
+from voice_constructs.aws.scaling import RuleScaling, ScalingProps
+
+INSTANCE_STORE_MOUNT = "/mnt/nvme"
+CACHE_DIR = "/var/cache/voice"
+"""Compile caches and weights as a container sees them: on the NVMe disks where the type has them."""
+
+SHARED_MEMORY_MIB = 16_384
+"""Hidden states pass from prefill to decode workers through /dev/shm."""
+
+
+@dataclass(frozen=True)
+class AcceleratorFleetProps:
+    """What ``AcceleratorFleet`` is made from."""
+
+    fleet: AsrFleet
+    context: FleetContext
+
+
+class AcceleratorFleet(Construct):
+    """Hosts of one accelerator type behind one Auto Scaling group.
+
+    No load balancer: the VAD tier pins each session to a host from the host registry, silicon first.
+
+    Attributes:
+        group: The Auto Scaling group.
+        scaling: One for each scaling rule.
+    """
+
+    def __init__(self, scope: Construct, id_: str, *, props: AcceleratorFleetProps) -> None:
+        super().__init__(scope, id_)
+        self._context = props.context
+        self._deployment = props.context.deployment
+        self._fleet = props.fleet
+        self._type = catalog.instance_types()[props.fleet.instance_type]
+        self._images = asr_images(props.fleet)
+        self._name = names.group(self._deployment, props.fleet.name)
+        self.group = self._build_group()
+        self.scaling = [
+            RuleScaling(
+                self,
+                "Scaling" + rule.name.title().replace("-", ""),
+                props=ScalingProps(
+                    deployment=self._deployment.name,
+                    fleet=props.fleet.name,
+                    rule=rule,
+                    alarm_name=names.scaling_alarm(self._deployment, props.fleet.name, rule),
+                    groups=[self.group],
+                ),
+            )
+            for rule in props.fleet.scaling
+        ]
+
+    def _build_group(self) -> autoscaling.AutoScalingGroup:
+        fleet, context = self._fleet, self._context
+        template = host_template(
+            self,
+            "Template",
+            props=HostTemplateProps(
+                instance_type=self._type,
+                role=context.role(self, "Role", groups=[self._name], tier=Tier.ASR, images=self._images),
+                security_group=context.security_group(Tier.ASR),
+                volume_key=context.key,
+                root_volume_gib=fleet.root_volume_gib,
+                user_data=userdata.render(self._boot()),
+                purchase=fleet.purchase,
+            ),
+        )
+        group = host_group(
+            self,
+            "Group",
+            props=HostGroupProps(
+                name=self._name,
+                vpc=context.network.vpc,
+                subnets=context.network.private_subnets(fleet.availability_zones),
+                template=template,
+                min_hosts=context.min_hosts(fleet.hosts.min, self._images),
+                max_hosts=fleet.hosts.max,
+                warm_up_s=fleet.warm_up_s,
+            ),
+        )
+        if fleet.warm_pool:
+            group.add_warm_pool(min_size=fleet.warm_pool.min_size, pool_state=autoscaling.PoolState.STOPPED)
+        return group
+
+    def _boot(self) -> userdata.HostBoot:
+        accelerator = self._type.accelerator
+        if accelerator is None:
+            raise ValueError(f"{self._type.name} has no accelerator")
+        sources = ["engine", accelerator.kind]
+        return userdata.HostBoot(
+            deployment=self._deployment.name,
+            fleet=self._fleet.name,
+            tier=Tier.ASR,
+            region=self._deployment.aws.region,
+            auto_scaling_group=self._name,
+            hooks=lifecycle_hooks(self._fleet.drain_timeout_s),
+            containers=tuple(
+                self._context.telemetry(sources) if image is Image.TELEMETRY else self._engine(image)
+                for image in self._images
+            ),
+            log_group=self._context.log_group.log_group_name,
+            environment=self._context.shared_environment(Tier.ASR),
+            state_secret=self._context.state_secret(Tier.ASR),
+            instance_store_mount=INSTANCE_STORE_MOUNT if self._type.instance_store_disks else None,
+            accelerator=accelerator.kind,
+        )
+
+    def _engine(self, image: Image) -> userdata.Container:
+        accelerator = self._type.accelerator
+        kind = "gpu" if accelerator and accelerator.kind == "gpu" else "silicon"
+        cache = INSTANCE_STORE_MOUNT if self._type.instance_store_disks else CACHE_DIR
+        environment = {
+            contract.CACHE_DIR: CACHE_DIR,
+            contract.DRAIN_TIMEOUT_S: str(self._fleet.drain_timeout_s),
+        }
+        port = contract.VLLM
+        if image is not Image.ASR_VLLM:
+            port = contract.ENGINE_HEALTH
+            environment |= {
+                contract.CHUNK_PORT: str(contract.CHUNK.number),
+                contract.HEALTH_PORT: str(port.number),
+                contract.HOST_KIND: kind,
+                contract.ENGINE: self._fleet.engine.value,
+            }
+        return self._context.container(
+            image,
+            environment,
+            userdata.HealthPort(port.number),
+            hardware=True,
+            shared_memory_mib=SHARED_MEMORY_MIB,
+            mounts=(userdata.Mount(f"{cache}/{image}", CACHE_DIR, writable=True),),
+        )

@@ -1,0 +1,280 @@
+"""What every EC2 host of a fleet has: a role, a launch template, a place in an Auto Scaling group."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aws_cdk import Aws, Duration
+from aws_cdk import aws_autoscaling as autoscaling
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_ecr as ecr
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_secretsmanager as secretsmanager
+from constructs import Construct
+
+import userdata
+from blueprint.catalog import InstanceType
+from blueprint.contract import NAMESPACE
+from blueprint.model.aws import CapacityBlock, CapacityReservation, Purchase, Spot
+from voice_constructs.aws.acknowledge import acknowledge
+
+AMI_PARAMETERS = {
+    None: "/aws/service/ecs/optimized-ami/amazon-linux-2023/arm64/recommended/image_id",
+    "neuron": "/aws/service/ecs/optimized-ami/amazon-linux-2023/neuron/recommended/image_id",
+    "gpu": "/aws/service/ecs/optimized-ami/amazon-linux-2023/gpu/recommended/image_id",
+}
+"""ECS-optimized Amazon Linux 2023: Docker and the accelerator's runtime are in it, the ECS agent is switched off.
+By kind of accelerator. Source: https://docs.aws.amazon.com/AmazonECS/latest/developerguide/retrieve-ecs-optimized_AMI.html"""
+
+ROOT_DEVICE = "/dev/xvda"
+
+
+@dataclass(frozen=True)
+class HostRoleProps:
+    """What a host may touch.
+
+    Attributes:
+        groups: Names of the Auto Scaling groups whose lifecycle hooks it completes.
+        secret: The tier's user of the state store, and the key it is encrypted with.
+    """
+
+    groups: Sequence[str]
+    region: str
+    repositories: Sequence[ecr.IRepository]
+    log_group: logs.ILogGroup
+    secret: secretsmanager.ISecret
+    secret_key: kms.IKey
+
+
+class HostRole(iam.Role):
+    """The least that a host needs: its images, its logs, its metrics, its lifecycle hooks, its one secret."""
+
+    def __init__(self, scope: Construct, id_: str, *, props: HostRoleProps) -> None:
+        super().__init__(
+            scope,
+            id_,
+            assumed_by=iam.ServicePrincipal("ec2.amazonaws.com"),
+            managed_policies=[iam.ManagedPolicy.from_aws_managed_policy_name("AmazonSSMManagedInstanceCore")],
+        )
+        acknowledge(
+            self,
+            "AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/AmazonSSMManagedInstanceCore]",
+            "Session Manager is the only way into a host (no SSH, no open port); AWS maintains its action list",
+        )
+        for repository in props.repositories:
+            repository.grant_pull(self)
+        props.log_group.grant_write(self)
+        self._allow(["cloudwatch:PutMetricData"], ["*"], {"StringEquals": {"cloudwatch:namespace": NAMESPACE}})
+        hooks = [
+            f"arn:{Aws.PARTITION}:autoscaling:{props.region}:{Aws.ACCOUNT_ID}"
+            f":autoScalingGroup:*:autoScalingGroupName/{name}"
+            for name in props.groups
+        ]
+        self._allow(["autoscaling:CompleteLifecycleAction", "autoscaling:RecordLifecycleActionHeartbeat"], hooks)
+        self._allow(["secretsmanager:GetSecretValue"], [props.secret.secret_arn])
+        via_secrets_manager = {"StringEquals": {"kms:ViaService": f"secretsmanager.{props.region}.amazonaws.com"}}
+        self._allow(["kms:Decrypt"], [props.secret_key.key_arn], via_secrets_manager)
+
+    def allow_target_registration(self, target_group_arn: str) -> None:
+        """Let a host put its secondary interface's address behind the load balancer, and take it away."""
+        self._allow(
+            ["elasticloadbalancing:RegisterTargets", "elasticloadbalancing:DeregisterTargets"], [target_group_arn]
+        )
+
+    def _allow(
+        self, actions: list[str], resources: list[str], conditions: dict[str, dict[str, str]] | None = None
+    ) -> None:
+        self.add_to_policy(iam.PolicyStatement(actions=actions, resources=resources, conditions=conditions))
+
+
+@dataclass(frozen=True)
+class HostTemplateProps:
+    """What ``host_template`` is made from.
+
+    Attributes:
+        secondary_interface: Whether the host gets a second network interface, for DPDK alone.
+        ena_express_udp: ``None`` for plain ENA, else whether UDP uses ENA Express too.
+    """
+
+    instance_type: InstanceType
+    role: iam.IRole
+    security_group: ec2.ISecurityGroup
+    volume_key: kms.IKey
+    root_volume_gib: int
+    user_data: str
+    purchase: Purchase
+    secondary_interface: bool = False
+    ena_express_udp: bool | None = None
+
+
+def host_template(scope: Construct, id_: str, *, props: HostTemplateProps) -> ec2.LaunchTemplate:
+    """Make a launch template: IMDSv2 only, encrypted gp3 root volume, no public address."""
+    accelerator = props.instance_type.accelerator
+    template = ec2.LaunchTemplate(
+        scope,
+        id_,
+        instance_type=ec2.InstanceType(props.instance_type.name),
+        machine_image=ec2.MachineImage.from_ssm_parameter(AMI_PARAMETERS[accelerator.kind if accelerator else None]),
+        role=props.role,
+        security_group=props.security_group,
+        user_data=ec2.UserData.custom(props.user_data),
+        require_imdsv2=True,
+        http_tokens=ec2.LaunchTemplateHttpTokens.REQUIRED,
+        # Containers share the host's network: one hop is enough, and none can be added.
+        http_put_response_hop_limit=1,
+        detailed_monitoring=True,
+        ebs_optimized=True,
+        # Makes the L2 write a NetworkInterfaces entry, which ENA Express and a second interface need.
+        associate_public_ip_address=False,
+        block_devices=[
+            ec2.BlockDevice(
+                device_name=ROOT_DEVICE,
+                volume=ec2.BlockDeviceVolume.ebs(
+                    props.root_volume_gib,
+                    encrypted=True,
+                    kms_key=props.volume_key,
+                    volume_type=ec2.EbsDeviceVolumeType.GP3,
+                    delete_on_termination=True,
+                ),
+            )
+        ],
+        spot_options=ec2.LaunchTemplateSpotOptions(request_type=ec2.SpotRequestType.ONE_TIME)
+        if isinstance(props.purchase, Spot)
+        else None,
+    )
+    _configure_interfaces(template, props)
+    _configure_reservation(template, props.purchase)
+    return template
+
+
+def _configure_interfaces(template: ec2.LaunchTemplate, props: HostTemplateProps) -> None:
+    data = "LaunchTemplateData.NetworkInterfaces"
+    cfn = _cfn(template)
+    if props.secondary_interface:
+        cfn.add_property_override(
+            f"{data}.1",
+            {
+                "DeviceIndex": 1,
+                "AssociatePublicIpAddress": False,
+                "DeleteOnTermination": True,
+                "Groups": [props.security_group.security_group_id],
+            },
+        )
+    if props.ena_express_udp is not None:
+        for index in range(2 if props.secondary_interface else 1):
+            cfn.add_property_override(
+                f"{data}.{index}.EnaSrdSpecification",
+                {
+                    "EnaSrdEnabled": True,
+                    "EnaSrdUdpSpecification": {"EnaSrdUdpEnabled": props.ena_express_udp},
+                },
+            )
+
+
+def _configure_reservation(template: ec2.LaunchTemplate, purchase: Purchase) -> None:
+    cfn = _cfn(template)
+    if isinstance(purchase, CapacityReservation | CapacityBlock):
+        cfn.add_property_override(
+            "LaunchTemplateData.CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationId",
+            purchase.reservation_id,
+        )
+    if isinstance(purchase, CapacityBlock):
+        cfn.add_property_override("LaunchTemplateData.InstanceMarketOptions.MarketType", "capacity-block")
+
+
+def _cfn(template: ec2.LaunchTemplate) -> ec2.CfnLaunchTemplate:
+    cfn = template.node.default_child
+    assert isinstance(cfn, ec2.CfnLaunchTemplate)  # noqa: S101  narrows jsii's IConstruct
+    return cfn
+
+
+LAUNCH_HOOK = "ready"
+TERMINATE_HOOK = "drain"
+HEARTBEAT_S = 900
+"""A host that is silent for so long is given up. The pull of one accelerator image, minutes, sends no heartbeat."""
+READY_BUDGET_S = 600
+"""Longest that started containers may take to report ready; accelerator engines compile and load weights."""
+
+
+def lifecycle_hooks(drain_timeout_s: int) -> userdata.LifecycleHooks:
+    """Return what a host is told of its group's hooks."""
+    return userdata.LifecycleHooks(
+        launch=LAUNCH_HOOK,
+        terminate=TERMINATE_HOOK,
+        heartbeat_s=HEARTBEAT_S,
+        ready_budget_s=READY_BUDGET_S,
+        drain_budget_s=drain_timeout_s,
+    )
+
+
+@dataclass(frozen=True)
+class HostGroupProps:
+    """What ``host_group`` is made from.
+
+    Attributes:
+        name: Name of the group; user data and policies refer to it.
+        min_hosts: Fewest hosts, 0 while an image has no digest.
+    """
+
+    name: str
+    vpc: ec2.IVpc
+    subnets: ec2.SubnetSelection
+    template: ec2.LaunchTemplate
+    min_hosts: int
+    max_hosts: int
+    warm_up_s: int
+    behind_load_balancer: bool = False
+
+
+def host_group(scope: Construct, id_: str, *, props: HostGroupProps) -> autoscaling.AutoScalingGroup:
+    """Make an Auto Scaling group whose hosts join when ready and drain before they go.
+
+    The hooks are part of the group, so that they hold for its very first host.
+    """
+    grace = Duration.seconds(HEARTBEAT_S)
+    group = autoscaling.AutoScalingGroup(
+        scope,
+        id_,
+        auto_scaling_group_name=props.name,
+        vpc=props.vpc,
+        vpc_subnets=props.subnets,
+        launch_template=props.template,
+        min_capacity=props.min_hosts,
+        max_capacity=props.max_hosts,
+        default_instance_warmup=Duration.seconds(props.warm_up_s),
+        health_checks=autoscaling.HealthChecks.with_additional_checks(
+            grace_period=grace, additional_types=[autoscaling.AdditionalHealthCheckType.ELB]
+        )
+        if props.behind_load_balancer
+        else autoscaling.HealthChecks.ec2(grace_period=grace),
+        group_metrics=[autoscaling.GroupMetrics.all()],
+        update_policy=autoscaling.UpdatePolicy.rolling_update(
+            max_batch_size=1,
+            min_instances_in_service=min(props.min_hosts, props.max_hosts - 1),
+            # CloudFormation waits no longer than the launch hook; an abandoned host rolls the update back.
+            pause_time=Duration.seconds(0),
+            suspend_processes=[
+                autoscaling.ScalingProcess.AZ_REBALANCE,
+                autoscaling.ScalingProcess.ALARM_NOTIFICATION,
+                autoscaling.ScalingProcess.SCHEDULED_ACTIONS,
+            ],
+        ),
+    )
+    cfn = group.node.default_child
+    assert isinstance(cfn, autoscaling.CfnAutoScalingGroup)  # noqa: S101  narrows jsii's IConstruct
+    cfn.lifecycle_hook_specification_list = [
+        autoscaling.CfnAutoScalingGroup.LifecycleHookSpecificationProperty(
+            lifecycle_hook_name=name,
+            lifecycle_transition=f"autoscaling:EC2_INSTANCE_{transition}",
+            heartbeat_timeout=HEARTBEAT_S,
+            default_result="ABANDON",
+        )
+        for name, transition in {LAUNCH_HOOK: "LAUNCHING", TERMINATE_HOOK: "TERMINATING"}.items()
+    ]
+    acknowledge(
+        group,
+        "AwsSolutions-AS3",
+        "Operators are told by the alarms' topic; a message for every launch and termination is noise",
+    )
+    return group

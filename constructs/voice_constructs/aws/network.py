@@ -1,0 +1,140 @@
+"""The VPC and one security group for each tier."""
+
+from dataclasses import dataclass
+
+from aws_cdk import RemovalPolicy
+from aws_cdk import aws_ec2 as ec2
+from constructs import Construct
+
+from blueprint.contract import FLOWS, Flow, Port, Tier
+from blueprint.model.aws import Network
+from blueprint.network import subnet_prefix
+from voice_constructs.aws.acknowledge import acknowledge
+from voice_constructs.aws.encryption import EncryptionKey
+from voice_constructs.aws.logs import log_group
+
+
+@dataclass(frozen=True)
+class VoiceNetworkProps:
+    """What ``VoiceNetwork`` is made from.
+
+    Attributes:
+        zones: Availability zones by name, so that synth asks AWS nothing.
+        region: Region of the flow logs' key policy.
+        removal_policy: For the flow logs and their key.
+    """
+
+    network: Network
+    zones: tuple[str, ...]
+    region: str
+    removal_policy: RemovalPolicy
+
+
+class VoiceNetwork(Construct):
+    """A VPC with public, private and isolated subnets, endpoints, flow logs and the tiers' security groups.
+
+    Attributes:
+        vpc: The VPC.
+        security_groups: One for each tier, the interface endpoints' (``Tier.AWS``) included; what may reach what
+            is ``blueprint.contract.FLOWS``.
+    """
+
+    def __init__(self, scope: Construct, id_: str, *, props: VoiceNetworkProps) -> None:
+        super().__init__(scope, id_)
+        self.vpc = self._build_vpc(props)
+        self._build_flow_logs(props)
+        self.security_groups = self._build_security_groups()
+        self._build_endpoints(props.network.interface_endpoints)
+
+    def private_subnets(self, zones: tuple[str, ...] | None = None) -> ec2.SubnetSelection:
+        """Select the private subnets, of some zones only if given."""
+        return ec2.SubnetSelection(
+            subnet_type=ec2.SubnetType.PRIVATE_WITH_EGRESS,
+            availability_zones=list(zones) if zones else None,
+        )
+
+    def _build_vpc(self, props: VoiceNetworkProps) -> ec2.Vpc:
+        mask = subnet_prefix(props.network.cidr, len(props.zones))
+        tiers = {
+            "public": ec2.SubnetType.PUBLIC,
+            "private": ec2.SubnetType.PRIVATE_WITH_EGRESS,
+            "isolated": ec2.SubnetType.PRIVATE_ISOLATED,
+        }
+        return ec2.Vpc(
+            self,
+            "Vpc",
+            ip_addresses=ec2.IpAddresses.cidr(props.network.cidr),
+            availability_zones=list(props.zones),
+            nat_gateways=props.network.nat_gateways,
+            subnet_configuration=[
+                ec2.SubnetConfiguration(
+                    name=name,
+                    subnet_type=subnet_type,
+                    cidr_mask=mask,
+                    map_public_ip_on_launch=False if subnet_type is ec2.SubnetType.PUBLIC else None,
+                )
+                for name, subnet_type in tiers.items()
+            ],
+            gateway_endpoints={"S3": ec2.GatewayVpcEndpointOptions(service=ec2.GatewayVpcEndpointAwsService.S3)},
+            # Emptying the default security group takes a Lambda-backed custom resource; nothing uses the group.
+            restrict_default_security_group=False,
+        )
+
+    def _build_flow_logs(self, props: VoiceNetworkProps) -> None:
+        key = EncryptionKey(self, "LogKey", purpose="VPC flow logs", removal_policy=props.removal_policy)
+        key.allow_logs(props.region)
+        group = log_group(
+            self,
+            "FlowLogs",
+            key=key,
+            retention_days=props.network.flow_log_retention_days,
+            removal_policy=props.removal_policy,
+        )
+        self.vpc.add_flow_log("FlowLog", destination=ec2.FlowLogDestination.to_cloud_watch_logs(group))
+
+    def _build_security_groups(self) -> dict[Tier, ec2.SecurityGroup]:
+        groups: dict[Tier, ec2.SecurityGroup] = {
+            tier: ec2.SecurityGroup(
+                self,
+                "".join(word.capitalize() for word in tier.split("-")),
+                vpc=self.vpc,
+                description=f"voice-serve {tier} tier",
+                allow_all_outbound=False,
+            )
+            for tier in Tier
+            if tier is not Tier.INTERNET
+        }
+        for flow in FLOWS:
+            _allow(groups, flow)
+        # The product's front door; everything behind it is closed.
+        acknowledge(
+            groups[Tier.PUBLIC_LOAD_BALANCER],
+            "AwsSolutions-EC23",
+            "The two public listeners (TLS 443, RTP 5004) are what callers connect to",
+        )
+        return groups
+
+    def _build_endpoints(self, services: tuple[str, ...]) -> None:
+        for service in services:
+            self.vpc.add_interface_endpoint(
+                "Endpoint" + "".join(part.capitalize() for part in service.replace("-", ".").split(".")),
+                service=ec2.InterfaceVpcEndpointAwsService(service),
+                subnets=self.private_subnets(),
+                security_groups=[self.security_groups[Tier.AWS]],
+                open=False,
+            )
+
+
+def _ec2_port(port: Port) -> ec2.Port:
+    return ec2.Port.tcp(port.number) if port.protocol == "tcp" else ec2.Port.udp(port.number)
+
+
+def _allow(groups: dict[Tier, ec2.SecurityGroup], flow: Flow) -> None:
+    port = _ec2_port(flow.port)
+    if flow.source is Tier.INTERNET:
+        groups[flow.destination].add_ingress_rule(ec2.Peer.any_ipv4(), port, flow.port.purpose)
+        return
+    groups[flow.destination].add_ingress_rule(groups[flow.source], port, flow.port.purpose)
+    # AWS APIs without an interface endpoint, and S3 through its gateway endpoint, have public addresses.
+    peer = ec2.Peer.any_ipv4() if flow.destination is Tier.AWS else groups[flow.destination]
+    groups[flow.source].add_egress_rule(peer, port, flow.port.purpose)

@@ -1,0 +1,40 @@
+"""Image repositories."""
+
+from aws_cdk import RemovalPolicy
+from aws_cdk import aws_ecr as ecr
+from constructs import Construct
+
+from blueprint.contract import Image
+from voice_constructs.aws.encryption import EncryptionKey
+
+UNTAGGED_IMAGES_KEPT = 10
+"""Untagged images are layers of builds that were replaced; a few allow a roll-back by digest."""
+
+
+class ImageRegistry(Construct):
+    """One ECR repository per image: encrypted, scanned on push, tags immutable.
+
+    Attributes:
+        repositories: By image.
+    """
+
+    def __init__(self, scope: Construct, id_: str, *, prefix: str, removal_policy: RemovalPolicy) -> None:
+        super().__init__(scope, id_)
+        key = EncryptionKey(self, "Key", purpose="container images", removal_policy=removal_policy)
+        self.repositories: dict[Image, ecr.Repository] = {
+            image: ecr.Repository(
+                self,
+                "".join(word.capitalize() for word in image.split("-")),
+                repository_name=f"{prefix}/{image}",
+                encryption=ecr.RepositoryEncryption.KMS,
+                encryption_key=key,
+                image_scan_on_push=True,
+                image_tag_mutability=ecr.TagMutability.IMMUTABLE,
+                removal_policy=removal_policy,
+                empty_on_delete=removal_policy is RemovalPolicy.DESTROY,
+                lifecycle_rules=[
+                    ecr.LifecycleRule(tag_status=ecr.TagStatus.UNTAGGED, max_image_count=UNTAGGED_IMAGES_KEPT)
+                ],
+            )
+            for image in Image
+        }

@@ -1,0 +1,182 @@
+"""The state store: ElastiCache for Valkey."""
+
+from dataclasses import dataclass
+
+from aws_cdk import RemovalPolicy, SecretValue
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_elasticache as elasticache
+from aws_cdk import aws_secretsmanager as secretsmanager
+from constructs import Construct
+
+from blueprint.contract import STATE_USERS, VALKEY
+from blueprint.model.aws import StateStore
+from voice_constructs.aws.acknowledge import acknowledge
+from voice_constructs.aws.encryption import EncryptionKey
+from voice_constructs.aws.logs import log_group
+
+ENGINE_VERSION = "8.1"
+PARAMETER_FAMILY = "valkey8"
+PASSWORD_LENGTH = 48
+PASSWORD_FIELD = "password"  # noqa: S105  the name of a field
+LOG_RETENTION_DAYS = 30
+
+
+@dataclass(frozen=True)
+class StateStoreProps:
+    """What ``ValkeyStore`` is made from.
+
+    Attributes:
+        name: Id of the replication group and prefix of its users' ids, unique in the account and region.
+        key_policy: Removal policy of the key.
+        removal_policy: Removal policy of the replication group.
+    """
+
+    name: str
+    region: str
+    store: StateStore
+    vpc: ec2.IVpc
+    security_group: ec2.ISecurityGroup
+    key_policy: RemovalPolicy
+    log_policy: RemovalPolicy
+    removal_policy: RemovalPolicy
+
+
+class ValkeyStore(Construct):
+    """A Valkey replication group with TLS, one user per tier and everything encrypted with a key of its own.
+
+    Attributes:
+        endpoint: Host name of the primary.
+        secrets: Each tier's user and password, JSON with ``username`` and ``password``.
+        key: Key of the data and the secrets.
+        replication_group_id: Name of the replication group; dimension of its AWS/ElastiCache metrics.
+    """
+
+    def __init__(self, scope: Construct, id_: str, *, props: StateStoreProps) -> None:
+        super().__init__(scope, id_)
+        self.replication_group_id = props.name
+        self.key = EncryptionKey(self, "Key", purpose="session state", removal_policy=props.key_policy)
+        self.key.allow_logs(props.region)
+        self.secrets = {access.tier: self._build_secret(access.tier.value) for access in STATE_USERS}
+        users = self._build_users(props)
+        group = self._build_replication_group(props, users)
+        self.endpoint = group.attr_primary_end_point_address
+
+    def _build_secret(self, user: str) -> secretsmanager.Secret:
+        secret = secretsmanager.Secret(
+            self,
+            f"{user.capitalize()}Secret",
+            description=f"Password of the Valkey user {user}",
+            encryption_key=self.key,
+            generate_secret_string=secretsmanager.SecretStringGenerator(
+                secret_string_template=f'{{"username":"{user}"}}',
+                generate_string_key=PASSWORD_FIELD,
+                password_length=PASSWORD_LENGTH,
+                exclude_punctuation=True,
+            ),
+        )
+        acknowledge(
+            secret,
+            "AwsSolutions-SMG4",
+            "ElastiCache takes the password at deploy time: a new one comes with a new secret",
+        )
+        return secret
+
+    def _build_users(self, props: StateStoreProps) -> elasticache.CfnUserGroup:
+        # A group is complete with a `default` user; this one can do nothing, and nobody knows its password.
+        rights = {"default": "off resetkeys resetchannels -@all"} | {a.tier.value: a.acl for a in STATE_USERS}
+        secrets = {"default": self._build_secret("default")} | {t.value: s for t, s in self.secrets.items()}
+        users = [
+            elasticache.CfnUser(
+                self,
+                f"{name.capitalize()}User",
+                engine="valkey",
+                user_id=f"{props.name}-{name}",
+                user_name=name,
+                access_string=acl,
+                authentication_mode={
+                    "Type": "password",
+                    "Passwords": [_password(secrets[name]).unsafe_unwrap()],
+                },
+            )
+            for name, acl in rights.items()
+        ]
+        group = elasticache.CfnUserGroup(
+            self,
+            "Users",
+            engine="valkey",
+            user_group_id=f"{props.name}-users",
+            user_ids=[user.user_id for user in users],
+        )
+        for user in users:
+            group.add_resource_dependency(user)
+        return group
+
+    def _build_replication_group(
+        self, props: StateStoreProps, users: elasticache.CfnUserGroup
+    ) -> elasticache.CfnReplicationGroup:
+        subnets = elasticache.CfnSubnetGroup(
+            self,
+            "Subnets",
+            description="Isolated subnets of the state store",
+            subnet_ids=props.vpc.select_subnets(subnet_type=ec2.SubnetType.PRIVATE_ISOLATED).subnet_ids,
+        )
+        parameters = elasticache.CfnParameterGroup(
+            self,
+            "Parameters",
+            description="voice-serve session state",
+            cache_parameter_group_family=PARAMETER_FAMILY,
+            # Every key has a time to live: under memory pressure the session nearest its end goes first.
+            properties={"maxmemory-policy": "volatile-ttl"},
+        )
+        logs = {
+            kind: log_group(
+                self, name, key=self.key, retention_days=LOG_RETENTION_DAYS, removal_policy=props.log_policy
+            ).log_group_name
+            for kind, name in {"slow-log": "SlowLog", "engine-log": "EngineLog"}.items()
+        }
+        several = props.store.replicas > 0
+        group = elasticache.CfnReplicationGroup(
+            self,
+            "Valkey",
+            replication_group_id=self.replication_group_id,
+            replication_group_description="voice-serve session state, host registry and transcript streams",
+            engine="valkey",
+            engine_version=ENGINE_VERSION,
+            cache_node_type=props.store.node_type,
+            num_node_groups=1,
+            replicas_per_node_group=props.store.replicas,
+            automatic_failover_enabled=several,
+            multi_az_enabled=several,
+            port=VALKEY.number,
+            transit_encryption_enabled=True,
+            transit_encryption_mode="required",
+            at_rest_encryption_enabled=True,
+            kms_key_id=self.key.key_arn,
+            user_group_ids=[users.ref],
+            cache_subnet_group_name=subnets.ref,
+            cache_parameter_group_name=parameters.ref,
+            security_group_ids=[props.security_group.security_group_id],
+            snapshot_retention_limit=props.store.snapshot_retention_days,
+            auto_minor_version_upgrade=True,
+            log_delivery_configurations=[_log_delivery(kind, name) for kind, name in logs.items()],
+        )
+        group.apply_removal_policy(props.removal_policy)
+        return group
+
+
+def _password(secret: secretsmanager.Secret) -> SecretValue:
+    """Return a deploy-time reference to the password; the template never holds the value."""
+    return secret.secret_value_from_json(PASSWORD_FIELD)
+
+
+def _log_delivery(kind: str, group: str) -> elasticache.CfnReplicationGroup.LogDeliveryConfigurationRequestProperty:
+    return elasticache.CfnReplicationGroup.LogDeliveryConfigurationRequestProperty(
+        log_type=kind,
+        log_format="json",
+        destination_type="cloudwatch-logs",
+        destination_details=elasticache.CfnReplicationGroup.DestinationDetailsProperty(
+            cloud_watch_logs_details=elasticache.CfnReplicationGroup.CloudWatchLogsDestinationDetailsProperty(
+                log_group=group
+            )
+        ),
+    )

@@ -1,0 +1,156 @@
+"""The packet tier: Graviton4 hosts that drop silence."""
+
+from aws_cdk import Duration
+from aws_cdk import aws_autoscaling as autoscaling
+from aws_cdk import aws_elasticloadbalancingv2 as elbv2
+from constructs import Construct
+
+import userdata
+from blueprint import catalog, contract, names
+from blueprint.contract import Image, Tier
+from blueprint.hosts import VAD_IMAGES
+from blueprint.model.aws import DataPathMode, OnDemand
+from voice_constructs.aws.fleet import FleetContext
+from voice_constructs.aws.host import (
+    HostGroupProps,
+    HostRole,
+    HostTemplateProps,
+    host_group,
+    host_template,
+    lifecycle_hooks,
+)
+from voice_constructs.aws.scaling import RuleScaling, ScalingProps
+
+DATAPLANE_CAPABILITIES = ("NET_ADMIN", "NET_RAW", "BPF", "PERFMON", "IPC_LOCK", "SYS_ADMIN")
+"""What attaching an XDP program and opening AF_XDP sockets through DPDK 22.11 takes; tried one by one."""
+
+
+class VadFleet(Construct):
+    """One Auto Scaling group in each zone, behind one UDP target group.
+
+    One group per zone makes "+2 in every zone" exact: a group over several zones only balances as best it can.
+
+    Attributes:
+        groups: Auto Scaling groups in zone order.
+        target_group: UDP target group for RTP; the public load balancer's listener forwards to it.
+        scaling: One for each scaling rule.
+    """
+
+    def __init__(self, scope: Construct, id_: str, *, context: FleetContext) -> None:
+        super().__init__(scope, id_)
+        self._context = context
+        self._deployment = context.deployment
+        self._fleet = context.deployment.aws.vad
+        self._vfio = self._fleet.data_path.mode is DataPathMode.VFIO
+        self.target_group = self._build_target_group()
+        role = context.role(self, "Role", groups=names.vad_groups(self._deployment), tier=Tier.VAD, images=VAD_IMAGES)
+        if self._vfio:
+            role.allow_target_registration(self.target_group.target_group_arn)
+        self.groups = [self._build_group(zone, role) for zone in self._deployment.aws.availability_zones]
+        self.scaling = self._build_scaling()
+
+    def _build_target_group(self) -> elbv2.NetworkTargetGroup:
+        return elbv2.NetworkTargetGroup(
+            self,
+            "Targets",
+            vpc=self._context.network.vpc,
+            port=contract.RTP.number,
+            protocol=elbv2.Protocol.UDP,
+            # Auto Scaling registers primary interfaces; a vfio host registers its secondary one's address itself.
+            target_type=elbv2.TargetType.IP if self._vfio else elbv2.TargetType.INSTANCE,
+            health_check=elbv2.HealthCheck(
+                protocol=elbv2.Protocol.TCP, port=str(contract.VAD_HEALTH.number), interval=Duration.seconds(10)
+            ),
+            # Draining is the lifecycle hook's work; UDP flows of a host that left are moved at once.
+            deregistration_delay=Duration.seconds(0),
+            connection_termination=True,
+        )
+
+    def _build_group(self, zone: str, role: HostRole) -> autoscaling.AutoScalingGroup:
+        suffix = zone.removeprefix(self._deployment.aws.region).upper()
+        name = names.group(self._deployment, names.VAD_FLEET, zone)
+        express = self._fleet.ena_express
+        template = host_template(
+            self,
+            f"Template{suffix}",
+            props=HostTemplateProps(
+                instance_type=catalog.instance_types()[self._fleet.instance_type],
+                role=role,
+                security_group=self._context.security_group(Tier.VAD),
+                volume_key=self._context.key,
+                root_volume_gib=self._fleet.root_volume_gib,
+                user_data=userdata.render(self._boot(name)),
+                purchase=OnDemand(),
+                secondary_interface=self._vfio,
+                ena_express_udp=express.udp if express.enabled else None,
+            ),
+        )
+        bounds = self._fleet.hosts_per_zone
+        group = host_group(
+            self,
+            f"Group{suffix}",
+            props=HostGroupProps(
+                name=name,
+                vpc=self._context.network.vpc,
+                subnets=self._context.network.private_subnets((zone,)),
+                template=template,
+                min_hosts=self._context.min_hosts(bounds.min, VAD_IMAGES),
+                max_hosts=bounds.max,
+                warm_up_s=self._fleet.warm_up_s,
+                behind_load_balancer=not self._vfio,
+            ),
+        )
+        if not self._vfio:
+            group.attach_to_network_target_group(self.target_group)
+        return group
+
+    def _boot(self, group: str) -> userdata.HostBoot:
+        fleet, path, context = self._fleet, self._fleet.data_path, self._context
+        return userdata.HostBoot(
+            deployment=self._deployment.name,
+            fleet=names.VAD_FLEET,
+            tier=Tier.VAD,
+            region=self._deployment.aws.region,
+            auto_scaling_group=group,
+            hooks=lifecycle_hooks(fleet.drain_timeout_s),
+            containers=(self._dataplane(), context.telemetry(["dataplane"])),
+            log_group=context.log_group.log_group_name,
+            environment=context.shared_environment(Tier.VAD),
+            state_secret=context.state_secret(Tier.VAD),
+            mtu=path.mtu,
+            huge_pages=userdata.HugePages(fleet.huge_pages.size_mib, fleet.huge_pages.count),
+            ena_express=fleet.ena_express.enabled,
+            data_path=userdata.Vfio(path.rx_queues, path.rx_ring_size, self.target_group.target_group_arn)
+            if self._vfio
+            else userdata.AfXdp(path.rx_queues, path.rx_ring_size),
+        )
+
+    def _dataplane(self) -> userdata.Container:
+        return self._context.container(
+            Image.VAD_DATAPLANE,
+            {
+                contract.RTP_PORT: str(contract.RTP.number),
+                contract.CHUNK_PORT: str(contract.CHUNK.number),
+                contract.HEALTH_PORT: str(contract.VAD_HEALTH.number),
+                contract.DRAIN_TIMEOUT_S: str(self._fleet.drain_timeout_s),
+            },
+            userdata.HealthPort(contract.VAD_HEALTH.number),
+            capabilities=DATAPLANE_CAPABILITIES,
+            hardware=True,
+        )
+
+    def _build_scaling(self) -> list[RuleScaling]:
+        return [
+            RuleScaling(
+                self,
+                "Scaling" + rule.name.title().replace("-", ""),
+                props=ScalingProps(
+                    deployment=self._deployment.name,
+                    fleet=names.VAD_FLEET,
+                    rule=rule,
+                    alarm_name=names.scaling_alarm(self._deployment, names.VAD_FLEET, rule),
+                    groups=self.groups,
+                ),
+            )
+            for rule in self._fleet.scaling
+        ]

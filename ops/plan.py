@@ -1,0 +1,128 @@
+"""`voice plan`: what a deployment file would make, and what speaks against it."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from blueprint import checks
+from blueprint.checks.fleets import Fleet, fleets
+from blueprint.model.deployment import Deployment
+from ops.exits import REFUSED
+from ops.output import err, finding_as_dict, load, out, print_findings, print_json
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for pipelines.")]
+DeploymentFile = Annotated[
+    Path, typer.Argument(metavar="FILE", help="Deployment file, such as deployments/sandbox.yaml.")
+]
+
+
+def plan(file: DeploymentFile, as_json: Json = False) -> None:
+    """Check a deployment file; show its fleets, resources and what speaks against it.
+
+    Needs no credentials and no network. Exits with 2 when a check refuses the file.
+
+    Example: voice plan deployments/production-us-east-1.yaml
+    """
+    deployment = load(file)
+    findings = checks.run(deployment)
+    refused = any(finding.blocks for finding in findings)
+    counts = {} if refused else resource_counts(deployment)
+    if as_json:
+        print_json(
+            {
+                "deployment": deployment.name,
+                "refused": refused,
+                "findings": [finding_as_dict(deployment, finding) for finding in findings],
+                "fleets": [_fleet_as_dict(deployment, fleet) for fleet in fleets(deployment)],
+                "resources": {stack: dict(types) for stack, types in counts.items()},
+            }
+        )
+    else:
+        out.print(_fleet_table(deployment))
+        if counts:
+            out.print(_resource_table(counts))
+        print_findings(out, deployment, findings)
+    if refused:
+        blocking = sum(finding.blocks for finding in findings)
+        err.print(f"[red]refused[/]: {blocking} error(s); nothing was synthesized")
+        raise typer.Exit(REFUSED)
+
+
+def resource_counts(deployment: Deployment) -> dict[str, Counter[str]]:
+    """Synthesize a deployment and count its resources by stack and type."""
+    # Imported here: aws-cdk-lib starts a Node process, which commands that only read the file do not need.
+    from stacks.aws.app import make_app  # noqa: PLC0415
+
+    with TemporaryDirectory(prefix="voice-plan-") as folder:
+        assembly = make_app(deployment, outdir=folder).synth()
+        return {
+            stack.stack_name: Counter(
+                resource["Type"]
+                for resource in json.loads(Path(stack.template_full_path).read_text())["Resources"].values()
+            )
+            for stack in assembly.stacks
+        }
+
+
+def _fleet_as_dict(deployment: Deployment, fleet: Fleet) -> dict[str, object]:
+    price = fleet.instance_type.usd_per_hour.get(deployment.aws.region)
+    return {
+        "fleet": fleet.name,
+        "instance_type": fleet.instance_type.name,
+        "groups": fleet.groups,
+        "zones": list(fleet.zones),
+        "min_hosts": fleet.min_hosts,
+        "max_hosts": fleet.max_hosts,
+        "purchase": fleet.purchase.option if fleet.purchase else "on-demand",
+        "usd_per_host_hour": price,
+        "price_date": fleet.instance_type.price_date,
+    }
+
+
+def _fleet_table(deployment: Deployment) -> Table:
+    aws = deployment.aws
+    table = Table(title=f"{deployment.name} ({deployment.environment}): fleets in {aws.region}", title_justify="left")
+    for heading in ("fleet", "instance type", "accelerators"):
+        table.add_column(heading)
+    for heading in ("groups", "hosts", "vCPU", "USD/h"):
+        table.add_column(heading, justify="right")
+    for fleet in fleets(deployment):
+        row = fleet.instance_type
+        price = row.usd_per_hour.get(aws.region)
+        table.add_row(
+            fleet.name,
+            row.name,
+            f"{row.accelerator.count} x {row.accelerator.model}" if row.accelerator else "-",
+            str(fleet.groups),
+            _range(fleet.min_hosts, fleet.max_hosts),
+            _range(fleet.min_hosts * row.vcpus, fleet.max_hosts * row.vcpus),
+            f"{price * fleet.min_hosts:,.2f} - {price * fleet.max_hosts:,.2f}" if price else "not listed",
+        )
+    table.caption = "USD/h: On-Demand list price of the hosts alone, at the minimum and at the maximum"
+    return table
+
+
+def _range(low: int, high: int) -> str:
+    return f"{low} - {high}"
+
+
+def _resource_table(counts: dict[str, Counter[str]]) -> Table:
+    table = Table(title="resources by stack", title_justify="left")
+    table.add_column("stack")
+    table.add_column("resources", justify="right")
+    table.add_column("types")
+    for stack, types in counts.items():
+        table.add_row(stack, str(types.total()), describe_types(types))
+    table.add_section()
+    table.add_row("", str(sum(types.total() for types in counts.values())), "")
+    return table
+
+
+def describe_types(types: Counter[str]) -> str:
+    """Return a short list such as "9 EC2::Subnet, 1 EC2::VPC", most frequent first."""
+    return ", ".join(f"{count} {kind.removeprefix('AWS::')}" for kind, count in types.most_common())

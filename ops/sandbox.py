@@ -1,0 +1,110 @@
+"""`voice sandbox`: rehearse a deployment on this machine."""
+
+import shlex
+from collections import Counter
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from blueprint.model.deployment import Deployment
+from ops.exits import FAILED, INTERRUPTED
+from ops.output import err, load_checked, out
+from ops.plan import describe_types
+from ops.progress import Progress
+from sandbox.aws.cdk import CdkError
+from sandbox.aws.drill import Outcome
+from sandbox.aws.rehearsal import Rehearsal
+
+FILE_HELP = "Deployment file to rehearse."
+KEEP_HELP = "Leave the local AWS running, and print how to reach it and how to stop it."
+
+
+def sandbox(
+    file: Annotated[Path, typer.Argument(metavar="[FILE]", help=FILE_HELP)] = Path("deployments/sandbox.yaml"),
+    keep: Annotated[bool, typer.Option("--keep", help=KEEP_HELP)] = False,
+) -> None:
+    """Deploy a file to a local AWS with the real CDK, verify it, drill its scaling, tear it down.
+
+    Needs no account, no credentials, no Docker and no network. Ctrl-C stops and removes everything.
+
+    Example: voice sandbox deployments/sandbox.yaml
+    """
+    deployment = load_checked(file)
+    try:
+        with Rehearsal(deployment) as rehearsal:
+            passed = _rehearse(deployment, rehearsal, keep=keep)
+    except CdkError as error:
+        err.print(str(error), markup=False, soft_wrap=True)
+        raise typer.Exit(FAILED) from None
+    except KeyboardInterrupt:
+        err.print("interrupted: the local AWS and its files are gone")
+        raise typer.Exit(INTERRUPTED) from None
+    if not passed:
+        raise typer.Exit(FAILED)
+
+
+def _rehearse(deployment: Deployment, rehearsal: Rehearsal, *, keep: bool) -> bool:
+    progress = Progress(out)
+    rehearsal.cdk.on_line = progress.detail
+    with progress.phase("bootstrap an empty account"):
+        rehearsal.bootstrap()
+    with progress.phase("cdk deploy --all"):
+        rehearsal.cdk.deploy()
+    out.print(_stack_table(rehearsal.stacks()))
+    with progress.phase("verify through boto3"):
+        claims = rehearsal.claims()
+    broken = [claim for claim in claims if not claim.holds]
+    out.print(f"  {len(claims) - len(broken)} of {len(claims)} claims hold")
+    for claim in broken:
+        out.print(f"  [red]✗[/] {claim.text}")
+    with progress.phase("scaling drill"):
+        outcomes = list(rehearsal.drill())
+    out.print(_drill_table(outcomes))
+    passed = not broken and all(outcome.passed for outcome in outcomes)
+    if keep:
+        rehearsal.keep()
+        _print_access(rehearsal)
+        return passed
+    with progress.phase("cdk destroy --all"):
+        rehearsal.cdk.destroy()
+    left = rehearsal.left()
+    out.print(f"  {left.total()} left" + (f": {describe_types(left)}" if left else ""))
+    return passed and not left
+
+
+def _stack_table(stacks: dict[str, Counter[str]]) -> Table:
+    table = Table(title="created by CloudFormation", title_justify="left")
+    table.add_column("stack")
+    table.add_column("resources", justify="right")
+    table.add_column("types")
+    for name, types in stacks.items():
+        table.add_row(name, str(types.total()), describe_types(types))
+    return table
+
+
+def _drill_table(outcomes: list[Outcome]) -> Table:
+    table = Table(title="scaling drill: desired capacity of each group", title_justify="left")
+    for heading in ("fleet", "scenario", "before", "after", ""):
+        table.add_column(heading)
+    for outcome in outcomes:
+        table.add_row(
+            outcome.scenario.fleet,
+            outcome.scenario.name,
+            _capacities(outcome.before),
+            _capacities(outcome.after),
+            "[green]✓[/]" if outcome.passed else f"[red]✗ expected {_capacities(outcome.expected)}[/]",
+        )
+    return table
+
+
+def _capacities(capacities: dict[str, int]) -> str:
+    return ", ".join(str(count) for count in capacities.values())
+
+
+def _print_access(rehearsal: Rehearsal) -> None:
+    out.print("\nthe local AWS is still running; to use it:")
+    for name, value in rehearsal.access().items():
+        out.print(f"export {name}={shlex.quote(value)}", soft_wrap=True)
+    out.print(f"to stop it and remove its files: kill {rehearsal.aws.pid}; rm -r {rehearsal.home}", soft_wrap=True)

@@ -1,0 +1,21 @@
+"""The AWS suite: every stack of one deployment, in the order of their dependencies."""
+
+from aws_cdk import App
+
+from blueprint.model.deployment import Deployment
+from stacks.aws.asr import AsrStack
+from stacks.aws.network import NetworkStack
+from stacks.aws.registry import RegistryStack
+from stacks.aws.stack import VoiceStack
+from stacks.aws.state import StateStack
+from stacks.aws.vad import VadStack
+
+
+def build(app: App, deployment: Deployment) -> list[VoiceStack]:
+    """Add every stack of a deployment to an app."""
+    network = NetworkStack(app, deployment)
+    registry = RegistryStack(app, deployment)
+    state = StateStack(app, deployment, network=network)
+    vad = VadStack(app, deployment, network=network, registry=registry, state=state)
+    asr = AsrStack(app, deployment, network=network, registry=registry, state=state)
+    return [network, registry, state, vad, asr]

@@ -1,0 +1,34 @@
+"""What all stacks have in common."""
+
+from typing import ClassVar
+
+from aws_cdk import App, Environment, Stack, Tags
+
+from blueprint import names
+from blueprint.model.deployment import Deployment
+from voice_constructs.aws.retention import retention
+
+
+class VoiceStack(Stack):
+    """A stack of one deployment: named, tagged and protected alike.
+
+    Attributes:
+        deployment: The deployment.
+        retention: What survives the stack's deletion.
+    """
+
+    tier: ClassVar[str]
+    about: ClassVar[str]
+
+    def __init__(self, app: App, deployment: Deployment) -> None:
+        self.deployment = deployment
+        self.retention = retention(deployment.environment)
+        super().__init__(
+            app,
+            names.stack(deployment, self.tier),
+            description=f"voice-serve {deployment.name}: {self.about}",
+            env=Environment(account=deployment.aws.account, region=deployment.aws.region),
+            termination_protection=self.retention.protected,
+        )
+        Tags.of(self).add("voice-serve:deployment", deployment.name)
+        Tags.of(self).add("voice-serve:tier", self.tier)

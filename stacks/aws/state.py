@@ -1,0 +1,34 @@
+"""Session state."""
+
+from aws_cdk import App
+
+from blueprint import names
+from blueprint.contract import Tier
+from blueprint.model.deployment import Deployment
+from stacks.aws.network import NetworkStack
+from stacks.aws.stack import VoiceStack
+from voice_constructs.aws.state import StateStoreProps, ValkeyStore
+
+
+class StateStack(VoiceStack):
+    """Valkey: session state, host registry, transcript streams."""
+
+    tier = "state"
+    about = "Valkey state store"
+
+    def __init__(self, app: App, deployment: Deployment, *, network: NetworkStack) -> None:
+        super().__init__(app, deployment)
+        self.store = ValkeyStore(
+            self,
+            "Store",
+            props=StateStoreProps(
+                name=names.state_group(deployment),
+                region=deployment.aws.region,
+                store=deployment.aws.state,
+                vpc=network.network.vpc,
+                security_group=network.network.security_groups[Tier.STATE],
+                key_policy=self.retention.keys,
+                log_policy=self.retention.logs,
+                removal_policy=self.retention.store,
+            ),
+        )
