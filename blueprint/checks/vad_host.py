@@ -138,7 +138,7 @@ class EnaExpressHops(Check):
         if express.enabled:
             yield Violation(
                 ("aws", "vad", "ena_express"),
-                "ENA Express applies from host to host; packets from the load balancer never use it, and light "
+                f"ENA Express on {_vad_type(deployment).name} applies from host to host; packets from the load balancer never use it, and light "
                 "traffic gains tens of microseconds of median latency",
                 "measure with and without: ena_srd_tx_pkts against ena_srd_eligible_tx_pkts in ethtool -S",
             )

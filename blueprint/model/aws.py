@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from blueprint.model.base import Model, Name
+from blueprint.model.edge import Edge
+from blueprint.model.observability import LogRetentionDays, Observability
 from blueprint.model.scaling import ScalingRules
 
 
@@ -40,7 +42,7 @@ class Network(Model):
     """How many availability zones get a NAT gateway of their own."""
     interface_endpoints: tuple[str, ...] = ()
     """AWS services reached inside the VPC, such as ``ecr.dkr``; each costs an hourly price per zone."""
-    flow_log_retention_days: Literal[1, 7, 14, 30, 90, 180, 365] = 30
+    flow_log_retention_days: LogRetentionDays = 30
 
     @field_validator("cidr")
     @classmethod
@@ -194,6 +196,8 @@ class Aws(Model):
     state: StateStore
     vad: VadFleet
     asr: tuple[AsrFleet, ...]
+    edge: Edge
+    observability: Observability
 
     @model_validator(mode="after")
     def _zones_and_names(self) -> "Aws":
