@@ -86,6 +86,14 @@ FLOWS: tuple[Flow, ...] = (
     Flow(Tier.ASR, Tier.AWS, AWS_API),
 )
 
+XDP_MTU = 3498
+"""Largest MTU with native XDP on ENA. A frame must fit a 4 KiB page beside its headroom and tail room; amzn-drivers
+says 3502, users measured 3498 as the largest that attaches (https://github.com/amzn/amzn-drivers/issues/221)."""
+
+ENA_EXPRESS_MTU = 8900
+"""Largest MTU with ENA Express, whose header has to fit into a jumbo frame beside the packet.
+https://github.com/amzn/amzn-ec2-ena-utilities/tree/main/ena-express"""
+
 # --- Metrics ----------------------------------------------------------------------------------------------
 
 NAMESPACE = "VoiceServe"

@@ -1,1 +1,33 @@
-"""."""
+"""What an EC2 host runs at first boot: step files of strict shell, rendered from typed values."""
+
+from userdata.render import HOST_ACTIONS, SIZE_LIMIT_BYTES, render
+from userdata.values import (
+    SET_ON_THE_HOST,
+    AfXdp,
+    Container,
+    HealthCommand,
+    HealthPort,
+    HostBoot,
+    HugePages,
+    LifecycleHooks,
+    Mount,
+    StateSecret,
+    Vfio,
+)
+
+__all__ = [
+    "HOST_ACTIONS",
+    "SET_ON_THE_HOST",
+    "SIZE_LIMIT_BYTES",
+    "AfXdp",
+    "Container",
+    "HealthCommand",
+    "HealthPort",
+    "HostBoot",
+    "HugePages",
+    "LifecycleHooks",
+    "Mount",
+    "StateSecret",
+    "Vfio",
+    "render",
+]

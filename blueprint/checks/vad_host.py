@@ -6,6 +6,7 @@ from blueprint import catalog, contract
 from blueprint.catalog import InstanceType
 from blueprint.checks.base import Check, Level, Violation
 from blueprint.checks.fleets import fleets
+from blueprint.contract import ENA_EXPRESS_MTU, XDP_MTU
 from blueprint.model.aws import DataPathMode
 from blueprint.model.deployment import Deployment
 
@@ -15,11 +16,6 @@ _ENA_XDP = "https://github.com/amzn/amzn-drivers/tree/master/kernel/linux/ena (R
 HUGE_PAGE_SHARE = 0.80
 """Share of a host's memory that huge pages may take; the kernel, containers and packet buffers need the rest."""
 
-XDP_MTU = 3498
-"""Largest MTU with native XDP on ENA: a 4 KiB page less headroom and tail room; amzn-drivers says 3502 for the
-frame, users measured 3498 as the largest MTU that attaches."""
-
-ENA_EXPRESS_MTU = 8900
 RX_RING_BOUNDS = (256, 16384)
 
 
@@ -138,8 +134,8 @@ class EnaExpressHops(Check):
         if express.enabled:
             yield Violation(
                 ("aws", "vad", "ena_express"),
-                f"ENA Express on {_vad_type(deployment).name} applies from host to host; packets from the load balancer never use it, and light "
-                "traffic gains tens of microseconds of median latency",
+                f"ENA Express on {_vad_type(deployment).name} applies from host to host; packets from the load "
+                "balancer never use it, and light traffic gains tens of microseconds of median latency",
                 "measure with and without: ena_srd_tx_pkts against ena_srd_eligible_tx_pkts in ethtool -S",
             )
 

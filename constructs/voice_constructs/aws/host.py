@@ -71,7 +71,7 @@ class HostRole(iam.Role):
             f":autoScalingGroup:*:autoScalingGroupName/{name}"
             for name in props.groups
         ]
-        self._allow(["autoscaling:CompleteLifecycleAction", "autoscaling:RecordLifecycleActionHeartbeat"], hooks)
+        self._allow([action for action in userdata.HOST_ACTIONS if action.startswith("autoscaling:")], hooks)
         self._allow(["secretsmanager:GetSecretValue"], [props.secret.secret_arn])
         via_secrets_manager = {"StringEquals": {"kms:ViaService": f"secretsmanager.{props.region}.amazonaws.com"}}
         self._allow(["kms:Decrypt"], [props.secret_key.key_arn], via_secrets_manager)

@@ -1,0 +1,147 @@
+"""The hosts of the tests: one of each kind that the project deploys."""
+
+from dataclasses import replace
+
+from blueprint.contract import PROMETHEUS, Tier
+from userdata import (
+    AfXdp,
+    Container,
+    HealthCommand,
+    HealthPort,
+    HostBoot,
+    HugePages,
+    LifecycleHooks,
+    Mount,
+    StateSecret,
+    Vfio,
+)
+
+REGISTRY = "111122223333.dkr.ecr.us-east-1.amazonaws.com"
+TARGET_GROUP = "arn:aws:elasticloadbalancing:us-east-1:111122223333:targetgroup/rtp-ip/6d0ecf831eec9f09"
+SECRET_ARN = "arn:aws:secretsmanager:us-east-1:111122223333:secret:production/valkey/vad-AbCdEf"
+PASSWORD = "correct-horse-battery-staple"
+READY_PORT = 18081
+"""Stands for the port that a test listens on; golden files show it."""
+
+
+def image(name: str, digit: str) -> str:
+    return f"{REGISTRY}/voice-serve/{name}@sha256:{digit * 64}"
+
+
+def valkey(tier: str) -> dict[str, str]:
+    return {
+        "VOICE_VALKEY_HOST": "master.production.abcdef.use1.cache.amazonaws.com",
+        "VOICE_VALKEY_PORT": "6379",
+        "VOICE_VALKEY_USER": tier,
+    }
+
+
+def telemetry(sources: str, *, hardware: bool = False) -> Container:
+    return Container(
+        name="telemetry",
+        image_uri=image("telemetry", "b"),
+        environment={
+            "VOICE_TELEMETRY_SOURCES": sources,
+            "VOICE_PROMETHEUS_PORT": str(PROMETHEUS.number),
+        },
+        health=HealthCommand("/usr/bin/voice-telemetry --check"),
+        user_id=10001,
+        hardware=hardware,
+    )
+
+
+def vad(port: int = READY_PORT) -> HostBoot:
+    return HostBoot(
+        deployment="production",
+        fleet="vad-use1-az1",
+        tier=Tier.VAD,
+        region="us-east-1",
+        auto_scaling_group="production-vad-use1-az1",
+        hooks=LifecycleHooks("launching", "terminating", heartbeat_s=45, ready_budget_s=60, drain_budget_s=120),
+        containers=(
+            Container(
+                name="vad-dataplane",
+                image_uri=image("vad-dataplane", "a"),
+                environment={
+                    "VOICE_RTP_PORT": "5004",
+                    "VOICE_CHUNK_PORT": "5006",
+                    "VOICE_HEALTH_PORT": str(port),
+                    "VOICE_DRAIN_TIMEOUT_S": "110",
+                },
+                health=HealthPort(port),
+                capabilities=("NET_ADMIN", "NET_RAW", "BPF", "PERFMON", "IPC_LOCK", "SYS_ADMIN"),
+                hardware=True,
+                arguments=("--log", "json"),
+            ),
+            telemetry("dataplane"),
+        ),
+        log_group="/voice-serve/production/vad",
+        state_secret=StateSecret(SECRET_ARN, "password"),
+        environment=valkey("vad"),
+        mtu=3498,
+        huge_pages=HugePages(size_mib=2, count=24576),
+        ena_express=True,
+        data_path=AfXdp(rx_queues=4, rx_ring_size=256),
+    )
+
+
+def vad_vfio(port: int = READY_PORT) -> HostBoot:
+    return replace(vad(port), mtu=None, ena_express=False, data_path=Vfio(8, 1024, TARGET_GROUP))
+
+
+def asr(port: int = READY_PORT) -> HostBoot:
+    """An ASR host without an accelerator of its own yet."""
+    return replace(
+        vad(port),
+        fleet="asr-inf2",
+        tier=Tier.ASR,
+        auto_scaling_group="production-asr-inf2",
+        log_group="/voice-serve/production/asr",
+        environment=valkey("asr"),
+        mtu=None,
+        huge_pages=None,
+        ena_express=False,
+        data_path=None,
+        containers=(
+            Container(
+                name="engine",
+                image_uri=image("asr-neuron", "c"),
+                environment={
+                    "VOICE_CHUNK_PORT": "5006",
+                    "VOICE_HEALTH_PORT": str(port),
+                    "VOICE_HOST_KIND": "silicon",
+                    "VOICE_ENGINE": "whisper",
+                    "VOICE_CACHE_DIR": "/var/cache/voice",
+                    "VOICE_DRAIN_TIMEOUT_S": "110",
+                },
+                health=HealthPort(port),
+                user_id=10001,
+                mounts=(Mount("/var/cache/voice", "/var/cache/voice", writable=True),),
+                hardware=True,
+                shared_memory_mib=4096,
+            ),
+            telemetry("neuron,engine", hardware=True),
+        ),
+    )
+
+
+def asr_neuron(port: int = READY_PORT) -> HostBoot:
+    return replace(asr(port), accelerator="neuron")
+
+
+def asr_gpu(port: int = READY_PORT) -> HostBoot:
+    engine, sidecar = asr(port).containers
+    return replace(
+        asr(port),
+        fleet="asr-p5",
+        auto_scaling_group="production-asr-p5",
+        accelerator="gpu",
+        instance_store_mount="/mnt/nvme",
+        containers=(
+            replace(engine, mounts=(Mount("/mnt/nvme/cache", "/var/cache/voice", writable=True),)),
+            replace(sidecar, environment={**sidecar.environment, "VOICE_TELEMETRY_SOURCES": "gpu,engine"}),
+        ),
+    )
+
+
+ALL = {"vad": vad, "vad-vfio": vad_vfio, "asr-neuron": asr_neuron, "asr-gpu": asr_gpu}

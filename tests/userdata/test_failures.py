@@ -1,0 +1,253 @@
+"""What keeps a host out of service: the launch is abandoned and the reason, with its numbers, can be read."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.userdata import hosts
+from tests.userdata.machine import PRIMARY, Machine
+from userdata import HostBoot
+
+Break = Callable[[Machine], None]
+
+
+def assert_abandoned(machine: Machine, boot: HostBoot, reason: str) -> None:
+    assert machine.launch(boot).returncode != 0
+    assert machine.reason == reason
+    assert machine.answers == [("launching", "ABANDON")]
+    events = next(line for line in machine.transcript if line.startswith("aws logs put-log-events"))
+    plain = "".join(letter if letter.isalnum() or letter in " .:@/_-" else " " for letter in reason)
+    assert events.endswith(f"message=FAILED {plain}")
+    assert not any("set-instance-health" in line for line in machine.transcript)
+
+
+def unsupported_page_size(machine: Machine) -> None:
+    (machine.root / "sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages").unlink()
+
+
+def no_srd(machine: Machine) -> None:
+    machine.set("srd", "1")
+
+
+def bql_on(machine: Machine) -> None:
+    machine.write("sys/module/ena/parameters/enable_bql", "1\n")
+
+
+def other_driver(machine: Machine) -> None:
+    machine.set("driver", "virtio_net")
+
+
+def unknown_interface(machine: Machine) -> None:
+    machine.metadata("mac", "02:00:00:00:00:99")
+
+
+def refused_ring(machine: Machine) -> None:
+    machine.set("fail", "ethtool -G")
+
+
+def refused_mtu(machine: Machine) -> None:
+    machine.set("fail", "ip link set")
+
+
+def short_of_pages(machine: Machine) -> None:
+    machine.set("huge-limit", "20000")
+
+
+def no_docker(machine: Machine) -> None:
+    machine.set("fail", "docker info")
+
+
+def no_pull(machine: Machine) -> None:
+    machine.set("fail", "docker pull -q .*/telemetry@")
+
+
+def no_secret(machine: Machine) -> None:
+    machine.set("fail", "secretsmanager")
+
+
+def other_field(machine: Machine) -> None:
+    machine.set("secret", '{"token": "x"}')
+
+
+def empty_password(machine: Machine) -> None:
+    machine.set("secret", '{"password": ""}')
+
+
+def sick_telemetry(machine: Machine) -> None:
+    machine.set("health", "unhealthy")
+
+
+def no_group(machine: Machine) -> None:
+    machine.targets()
+
+
+UNREADABLE = f"cannot read password of {hosts.SECRET_ARN}"
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (unsupported_page_size, "huge_pages: this kernel has no pages of 2 MiB"),
+        (
+            short_of_pages,
+            "huge_pages: asked for 24576 pages of 2 MiB, the kernel reserved 20000: bake them into its command line",
+        ),
+        (unknown_interface, "start: no network interface has the address 02:00:00:00:00:99"),
+        (refused_mtu, "mtu: ens5 refuses an MTU of 3498"),
+        (other_driver, "af_xdp: native XDP is known of ena alone, not of driver: virtio_net"),
+        (refused_ring, "af_xdp: ens5 did not take rx 256"),
+        (bql_on, "ena_express: byte queue limits are on: bake 'options ena enable_bql=0'"),
+        (no_srd, "ena_express: ena_srd_mode is '1', not 3: see EnaSrdSpecification"),
+        (no_docker, "runtime: Docker does not answer"),
+        (no_pull, f"images: cannot pull {hosts.image('telemetry', 'b')}"),
+        (no_secret, f"state_secret: {UNREADABLE}"),
+        (other_field, f"state_secret: {UNREADABLE}"),
+        (empty_password, f"state_secret: {UNREADABLE}"),
+        (sick_telemetry, "serve: not ready after 60 s: telemetry"),
+        (no_group, "serve: not in an Auto Scaling group"),
+    ],
+)
+def test_vad_host_gives_up(machine: Machine, ready_port: int, damage: Break, reason: str) -> None:
+    damage(machine)
+    assert_abandoned(machine, hosts.vad(ready_port), reason)
+
+
+def no_secondary(machine: Machine) -> None:
+    machine.metadata("network/interfaces/macs.listing", f"{PRIMARY}/")
+
+
+def other_kernel(machine: Machine) -> None:
+    machine.write("etc/voice/vfio-write-combining", "6.1.0-older\n")
+
+
+def no_noiommu(machine: Machine) -> None:
+    (machine.root / "sys/module/vfio/parameters/enable_unsafe_noiommu_mode").unlink()
+
+
+def no_bind(machine: Machine) -> None:
+    machine.set("no-bind")
+
+
+def no_vfio_group(machine: Machine) -> None:
+    (machine.root / "dev/vfio/noiommu-0").unlink()
+
+
+def no_registration(machine: Machine) -> None:
+    machine.set("fail", "elbv2 register-targets")
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (no_secondary, "vfio: no network interface has device number 1"),
+        (
+            other_kernel,
+            "vfio: no vfio-pci with write combining is baked for kernel 6.1.0-test (/etc/voice/vfio-write-combining)",
+        ),
+        (no_noiommu, "vfio: the kernel has no CONFIG_VFIO_NOIOMMU"),
+        (no_bind, "vfio: ens6 (0000:00:06.0) did not bind to vfio-pci"),
+        (no_vfio_group, "vfio: 0000:00:06.0 has no group in /dev/vfio"),
+        (no_registration, f"serve: cannot register with {hosts.TARGET_GROUP}"),
+    ],
+)
+def test_vfio_host_gives_up(machine: Machine, ready_port: int, damage: Break, reason: str) -> None:
+    machine.add_secondary_interface()
+    damage(machine)
+    assert_abandoned(machine, hosts.vad_vfio(ready_port), reason)
+
+
+def test_memory_too_small(tmp_path: Path, ready_port: int) -> None:
+    """The seed's own numbers: 48 GiB of huge pages on the 32 GiB of a c8g.4xlarge."""
+    machine = Machine(tmp_path, ready_port, memory_gib=32)
+    reason = "huge_pages: 24576 pages of 2 MiB are 49152 MiB, over 80 % of the host's 32768 MiB"
+    assert_abandoned(machine, hosts.vad(ready_port), reason)
+    assert not any("nr_hugepages" in line for line in machine.transcript)
+
+
+def test_too_many_queues_for_a_driver_that_halves_them(machine: Machine, ready_port: int) -> None:
+    boot = hosts.vad(ready_port)
+    assert boot.data_path is not None
+    boot = replace(boot, data_path=replace(boot.data_path, rx_queues=8))
+    assert_abandoned(machine, boot, "af_xdp: ens5 has 4 queues for XDP, 8 are asked")
+
+
+def test_every_queue_with_a_newer_driver(machine: Machine, ready_port: int) -> None:
+    boot = hosts.vad(ready_port)
+    assert boot.data_path is not None
+    machine.set("version", "2.17.1g")
+    assert machine.launch(replace(boot, data_path=replace(boot.data_path, rx_queues=8))).returncode == 0
+    assert '"zero_copy": true' in machine.file("run/voice/data-path.json")
+
+
+@pytest.mark.parametrize(
+    ("boot", "reason"),
+    [
+        (hosts.asr_neuron, "neuron: there is no /dev/neuron* device"),
+        (hosts.asr_gpu, "instance_store: the host has no NVMe instance store"),
+    ],
+)
+def test_asr_host_without_its_hardware(
+    machine: Machine, ready_port: int, boot: Callable[[int], HostBoot], reason: str
+) -> None:
+    assert_abandoned(machine, boot(ready_port), reason)
+
+
+@pytest.mark.parametrize(("kind", "tool"), [("neuron", "neuron-ls"), ("gpu", "nvidia-smi")])
+def test_sick_accelerator(machine: Machine, ready_port: int, kind: str, tool: str) -> None:
+    machine.write("dev/neuron0", "")
+    machine.write("sys/block/nvme1n1/device/model", "Amazon EC2 NVMe Instance Storage\n")
+    machine.set("fail", tool)
+    boot = {"neuron": hosts.asr_neuron, "gpu": hosts.asr_gpu}[kind](ready_port)
+    device = {"neuron": "Neuron device", "gpu": "GPU"}[kind]
+    assert_abandoned(machine, boot, f"{kind}: {tool} finds no usable {device}")
+
+
+def test_container_that_never_listens(tmp_path: Path, silent_port: int) -> None:
+    machine = Machine(tmp_path, silent_port)
+    assert_abandoned(machine, hosts.vad(silent_port), "serve: not ready after 60 s: vad-dataplane")
+    waits = [line for line in machine.transcript if line == "sleep 5"]
+    heartbeats = [line for line in machine.transcript if "record-lifecycle-action-heartbeat" in line]
+    assert len(waits) == 12
+    assert len(heartbeats) == 2 + 60 // 15
+
+
+def test_passing_failures_are_tried_again(machine: Machine, ready_port: int) -> None:
+    machine.set("fail-once", "docker login\ndocker pull\nget-secret-value\ncomplete-lifecycle-action")
+    assert machine.launch(hosts.vad(ready_port)).returncode == 0
+    assert machine.answers[-2:] == [("launching", "CONTINUE"), ("terminating", "CONTINUE")]
+    assert machine.transcript.count("sleep 2") == 4
+
+
+def test_a_missing_tool_is_installed(machine: Machine, ready_port: int) -> None:
+    machine.remove_command("aws")
+    machine.set("dnf-gives", "aws")
+    (machine.root.parent / "bin/dnf").symlink_to(".fake")
+    assert machine.launch(hosts.vad(ready_port)).returncode == 0
+    assert "dnf install -y -q awscli-2" in machine.transcript
+
+
+def test_a_tool_that_cannot_be_installed_is_named(machine: Machine, ready_port: int) -> None:
+    machine.remove_command("ethtool")
+    assert_abandoned(
+        machine,
+        hosts.vad(ready_port),
+        "need ethtool ethtool: cannot install ethtool: bake it into the image",
+    )
+
+
+def test_failure_after_a_reboot_in_service_makes_the_host_unhealthy(machine: Machine, ready_port: int) -> None:
+    """No launch waits for an answer then, so ABANDON reaches nobody."""
+    machine.launch(hosts.vad(ready_port))
+    machine.power_cycle()
+    machine.targets("InService")
+    machine.set("no-action")
+    machine.set("srd", "0")
+    assert machine.boot().returncode != 0
+    assert "aws autoscaling set-instance-health --instance-id i-0abc --health-status Unhealthy" in machine.transcript
+
+
+def test_unforeseen_failures_are_told_too(machine: Machine, ready_port: int) -> None:
+    machine.set("fail", "systemctl mask")
+    assert_abandoned(machine, hosts.vad(ready_port), "runtime: systemctl mask --now ecs")

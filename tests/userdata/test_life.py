@@ -1,0 +1,166 @@
+"""Draining, spot notices, reboots and warm pools."""
+
+from dataclasses import replace
+
+from tests.userdata import hosts
+from tests.userdata.machine import Machine, check_golden
+from userdata import HOST_ACTIONS
+
+
+def drained(machine: Machine) -> str:
+    """The part of the transcript that begins with the drain."""
+    lines = machine.transcript
+    return "\n".join(lines[lines.index(next(line for line in lines if "# draining" in line)) :]) + "\n"
+
+
+def test_drain_sends_heartbeats_until_the_sessions_have_ended(machine: Machine, ready_port: int) -> None:
+    machine.set("drain-polls", "7")
+    machine.launch(hosts.vad(ready_port))
+    assert "# drained in 35 s" in machine.transcript
+    assert machine.answers[-1] == ("terminating", "CONTINUE")
+    check_golden("drain", drained(machine))
+
+
+def test_drain_ends_with_its_budget(machine: Machine, ready_port: int) -> None:
+    machine.set("drain-polls", "1000")
+    machine.launch(hosts.vad(ready_port))
+    assert "# drained in 120 s" in machine.transcript
+    assert machine.answers[-1] == ("terminating", "CONTINUE")
+
+
+def test_drain_takes_the_host_from_its_target_group_first(machine: Machine, ready_port: int) -> None:
+    machine.add_secondary_interface()
+    machine.launch(hosts.vad_vfio(ready_port))
+    first, second = drained(machine).splitlines()[1:3]
+    assert first.startswith("aws elbv2 deregister-targets")
+    assert first.endswith("Id=10.0.2.9")
+    assert second.startswith("systemctl stop")
+
+
+def test_ena_express_of_the_primary_beside_vfio(machine: Machine, ready_port: int) -> None:
+    machine.add_secondary_interface()
+    machine.launch(replace(hosts.vad_vfio(ready_port), ena_express=True, mtu=8900))
+    assert "ethtool -S ens5" in machine.transcript
+    assert "VOICE_INTERFACE=0000:00:06.0" in machine.file("run/voice/vad-dataplane.env")
+    assert machine.answers[0] == ("launching", "CONTINUE")
+
+
+def test_a_host_in_service_is_not_given_up_for_a_failed_drain(machine: Machine, ready_port: int) -> None:
+    machine.set("fail", "systemctl stop")
+    machine.launch(hosts.vad(ready_port))
+    assert ("launching", "ABANDON") not in machine.answers
+    assert not any("FAILED" in line or "set-instance-health" in line for line in machine.transcript)
+
+
+def test_the_host_calls_only_the_actions_that_its_role_needs(machine: Machine, ready_port: int) -> None:
+    machine.add_secondary_interface()
+    machine.set("fail", "register-targets")
+    machine.set("no-action")
+    machine.set("drain-polls", "7")
+    machine.launch(hosts.vad_vfio(ready_port))
+    calls = {" ".join(line.split()[1:3]) for line in machine.transcript if line.startswith("aws ")}
+    services = {"elbv2": "elasticloadbalancing"}
+    actions = {
+        f"{services.get(service, service)}:{operation.title().replace('-', '')}"
+        for service, operation in (call.split() for call in calls)
+    }
+    actions.discard("ecr:GetLoginPassword")  # the command of ecr:GetAuthorizationToken
+    assert "autoscaling:SetInstanceHealth" in actions
+    assert actions <= set(HOST_ACTIONS)
+
+
+def test_spot_notice_drains_within_the_notice(machine: Machine, ready_port: int) -> None:
+    machine.metadata("spot/instance-action", '{"action": "terminate", "time": "2026-11-21T12:00:00Z"}')
+    machine.targets("InService", "InService", "InService", "Terminated")
+    machine.set("drain-polls", "1000")
+    machine.launch(hosts.vad(ready_port))
+    assert "# draining for at most 100 s" in machine.transcript
+    assert sum("# draining" in line for line in machine.transcript) == 1
+    check_golden("spot", drained(machine))
+
+
+def test_second_boot_changes_nothing_on_disk_and_serves(machine: Machine, ready_port: int) -> None:
+    boot = hosts.asr_gpu(ready_port)
+    machine.write("sys/block/nvme1n1/device/model", "Amazon EC2 NVMe Instance Storage\n")
+    machine.launch(boot)
+    machine.power_cycle()
+    machine.set("no-action")
+    machine.targets("InService", "Terminated")
+    assert machine.boot().returncode == 0
+    assert not any(line.startswith(("mkfs", "mdadm", "docker pull", "dnf")) for line in machine.transcript)
+    assert any(line.startswith("systemctl start") for line in machine.transcript)
+    check_golden("second-boot", machine.report())
+
+
+def test_a_boot_that_runs_twice_does_nothing_twice(machine: Machine, ready_port: int) -> None:
+    """systemd starts the unit again when its process was killed."""
+    machine.add_secondary_interface()
+    machine.launch(replace(hosts.vad_vfio(ready_port), containers=hosts.vad(ready_port).containers))
+    before = (machine.root / "run/voice/vad-dataplane.env").read_text()
+    (machine.fake / "transcript").unlink()
+    machine.targets("InService", "Terminated")
+    assert machine.boot().returncode == 0
+    assert (machine.root / "run/voice/vad-dataplane.env").read_text() == before
+    assert not any(line.startswith(("mount ", "ip ", "docker pull")) for line in machine.transcript)
+    assert not any("unbind" in line or "nr_hugepages" in line for line in machine.transcript)
+
+
+def test_instance_store_is_made_anew_after_a_stop(machine: Machine, ready_port: int) -> None:
+    machine.write("sys/block/nvme1n1/device/model", "Amazon EC2 NVMe Instance Storage\n")
+    machine.launch(hosts.asr_gpu(ready_port))
+    machine.power_cycle()
+    (machine.fake / "label").unlink()
+    machine.targets("InService", "Terminated")
+    machine.boot()
+    assert "mkfs.xfs -q -f -K -L voice-store /dev/nvme1n1" in machine.transcript
+
+
+def test_running_warm_pool_starts_containers_when_the_host_leaves_it(machine: Machine, ready_port: int) -> None:
+    machine.targets("Warmed:Running", "Warmed:Running", "InService", "InService", "Terminated")
+    machine.launch(hosts.vad(ready_port))
+    assert machine.transcript.count("systemctl restart --no-block voice-host") == 1
+
+
+def test_return_to_the_warm_pool_drains(machine: Machine, ready_port: int) -> None:
+    machine.targets("InService", "InService", "Warmed:Stopped", "Warmed:Stopped", "Warmed:Terminated")
+    machine.launch(hosts.vad(ready_port))
+    assert sum("# draining" in line for line in machine.transcript) == 1
+    assert ("terminating", "CONTINUE") in machine.answers
+
+
+def test_a_container_runs_as_its_unit_asks(machine: Machine, ready_port: int) -> None:
+    machine.launch(hosts.vad(ready_port))
+    machine.run(machine.installed, "run", "vad-dataplane")
+    arguments = machine.file("run/voice/vad-dataplane.arguments").split("\n")[:-1]
+    assert machine.transcript[-1] == "docker run " + " ".join(arguments)
+
+
+def test_environment_files_hold_the_variables_that_are_promised(machine: Machine, ready_port: int) -> None:
+    boot = hosts.vad(ready_port)
+    machine.launch(boot)
+    for container in boot.containers:
+        lines = machine.file(f"run/voice/{container.name}.env").splitlines()
+        assert {line.partition("=")[0] for line in lines} == boot.variables_of(container)
+
+
+def test_the_password_reaches_its_files_and_nothing_else(machine: Machine, ready_port: int) -> None:
+    finished = machine.launch(hosts.vad(ready_port))
+    for name in ("vad-dataplane", "telemetry"):
+        file = machine.root / "run/voice/secrets" / name
+        assert file.read_text() == hosts.PASSWORD
+        assert file.stat().st_mode & 0o777 == 0o600
+    output = finished.stdout + finished.stderr + machine.report() + "\n".join(machine.log)
+    assert hosts.PASSWORD not in output
+    holders = [
+        path.name
+        for path in machine.root.rglob("*")
+        if path.is_file() and hosts.PASSWORD in path.read_text(errors="replace")
+    ]
+    assert sorted(holders) == ["telemetry", "vad-dataplane"]
+
+
+def test_a_broken_secret_is_not_shown(machine: Machine, ready_port: int) -> None:
+    machine.set("secret", f'{{"password": {hosts.PASSWORD}}}')
+    finished = machine.launch(hosts.vad(ready_port))
+    assert finished.returncode != 0
+    assert hosts.PASSWORD not in finished.stdout + finished.stderr + machine.report() + "\n".join(machine.log)

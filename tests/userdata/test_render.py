@@ -1,0 +1,128 @@
+"""The rendered script as text, and the values that are refused before it."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from blueprint.contract import VALKEY_PASSWORD
+from tests.userdata import hosts
+from userdata import SIZE_LIMIT_BYTES, Container, HealthPort, HostBoot, LifecycleHooks, render
+
+STEPS = sorted(Path(str(files("userdata") / "steps")).glob("*.sh"))
+TOKEN = "${Token[TOKEN.12]}"
+COMFORTABLE_BYTES = 12_000
+"""Leaves four kilobytes for what CDK tokens become."""
+
+
+def shellcheck(*paths: Path) -> str:
+    command = shutil.which("shellcheck") or str(Path(sys.executable).with_name("shellcheck"))
+    return subprocess.run([command, *paths], capture_output=True, text=True, check=False).stdout  # noqa: S603
+
+
+def test_step_files_are_clean() -> None:
+    assert len(STEPS) > 10
+    assert shellcheck(*STEPS, Path(__file__).parent / "fakes/fake.sh") == ""
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.stem)
+def test_step_files_survive_the_stripping(step: Path) -> None:
+    """Rendering drops comments and indentation line by line, which a heredoc would not survive."""
+    text = step.read_text()
+    assert text.startswith("# shellcheck shell=bash\n")
+    assert "<<" not in text.replace("<<<", "")
+    assert not any(line.endswith(" ") for line in text.splitlines())
+
+
+@pytest.mark.parametrize("kind", hosts.ALL)
+def test_rendered_script_is_clean(kind: str, tmp_path: Path) -> None:
+    script = tmp_path / f"{kind}.sh"
+    script.write_text(render(hosts.ALL[kind]()))
+    assert shellcheck(script) == ""
+    subprocess.run(["/bin/bash", "-n", script], check=True)  # noqa: S603
+
+
+@pytest.mark.parametrize("kind", hosts.ALL)
+def test_rendered_script_leaves_room_for_tokens(kind: str) -> None:
+    assert len(render(hosts.ALL[kind]()).encode()) < COMFORTABLE_BYTES
+
+
+def test_every_step_file_is_used_by_some_host() -> None:
+    scripts = [render(boot()) for boot in hosts.ALL.values()]
+    for step in STEPS:
+        last = [line.strip() for line in step.read_text().splitlines() if len(line.strip()) > 5][-1]
+        assert any(last in script for script in scripts), step.name
+
+
+def test_too_large_is_refused_with_the_size() -> None:
+    boot = replace(hosts.vad(), environment={"VOICE_NOTE": "x" * SIZE_LIMIT_BYTES})
+    with pytest.raises(ValueError, match=rf"vad-use1-az1 is \d{{5}} bytes, EC2 takes {SIZE_LIMIT_BYTES}"):
+        render(boot)
+
+
+def test_cdk_tokens_survive() -> None:
+    container = replace(hosts.vad().containers[0], image_uri=TOKEN)
+    boot = replace(hosts.vad(), containers=(container,), log_group=TOKEN, environment={"VOICE_VALKEY_HOST": TOKEN})
+    script = render(boot)
+    assert f"LOG_GROUP='{TOKEN}'" in script
+    assert f"VOICE_VALKEY_HOST={TOKEN}'\n" in script
+    assert f"[vad-dataplane]='{TOKEN}'" in script
+
+
+def test_values_cannot_break_out(tmp_path: Path) -> None:
+    nasty = "a'b\"c $(touch /tmp/voice-owned) `id` \\"
+    boot = replace(hosts.vad(), log_group=nasty, environment={"VOICE_NOTE": nasty})
+    script = tmp_path / "user-data.sh"
+    script.write_text(render(boot).replace('main "$@"', 'printf "%s|%s" "$LOG_GROUP" "$COMMON"'))
+    environment = {"PATH": "/usr/bin:/bin", "VOICE_ROOT": str(tmp_path)}
+    shown = subprocess.run(  # noqa: S603 - the script under test
+        ["/bin/bash", script], env=environment, capture_output=True, text=True, check=True
+    ).stdout
+    assert shown.startswith(f"{nasty}|")
+    assert f"VOICE_NOTE={nasty}" in shown
+    assert not Path("/tmp/voice-owned").exists()  # noqa: S108
+
+
+def _container(**changes: object) -> Container:
+    return replace(hosts.vad().containers[0], **changes)  # type: ignore[arg-type]
+
+
+def _host(**changes: object) -> HostBoot:
+    return replace(hosts.vad(), **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("make", "answer"),
+    [
+        (lambda: _host(mtu=None), "native XDP on ENA takes an MTU of 3498 at most, not 9001"),
+        (lambda: _host(data_path=None, mtu=8901), "ENA Express takes an MTU of 8900 at most, not 8901"),
+        (lambda: _host(accelerator="gpu"), "not both"),
+        (lambda: _host(containers=()), "serves nobody"),
+        (lambda: _host(containers=hosts.vad().containers[:1] * 2), "repeat: vad-dataplane, vad-dataplane"),
+        (lambda: _host(containers=(_container(environment={"VOICE_HOST": "x"}),)), "VOICE_HOST is set"),
+        (lambda: _host(containers=(_container(environment={"VOICE_FLEET": "x"}),)), "VOICE_FLEET is set"),
+        (lambda: _host(environment={"VOICE_HOST": "x"}), "VOICE_HOST is set"),
+        (lambda: _host(environment={VALKEY_PASSWORD.name: "x"}), "can be read by every process"),
+        (lambda: _container(name="VAD"), "'VAD' is not like vad-dataplane"),
+        (lambda: _container(image_uri="registry/voice:latest"), "not by digest"),
+        (lambda: _container(environment={VALKEY_PASSWORD.name: "x"}), "can be read by every process"),
+        (lambda: _container(environment={"lower": "x"}), "'lower' is no variable name"),
+        (lambda: LifecycleHooks("a", "b", heartbeat_s=14, ready_budget_s=1, drain_budget_s=1), "heartbeat_s=14"),
+        (lambda: render(_host(log_group="a\nb")), "spans lines"),
+        (lambda: render(_host(environment={"VOICE_NOTE": "a\nb"})), "spans lines"),
+    ],
+)
+def test_what_a_host_would_trip_over_is_refused(make: Callable[[], object], answer: str) -> None:
+    with pytest.raises(ValueError, match=answer):
+        make()
+
+
+def test_same_values_same_script() -> None:
+    assert render(hosts.vad()) == render(hosts.vad())
+    other = replace(hosts.vad().containers[0], health=HealthPort(1))
+    assert render(replace(hosts.vad(), containers=(other,))) != render(hosts.vad())

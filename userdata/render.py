@@ -1,0 +1,189 @@
+"""Turns typed values into the one bash script that EC2 hands to a host as user data."""
+
+import re
+import shlex
+from collections.abc import Callable, Iterable, Mapping
+from importlib.resources import files
+
+from userdata.values import AfXdp, Container, HealthCommand, HealthPort, HostBoot, Vfio
+
+SIZE_LIMIT_BYTES = 16_384
+"""EC2's limit of raw user data. A CDK token counts as it is written; an ARN in its place is some 80 bytes longer."""
+
+HOST_ACTIONS = (
+    "autoscaling:CompleteLifecycleAction",
+    "autoscaling:RecordLifecycleActionHeartbeat",
+    "autoscaling:SetInstanceHealth",
+    "ecr:BatchCheckLayerAvailability",
+    "ecr:BatchGetImage",
+    "ecr:GetAuthorizationToken",
+    "ecr:GetDownloadUrlForLayer",
+    "elasticloadbalancing:DeregisterTargets",
+    "elasticloadbalancing:RegisterTargets",
+    "logs:CreateLogStream",
+    "logs:PutLogEvents",
+    "secretsmanager:GetSecretValue",
+)
+"""What a host's role has to allow, apart from what its containers call; the load balancer's are for VFIO."""
+
+_ALWAYS_BEFORE = ("lib", "need")
+_WITHOUT_STEP = {"lib", "need", "lifecycle", "drain", "every_boot"}
+_ALWAYS_AFTER = ("runtime", "images", "state_secret", "containers", "lifecycle", "drain", "every_boot")
+
+
+def render(boot: HostBoot) -> str:
+    """Renders the user data of a fleet's hosts.
+
+    Values stand in quoted assignments at the top, so CDK tokens among them reach CloudFormation untouched; what
+    follows are the bodies of the step files that this host needs, without comments and indentation: no string in
+    them may depend on it.
+
+    Raises:
+        ValueError: If a value spans lines, or the script is larger than EC2 takes.
+    """
+    parts = [
+        "#!/bin/bash",
+        "set -Eeuo pipefail",
+        *_assignments(boot),
+        *(_body(step) for step in _files(boot)),
+        'main "$@"',
+    ]
+    script = "\n".join(parts) + "\n"
+    size = len(script.encode())
+    if size > SIZE_LIMIT_BYTES:
+        raise ValueError(
+            f"user data of {boot.fleet} is {size} bytes, EC2 takes {SIZE_LIMIT_BYTES}: "
+            "move variables of the containers into their images"
+        )
+    return script
+
+
+def _files(boot: HostBoot) -> list[str]:
+    """Step files in the order in which they run.
+
+    AF_XDP makes the queues that ENA Express tunes; VFIO changes which interface the containers are told.
+    """
+    optional = (
+        ("huge_pages", boot.huge_pages),
+        ("mtu", boot.mtu),
+        ("af_xdp", isinstance(boot.data_path, AfXdp)),
+        ("ena_express", boot.ena_express),
+        ("vfio", isinstance(boot.data_path, Vfio)),
+        ("instance_store", boot.instance_store_mount),
+        ("neuron", boot.accelerator == "neuron"),
+        ("gpu", boot.accelerator == "gpu"),
+    )
+    return [*_ALWAYS_BEFORE, *(name for name, asked in optional if asked), *_ALWAYS_AFTER]
+
+
+def _boot_steps(boot: HostBoot) -> list[str]:
+    """What to call at every boot: the tools that a minimal image may lack, then each file's namesake.
+
+    ``aws`` comes first: without it no failure can be told to Auto Scaling.
+    """
+    needs = ["need aws awscli-2"]
+    if boot.data_path or boot.ena_express:
+        needs.append("need ethtool ethtool")
+    if boot.instance_store_mount:
+        needs.append("need mkfs.xfs xfsprogs")
+    return needs + [name for name in _files(boot) if name not in _WITHOUT_STEP]
+
+
+def _body(step: str) -> str:
+    text = (files("userdata") / "steps" / f"{step}.sh").read_text(encoding="utf-8")
+    lines = (line.strip() for line in re.sub(r"\s*\\\n\s*", " ", text).splitlines())
+    return "\n".join(line for line in lines if line and not line.startswith("#"))
+
+
+def _assignments(boot: HostBoot) -> list[str]:
+    hooks = boot.hooks
+    af_xdp = boot.data_path if isinstance(boot.data_path, AfXdp) else None
+    target_group = boot.data_path.ip_target_group_arn if isinstance(boot.data_path, Vfio) else None
+    values: dict[str, str | int | None] = {
+        "REGION": boot.region,
+        "TIER": boot.tier.value,
+        "GROUP": boot.auto_scaling_group,
+        "LAUNCH_HOOK": hooks.launch,
+        "TERMINATE_HOOK": hooks.terminate,
+        "HEARTBEAT_EVERY_S": hooks.heartbeat_every_s,
+        "READY_BUDGET_S": hooks.ready_budget_s,
+        "DRAIN_BUDGET_S": hooks.drain_budget_s,
+        "LOG_GROUP": boot.log_group,
+        "SECRET": boot.state_secret.arn,
+        "SECRET_FIELD": boot.state_secret.field,
+        "MTU": boot.mtu,
+        "PAGE_SIZE_MIB": boot.huge_pages.size_mib if boot.huge_pages else None,
+        "PAGE_COUNT": boot.huge_pages.count if boot.huge_pages else None,
+        "RX_QUEUES": af_xdp.rx_queues if af_xdp else None,
+        "RX_RING_SIZE": af_xdp.rx_ring_size if af_xdp else None,
+        "INSTANCE_STORE": boot.instance_store_mount,
+        "TARGET_GROUP": target_group or "",
+    }
+    return [
+        *(f"{name}={_quote(str(value))}" for name, value in values.items() if value is not None),
+        _array("BOOT_STEPS", _boot_steps(boot)),
+        _array("DEVICES", []),
+        _array("CONTAINERS", [container.name for container in boot.containers]),
+        f"COMMON={_lines(_variables(boot.shared_environment))}",
+        _container_tables(boot),
+    ]
+
+
+def _container_tables(boot: HostBoot) -> str:
+    """One associative array for each thing that a step asks of a container; nothing to say, no entry."""
+    tables: dict[str, Callable[[Container], Iterable[str]]] = {
+        "IMAGE": lambda c: [c.image_uri],
+        "ENVIRONMENT": lambda c: _variables(c.environment),
+        "OPTIONS": lambda c: _options(boot, c),
+        "COMMAND": lambda c: c.arguments,
+        "RUN_AS": lambda c: [str(c.user_id)],
+        "WRITABLE": lambda c: [mount.source for mount in c.mounts if mount.writable],
+        "HARDWARE": lambda c: ["yes"] if c.hardware else [],
+        "HEALTH_PORT": lambda c: [str(c.health.number)] if isinstance(c.health, HealthPort) else [],
+    }
+    rendered = []
+    for table, of in tables.items():
+        entries = [(container.name, list(of(container))) for container in boot.containers]
+        rendered.append(f"{table}=({' '.join(f'[{name}]={_lines(lines)}' for name, lines in entries if lines)})")
+    return "declare -A " + " ".join(rendered)
+
+
+def _options(boot: HostBoot, container: Container) -> list[str]:
+    """Arguments of ``docker run`` that differ from container to container and need nothing of the host."""
+    options = []
+    if container.shared_memory_mib:
+        options.append(f"--shm-size={container.shared_memory_mib}m")
+    options += [f"--cap-add={capability}" for capability in container.capabilities]
+    options += [f"--device={device}" for device in container.devices]
+    options += [f"--volume={m.source}:{m.target}:{'rw' if m.writable else 'ro'}" for m in container.mounts]
+    if isinstance(container.health, HealthCommand):
+        options += [f"--health-cmd={container.health.command}", f"--health-interval={container.health.interval_s}s"]
+    if container.hardware and boot.data_path:
+        options.append("--ulimit=memlock=-1:-1")
+    if container.hardware and boot.huge_pages:
+        options.append("--volume=/run/voice/hugepages:/dev/hugepages")
+    if container.hardware and boot.accelerator == "gpu":
+        options.append("--gpus=all")
+    return options
+
+
+def _variables(environment: Mapping[str, str]) -> list[str]:
+    return [f"{name}={value}" for name, value in environment.items()]
+
+
+def _array(name: str, items: list[str]) -> str:
+    return f"{name}=({' '.join(map(_quote, items))})"
+
+
+def _lines(items: Iterable[str]) -> str:
+    return shlex.quote("\n".join(map(_one_line, items)))
+
+
+def _quote(value: str) -> str:
+    return shlex.quote(_one_line(value))
+
+
+def _one_line(value: str) -> str:
+    if "\n" in value or "\r" in value or "\0" in value:
+        raise ValueError(f"{value!r} spans lines, which no environment file or argument list can hold")
+    return value

@@ -1,0 +1,48 @@
+# shellcheck shell=bash
+# shellcheck disable=SC2034 # lifecycle.sh reads waited
+# Watches for the end of the host, and lets the containers finish their sessions before it.
+
+# `docker stop` holds a unit in "deactivating" until its container has ended.
+still_running() {
+  (systemctl is-active "${UNITS[@]}" || true) | grep -qvxE 'inactive|failed'
+}
+
+# drain BUDGET_S
+drain() {
+  local waited=0
+  [[ -e $RUN/serving ]] || return 0
+  log "draining for at most $1 s"
+  [[ -z $TARGET_GROUP ]] || retry 3 target deregister-targets || true
+  systemctl stop --no-block "${UNITS[@]}"
+  while still_running && ((waited < $1)); do pause "$TERMINATE_HOOK"; done
+  rm "$RUN/serving"
+  log "drained in $waited s"
+}
+
+leave() {
+  drain "$DRAIN_BUDGET_S"
+  answer "$TERMINATE_HOOK" CONTINUE || log "$TERMINATE_HOOK was not answered"
+}
+
+watch() {
+  while :; do
+    case $(metadata autoscaling/target-lifecycle-state || true) in
+      *Terminated)
+        leave
+        return
+        ;;
+      # Back into the warm pool, where the group reuses hosts.
+      Warmed:*) [[ ! -e $RUN/serving ]] || leave ;;
+      # Out of a warm pool of running hosts: no boot comes.
+      InService)
+        if [[ -e $RUN/warm ]]; then
+          rm "$RUN/warm"
+          systemctl restart --no-block voice-host
+        fi
+        ;;
+    esac
+    # Two minutes from the notice to the end, of which a poll and a margin are gone.
+    ! metadata spot/instance-action >/dev/null || drain $((DRAIN_BUDGET_S < 100 ? DRAIN_BUDGET_S : 100))
+    sleep 5
+  done
+}

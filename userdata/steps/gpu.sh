@@ -1,0 +1,7 @@
+# shellcheck shell=bash
+# Docker's --gpus needs the hook of nvidia-container-toolkit; without it the containers fail one by one.
+
+gpu() {
+  nvidia-smi -L >/dev/null || fail 'nvidia-smi finds no usable GPU'
+  command -v nvidia-container-runtime-hook >/dev/null || fail 'nvidia-container-toolkit is not in the image'
+}

@@ -1,0 +1,59 @@
+# shellcheck shell=bash
+# Answers Auto Scaling: a host is in service when its containers are ready, and gone when it cannot be.
+
+UNITS=("${CONTAINERS[@]/#/voice-container@}")
+
+# on_hook COMMAND HOOK [OPTION...]
+on_hook() {
+  aws autoscaling "$1" --auto-scaling-group-name "$GROUP" --instance-id "$INSTANCE_ID" \
+    --lifecycle-hook-name "$2" "${@:3}" 2>&1
+}
+
+heartbeat() {
+  on_hook record-lifecycle-action-heartbeat "$1" >/dev/null || log "no heartbeat for $1"
+}
+
+# answer HOOK RESULT; 2 when nothing waits for an answer, as after a reboot in service
+answer() {
+  local try output
+  for try in 1 2 3 4 5; do
+    if output=$(on_hook complete-lifecycle-action "$1" --lifecycle-action-result "$2"); then
+      log "$1: $2"
+      # Not a bare "return": in a trap that one gives the status from before the trap.
+      return 0
+    fi
+    [[ $output != *'No active Lifecycle Action'* ]] || return 2
+    log "$1: $output"
+    sleep $((2 ** try))
+  done
+  return 1
+}
+
+# pause HOOK: one poll, of which the caller counts the seconds in `waited`
+pause() {
+  sleep 5
+  ((waited += 5))
+  ((waited % HEARTBEAT_EVERY_S)) || heartbeat "$1"
+}
+
+is_ready() {
+  if [[ -n ${HEALTH_PORT[$1]-} ]]; then
+    (exec 3<>"/dev/tcp/127.0.0.1/${HEALTH_PORT[$1]}") 2>/dev/null
+  else
+    [[ $(docker inspect -f '{{.State.Health.Status}}' "$1" 2>/dev/null) == healthy ]]
+  fi
+}
+
+serve() {
+  local waited=0 name late
+  touch "$RUN/serving"
+  systemctl start --no-block "${UNITS[@]}"
+  while :; do
+    late=
+    for name in "${CONTAINERS[@]}"; do is_ready "$name" || late+=" $name"; done
+    [[ -n $late ]] || break
+    ((waited < READY_BUDGET_S)) || fail "not ready after $READY_BUDGET_S s:$late"
+    pause "$LAUNCH_HOOK"
+  done
+  [[ -z $TARGET_GROUP ]] || retry 5 target register-targets || fail "cannot register with $TARGET_GROUP"
+}
