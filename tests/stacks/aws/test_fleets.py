@@ -1,0 +1,210 @@
+"""VAD and accelerator fleets, their hosts, their scaling."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.synthesized import Properties, Stack, Stacks, edited_sandbox, shipped, user_data
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Stacks:
+    return shipped("sandbox")
+
+
+def groups(stack: Stack) -> dict[str, Properties]:
+    return {group["AutoScalingGroupName"]: group for group in stack.properties("AutoScaling::AutoScalingGroup")}
+
+
+def launch_data(stack: Stack, part_of_id: str = "") -> list[dict[str, Any]]:
+    found = stack.of_type("EC2::LaunchTemplate")
+    return [t["Properties"]["LaunchTemplateData"] for name, t in found.items() if part_of_id in name]
+
+
+def alarms(stack: Stack) -> dict[str, Properties]:
+    return {alarm["AlarmName"]: alarm for alarm in stack.properties("CloudWatch::Alarm")}
+
+
+def changes(stack: Stack, alarm: Properties) -> list[int]:
+    policies = stack.of_type("AutoScaling::ScalingPolicy")
+    return [
+        step["ScalingAdjustment"]
+        for action in alarm["AlarmActions"]
+        for step in policies[action["Ref"]]["Properties"]["StepAdjustments"]
+    ]
+
+
+def test_the_vad_fleet_has_one_group_in_each_zone(sandbox: Stacks) -> None:
+    found = groups(sandbox["vad"])
+    assert set(found) == {"sandbox-vad-a", "sandbox-vad-b", "sandbox-vad-c"}
+    subnets = [json.dumps(group["VPCZoneIdentifier"]) for group in found.values()]
+    assert all(len(group["VPCZoneIdentifier"]) == 1 for group in found.values())
+    assert len(set(subnets)) == 3
+
+
+@pytest.mark.parametrize("tier", ["vad", "asr"])
+def test_hosts_use_imdsv2_encrypted_gp3_and_no_public_address(sandbox: Stacks, tier: str) -> None:
+    templates = launch_data(sandbox[tier])
+    assert len(templates) == 3
+    for data in templates:
+        assert data["MetadataOptions"] == {"HttpTokens": "required", "HttpPutResponseHopLimit": 1}
+        (volume,) = data["BlockDeviceMappings"]
+        assert volume["Ebs"]["Encrypted"] is True
+        assert volume["Ebs"]["VolumeType"] == "gp3"
+        assert "Fn::GetAtt" in volume["Ebs"]["KmsKeyId"]
+        assert [nic["AssociatePublicIpAddress"] for nic in data["NetworkInterfaces"]] == [False]
+
+
+@pytest.mark.parametrize("tier", ["vad", "asr"])
+def test_hosts_join_when_ready_and_drain_before_they_go(sandbox: Stacks, tier: str) -> None:
+    for group in groups(sandbox[tier]).values():
+        hooks = {hook["LifecycleTransition"]: hook for hook in group["LifecycleHookSpecificationList"]}
+        assert set(hooks) == {
+            "autoscaling:EC2_INSTANCE_LAUNCHING",
+            "autoscaling:EC2_INSTANCE_TERMINATING",
+        }
+        assert {hook["DefaultResult"] for hook in hooks.values()} == {"ABANDON"}
+        text = next(user_data({"LaunchTemplateData": data}) for data in launch_data(sandbox[tier]))
+        assert {f"LAUNCH_HOOK={hooks['autoscaling:EC2_INSTANCE_LAUNCHING']['LifecycleHookName']}"} <= set(
+            text.splitlines()
+        )
+
+
+def test_vad_user_data_says_what_the_file_says(sandbox: Stacks) -> None:
+    for data in launch_data(sandbox["vad"]):
+        lines = set(user_data({"LaunchTemplateData": data}).splitlines())
+        assert {"PAGE_COUNT=24576", "PAGE_SIZE_MIB=2", "MTU=3498", "RX_QUEUES=4", "RX_RING_SIZE=256"} <= lines
+
+
+def test_udp_targets_are_checked_over_tcp(sandbox: Stacks) -> None:
+    target_group = sandbox["vad"].the("ElasticLoadBalancingV2::TargetGroup")
+    assert (target_group["Protocol"], target_group["Port"]) == ("UDP", 5004)
+    assert (target_group["HealthCheckProtocol"], target_group["HealthCheckPort"]) == ("TCP", "8081")
+    assert target_group["TargetType"] == "instance"
+    assert all(group["TargetGroupARNs"] for group in groups(sandbox["vad"]).values())
+
+
+def test_vfio_adds_an_interface_and_registers_its_address(tmp_path: Path) -> None:
+    vad = edited_sandbox({"aws.vad.data_path.mode": "vfio"}, tmp_path)["vad"]
+    for data in launch_data(vad):
+        assert [nic["DeviceIndex"] for nic in data["NetworkInterfaces"]] == [0, 1]
+    assert vad.the("ElasticLoadBalancingV2::TargetGroup")["TargetType"] == "ip"
+    assert not any(group.get("TargetGroupARNs") for group in groups(vad).values())
+    statements = vad.the("IAM::Policy")["PolicyDocument"]["Statement"]
+    (register,) = [s for s in statements if "elasticloadbalancing:RegisterTargets" in s["Action"]]
+    assert register["Resource"] != "*"
+
+
+def test_ena_express_is_set_for_tcp_and_udp_when_asked_for(sandbox: Stacks, tmp_path: Path) -> None:
+    assert "EnaSrdSpecification" not in json.dumps(launch_data(sandbox["vad"]))
+    edits = {"aws.vad.ena_express": {"enabled": True, "udp": True}, "aws.vad.data_path.mode": "vfio"}
+    for data in launch_data(edited_sandbox(edits, tmp_path)["vad"]):
+        for interface in data["NetworkInterfaces"]:
+            assert interface["EnaSrdSpecification"] == {
+                "EnaSrdEnabled": True,
+                "EnaSrdUdpSpecification": {"EnaSrdUdpEnabled": True},
+            }
+
+
+def test_the_seeds_scaling_table_is_deployed_to_the_letter(sandbox: Stacks) -> None:
+    ring = alarms(sandbox["vad"])["sandbox-vad-rx-ring-high"]
+    assert (ring["MetricName"], ring["ComparisonOperator"], ring["Threshold"], ring["Period"]) == (
+        "RxRingOccupancy", "GreaterThanThreshold", 80, 10,
+    )  # fmt: skip
+    assert changes(sandbox["vad"], ring) == [2, 2, 2]
+    headroom = alarms(sandbox["asr"])["sandbox-inf2-headroom-low"]
+    assert (headroom["MetricName"], headroom["ComparisonOperator"], headroom["Threshold"]) == (
+        "NeuronHeadroom", "LessThanThreshold", 20,
+    )  # fmt: skip
+    assert changes(sandbox["asr"], headroom) == [1]
+    busy = alarms(sandbox["asr"])["sandbox-p5-gpu-busy-high"]
+    assert (busy["MetricName"], busy["ComparisonOperator"], busy["Threshold"]) == (
+        "GpuBusy", "GreaterThanThreshold", 90,
+    )  # fmt: skip
+    assert changes(sandbox["asr"], busy) == [1]
+
+
+@pytest.mark.parametrize("tier", ["vad", "asr"])
+def test_missing_data_never_scales(sandbox: Stacks, tier: str) -> None:
+    for alarm in alarms(sandbox[tier]).values():
+        grows = all(change > 0 for change in changes(sandbox[tier], alarm))
+        assert alarm["TreatMissingData"] == ("notBreaching" if grows else "ignore")
+
+
+def test_bands_below_a_threshold_are_negative_distances(tmp_path: Path) -> None:
+    edits = {"aws.asr.0.scaling.0.steps": [{"change": 1}, {"beyond": 10, "change": 3}]}
+    asr = edited_sandbox(edits, tmp_path)["asr"]
+    (policy,) = [
+        policy["StepAdjustments"]
+        for policy in asr.properties("AutoScaling::ScalingPolicy")
+        if len(policy["StepAdjustments"]) == 2
+    ]
+    assert sorted(policy, key=lambda step: step["ScalingAdjustment"]) == [
+        {"MetricIntervalLowerBound": -10, "MetricIntervalUpperBound": 0, "ScalingAdjustment": 1},
+        {"MetricIntervalUpperBound": -10, "ScalingAdjustment": 3},
+    ]
+
+
+def test_nvme_is_mounted_where_the_type_has_it(sandbox: Stacks) -> None:
+    texts = {
+        fleet: user_data({"LaunchTemplateData": launch_data(sandbox["asr"], fleet)[0]})
+        for fleet in ("Inf2", "Trn1", "P5")
+    }
+    assert "INSTANCE_STORE=" not in texts["Inf2"]
+    assert "INSTANCE_STORE=/mnt/nvme" in texts["Trn1"]
+    assert "INSTANCE_STORE=/mnt/nvme" in texts["P5"]
+    assert "VOICE_HOST_KIND=silicon" in texts["Inf2"]
+    assert "VOICE_HOST_KIND=gpu" in texts["P5"]
+
+
+def test_the_warm_pool_holds_stopped_hosts(sandbox: Stacks) -> None:
+    pool = sandbox["asr"].the("AutoScaling::WarmPool")
+    assert (pool["MinSize"], pool["PoolState"]) == (1, "Stopped")
+
+
+@pytest.mark.parametrize(
+    ("purchase", "market", "targets"),
+    [
+        ({"option": "on-demand"}, None, False),
+        ({"option": "spot"}, "spot", False),
+        ({"option": "capacity-reservation", "reservation_id": "cr-0123456789abcdef0"}, None, True),
+        ({"option": "capacity-block", "reservation_id": "cr-0123456789abcdef0"}, "capacity-block", True),
+    ],
+)
+def test_p5_is_bought_as_the_file_says(
+    purchase: dict[str, str], market: str | None, targets: bool, tmp_path: Path
+) -> None:
+    edits = {"aws.asr.2.purchase": purchase, "aws.asr.2.availability_zones": ["us-east-1a"]}
+    (data,) = launch_data(edited_sandbox(edits, tmp_path)["asr"], "P5")
+    assert data.get("InstanceMarketOptions", {}).get("MarketType") == market
+    target = data.get("CapacityReservationSpecification", {}).get("CapacityReservationTarget", {})
+    assert (target.get("CapacityReservationId") == "cr-0123456789abcdef0") is targets
+
+
+def test_hosts_without_a_digest_are_held_at_none() -> None:
+    production = shipped("production-us-east-1")
+    held = [groups(production[tier]).values() for tier in ("vad", "asr")]
+    assert {group["MinSize"] for members in held for group in members} == {"0"}
+    assert {group["MaxSize"] for group in groups(production["vad"]).values()} == {"40"}
+
+
+@pytest.mark.parametrize("tier", ["vad", "asr"])
+def test_a_host_may_touch_only_its_own_things(sandbox: Stacks, tier: str) -> None:
+    statements = [
+        statement
+        for policy in sandbox[tier].properties("IAM::Policy")
+        for statement in policy["PolicyDocument"]["Statement"]
+    ]
+    everywhere = {
+        action
+        for statement in statements
+        if statement["Resource"] == "*"
+        for action in ([statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"])
+    }
+    assert everywhere == {"cloudwatch:PutMetricData", "ecr:GetAuthorizationToken"}
+    (metrics,) = {json.dumps(s.get("Condition")) for s in statements if s["Action"] == "cloudwatch:PutMetricData"}
+    assert "VoiceServe" in metrics
+    secrets = [s["Resource"] for s in statements if s["Action"] == "secretsmanager:GetSecretValue"]
+    assert all(tier.capitalize() in json.dumps(secret) for secret in secrets)

@@ -1,0 +1,70 @@
+"""The state store and the image repositories."""
+
+import json
+
+import pytest
+
+from blueprint.contract import STATE_USERS, Image
+from tests.synthesized import Stack, shipped
+
+
+@pytest.fixture(scope="module")
+def state() -> Stack:
+    return shipped("production-us-east-1")["state"]
+
+
+def test_valkey_is_encrypted_replicated_and_speaks_tls_only(state: Stack) -> None:
+    group = state.the("ElastiCache::ReplicationGroup")
+    assert group["Engine"] == "valkey"
+    assert group["TransitEncryptionEnabled"] is True
+    assert group["TransitEncryptionMode"] == "required"
+    assert group["AtRestEncryptionEnabled"] is True
+    assert "Fn::GetAtt" in group["KmsKeyId"]
+    assert group["MultiAZEnabled"] is True
+    assert group["AutomaticFailoverEnabled"] is True
+    assert group["ReplicasPerNodeGroup"] == 2
+    assert group["SnapshotRetentionLimit"] == 7
+
+
+def test_each_tier_has_a_user_with_its_own_rights_and_a_password_from_its_own_secret(state: Stack) -> None:
+    users = {user["UserName"]: user for user in state.properties("ElastiCache::User")}
+    assert set(users) == {"default"} | {access.tier.value for access in STATE_USERS}
+    for access in STATE_USERS:
+        assert users[access.tier.value]["AccessString"] == access.acl
+    passwords = [json.dumps(user["AuthenticationMode"]["Passwords"]) for user in users.values()]
+    assert len(set(passwords)) == len(passwords)
+    assert all("{{resolve:secretsmanager:" in password for password in passwords)
+
+
+def test_the_default_user_can_do_nothing(state: Stack) -> None:
+    (user,) = [user for user in state.properties("ElastiCache::User") if user["UserName"] == "default"]
+    assert user["AccessString"].split()[0] == "off"
+    assert "-@all" in user["AccessString"]
+
+
+def test_secrets_are_generated_and_encrypted_with_the_stores_key(state: Stack) -> None:
+    for secret in state.properties("SecretsManager::Secret"):
+        assert "SecretString" not in secret
+        assert secret["GenerateSecretString"]["PasswordLength"] == 48
+        assert "Fn::GetAtt" in secret["KmsKeyId"]
+
+
+def test_deletion_leaves_a_snapshot_and_its_key_outside_the_sandbox(state: Stack) -> None:
+    (group,) = state.of_type("ElastiCache::ReplicationGroup").values()
+    (key,) = state.of_type("KMS::Key").values()
+    assert group["DeletionPolicy"] == group["UpdateReplacePolicy"] == "Snapshot"
+    assert key["DeletionPolicy"] == "Retain"
+    assert state.termination_protection
+    sandbox = shipped("sandbox")["state"]
+    assert {r["DeletionPolicy"] for r in sandbox.of_type("ElastiCache::ReplicationGroup").values()} == {"Delete"}
+    assert not sandbox.termination_protection
+
+
+def test_every_image_has_a_repository_that_scans_and_never_overwrites() -> None:
+    registry = shipped("production-us-east-1")["registry"]
+    repositories = registry.properties("ECR::Repository")
+    assert {r["RepositoryName"] for r in repositories} == {f"production-us-east-1/{image}" for image in Image}
+    for repository in repositories:
+        assert repository["ImageTagMutability"] == "IMMUTABLE"
+        assert repository["ImageScanningConfiguration"]["ScanOnPush"] is True
+        assert repository["EncryptionConfiguration"]["EncryptionType"] == "KMS"
