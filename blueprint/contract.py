@@ -1,7 +1,8 @@
 """The contract between what provisions and what runs: names that both sides must spell alike.
 
 User data, task definitions, security groups, alarms and dashboards are rendered from these tables, and the
-programs in ``images/`` read the environment that they describe. Nothing here depends on a cloud.
+programs in ``images/`` read the environment that they describe. Nothing here depends on a cloud; the metrics that
+AWS itself publishes are declared beside it, in ``blueprint.aws_metrics``.
 """
 
 import struct
@@ -39,7 +40,8 @@ PUBLIC_TLS = Port(443, "tcp", "TLS: WebSocket audio from browsers")
 AWS_API = Port(443, "tcp", "HTTPS to AWS APIs, through VPC endpoints or a NAT gateway")
 RTP = Port(5004, "udp", "RTP or SRTP audio, L16 16 kHz mono, 20 ms a packet (RFC 3550, RFC 3711)")
 CHUNK = Port(5006, "udp", "AudioChunk datagrams from the VAD tier")
-GATEWAY_HTTP = Port(8080, "tcp", "Session API, server-sent events and WebSocket audio")
+GATEWAY_HTTP = Port(8080, "tcp", "Session API and server-sent events, for API Gateway only, which lets callers in")
+GATEWAY_MEDIA = Port(8083, "tcp", "WebSocket audio, let in by session token only; the session API is not here")
 VAD_HEALTH = Port(8081, "tcp", "Answers only while packets can flow")
 VALKEY = Port(6379, "tcp", "Valkey over TLS")
 ENGINE_HEALTH = Port(8082, "tcp", "Whisper engine's readiness, on the host's loopback only")
@@ -72,7 +74,7 @@ class Flow:
 FLOWS: tuple[Flow, ...] = (
     Flow(Tier.INTERNET, Tier.PUBLIC_LOAD_BALANCER, PUBLIC_TLS),
     Flow(Tier.INTERNET, Tier.PUBLIC_LOAD_BALANCER, RTP),
-    Flow(Tier.PUBLIC_LOAD_BALANCER, Tier.GATEWAY, GATEWAY_HTTP),
+    Flow(Tier.PUBLIC_LOAD_BALANCER, Tier.GATEWAY, GATEWAY_MEDIA),
     Flow(Tier.PUBLIC_LOAD_BALANCER, Tier.VAD, RTP),
     Flow(Tier.PUBLIC_LOAD_BALANCER, Tier.VAD, VAD_HEALTH),
     Flow(Tier.API_LOAD_BALANCER, Tier.GATEWAY, GATEWAY_HTTP),
@@ -100,30 +102,63 @@ NAMESPACE = "VoiceServe"
 STORAGE_RESOLUTION_S = 1
 """Every metric of ours is stored at one second; CloudWatch alarms read it at 10 s or more."""
 
+AWS_RESOLUTION_S = 60
+"""AWS' services publish once a minute, and so do metric filters."""
+
 DEPLOYMENT_DIMENSION = "Deployment"
 FLEET_DIMENSION = "Fleet"
 REASON_DIMENSION = "Reason"
 
+LOG_FAILURE_MARKER = "FAILED"
+"""First word of what a host writes to its log before it abandons its launch (userdata/steps/every_boot.sh)."""
+
+LOG_LEVEL_FIELD = "level"
+"""The gateway writes one JSON object a line; this field is ``error`` where a caller lost something."""
+
 _OF_FLEET = (DEPLOYMENT_DIMENSION, FLEET_DIMENSION)
+
+
+class DropReason(StrEnum):
+    """Why the data plane dropped a packet; the values of ``REASON_DIMENSION``."""
+
+    RING_FULL = "ring-full"
+    NOT_RTP = "not-rtp"
+    UNKNOWN_SESSION = "unknown-session"
+    BLOCKED = "blocked"
+    ADMISSION_FULL = "admission-full"
+    UNAUTHENTICATED = "unauthenticated"
+    LATE = "late"
+
+
+Unit = Literal["Percent", "Count", "Milliseconds", "Microseconds", "Seconds", "None"]
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric that an image publishes.
+    """A metric that alarms, dashboards and scaling may read.
 
     Attributes:
+        publisher: The image that publishes it, as single values so that percentiles can be told; ``aws`` for a
+            service's own; ``log-filter`` for what a metric filter counts in a log group.
         dimensions: The exact dimension set. CloudWatch alarms match the whole set, so a publisher that adds
             one starves the alarm.
         load: Whether the value rises or falls as the fleet fills up; ``None`` where it says nothing of load.
+        namespace: CloudWatch namespace.
     """
 
     name: str
-    unit: Literal["Percent", "Count", "Milliseconds", "Seconds", "None"]
-    publisher: Image
+    unit: Unit
+    publisher: Image | Literal["aws", "log-filter"]
     meaning: str
     tiers: tuple[Tier, ...]
     load: Literal["rises", "falls"] | None = None
     dimensions: tuple[str, ...] = _OF_FLEET
+    namespace: str = NAMESPACE
+
+    @property
+    def resolution_s(self) -> int:
+        """Seconds between stored values; a shorter period shows nothing more."""
+        return STORAGE_RESOLUTION_S if isinstance(self.publisher, Image) else AWS_RESOLUTION_S
 
 
 _VAD = (Tier.VAD,)
@@ -149,8 +184,8 @@ METRICS: dict[str, Metric] = {
         Metric("GpuBusy", "Percent", _TELEMETRY,
                "DCGM graphics-engine activity. A single H100 runs no NCCL, so there is no NCCL figure.",
                _ASR, "rises"),
-        Metric("FreeSlots", "Count", _TELEMETRY, "Sessions that the fleet's hosts can still take.", _ASR,
-               "falls"),
+        Metric("FreeSlots", "Count", _TELEMETRY, "Sessions that a host can still take; each publishes its own.",
+               _ASR, "falls"),
         Metric("EncoderQueueDepth", "Count", _TELEMETRY, "Utterances waiting for prefill.", _ASR, "rises"),
         Metric("DecoderQueueDepth", "Count", _TELEMETRY, "Utterances waiting for decode.", _ASR, "rises"),
         Metric("RealTimeFactor", "None", _TELEMETRY, "Processing time over audio time; below 1 keeps up.",
@@ -188,7 +223,8 @@ VALKEY_PASSWORD = Variable("VOICE_VALKEY_PASSWORD", "That user's password, where
 RTP_PORT = Variable("VOICE_RTP_PORT", "UDP port of RTP and SRTP audio")
 CHUNK_PORT = Variable("VOICE_CHUNK_PORT", "UDP port of AudioChunk datagrams")
 HEALTH_PORT = Variable("VOICE_HEALTH_PORT", "TCP port that answers while the program can take load")
-HTTP_PORT = Variable("VOICE_HTTP_PORT", "TCP port of the gateway")
+HTTP_PORT = Variable("VOICE_HTTP_PORT", "TCP port of the gateway's session API")
+MEDIA_PORT = Variable("VOICE_MEDIA_PORT", "TCP port of the gateway's WebSocket audio")
 PROMETHEUS_PORT = Variable("VOICE_PROMETHEUS_PORT", "Loopback port of the Prometheus endpoint")
 DATA_PATH = Variable("VOICE_DATA_PATH", "af_xdp, or vfio on a secondary interface")
 INTERFACE = Variable("VOICE_INTERFACE", "Network interface that receives audio")
@@ -201,6 +237,8 @@ CACHE_DIR = Variable("VOICE_CACHE_DIR", "Directory for compile caches and weight
 TELEMETRY_SOURCES = Variable("VOICE_TELEMETRY_SOURCES", "Comma-separated: dataplane, neuron, gpu, engine")
 TOKEN_KEY = Variable("VOICE_TOKEN_KEY", "Key that signs session tokens (injected secret)")
 TOKEN_TTL_S = Variable("VOICE_TOKEN_TTL_S", "Lifetime of a session token, seconds")
+JWT_ISSUER = Variable("VOICE_JWT_ISSUER", "OpenID Connect issuer of callers' tokens; empty: API Gateway lets callers in")
+JWT_AUDIENCE = Variable("VOICE_JWT_AUDIENCE", "Audience that those tokens must name; empty without an issuer")
 MEDIA_HOST = Variable("VOICE_MEDIA_HOST", "Public host name of the TLS and UDP listeners")
 IDLE_TIMEOUT_S = Variable("VOICE_IDLE_TIMEOUT_S", "Longest silence on a socket before it is closed, seconds")
 DRAIN_TIMEOUT_S = Variable("VOICE_DRAIN_TIMEOUT_S", "Time that a stopping process may finish sessions in, seconds")
@@ -219,10 +257,22 @@ ENVIRONMENT: dict[Image, tuple[Variable, ...]] = {
     Image.ASR_VLLM: (CACHE_DIR, DRAIN_TIMEOUT_S),
     Image.TELEMETRY: (*_IDENTITY, *_STATE, TELEMETRY_SOURCES, PROMETHEUS_PORT),
     Image.GATEWAY: (
-        DEPLOYMENT, FLEET, REGION, VALKEY_HOST, VALKEY_PORT, VALKEY_USER, VALKEY_PASSWORD, HTTP_PORT, RTP_PORT,
-        TOKEN_KEY, TOKEN_TTL_S, MEDIA_HOST, IDLE_TIMEOUT_S, DRAIN_TIMEOUT_S,
+        DEPLOYMENT, FLEET, REGION, VALKEY_HOST, VALKEY_PORT, VALKEY_USER, VALKEY_PASSWORD, HTTP_PORT,
+        MEDIA_PORT, RTP_PORT, TOKEN_KEY, TOKEN_TTL_S, JWT_ISSUER, JWT_AUDIENCE, MEDIA_HOST, IDLE_TIMEOUT_S,
+        DRAIN_TIMEOUT_S,
     ),
 }  # fmt: skip
+
+# --- Gateway ----------------------------------------------------------------------------------------------
+
+HEALTH_PATH = "/healthz"
+"""Both ports of the gateway answer 200 here while the task can take callers."""
+
+HEALTH_COMMAND = "/usr/local/bin/healthcheck"
+"""Program of the gateway image that exits 0 while ``HEALTH_PATH`` answers 200; the image needs no shell."""
+
+TOKEN_HEADER = "X-Voice-Token"  # noqa: S105  the name of a header
+"""Carries the session token to the session API; ``Authorization`` belongs to the caller's own credentials."""
 
 # --- State store ------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Which images a host of each fleet runs."""
+"""Which images the hosts of each fleet and the tasks of the gateway run."""
 
 from blueprint import catalog
 from blueprint.contract import Image
@@ -6,6 +6,7 @@ from blueprint.model.aws import AsrFleet, Engine
 from blueprint.model.deployment import Deployment
 
 VAD_IMAGES = (Image.VAD_DATAPLANE, Image.TELEMETRY)
+GATEWAY_IMAGES = (Image.GATEWAY,)
 
 
 def asr_images(fleet: AsrFleet) -> tuple[Image, ...]:
@@ -20,13 +21,13 @@ def asr_images(fleet: AsrFleet) -> tuple[Image, ...]:
 
 
 def images_of(deployment: Deployment) -> tuple[Image, ...]:
-    """Return every image that the deployment's hosts run, without repetition."""
-    images = [*VAD_IMAGES]
+    """Return every image that the deployment's hosts and tasks run, without repetition."""
+    images = [*GATEWAY_IMAGES, *VAD_IMAGES]
     for fleet in deployment.aws.asr:
         images.extend(asr_images(fleet))
     return tuple(dict.fromkeys(images))
 
 
 def held_back(deployment: Deployment, images: tuple[Image, ...]) -> bool:
-    """Whether hosts that run these images must wait for a digest."""
+    """Whether hosts or tasks that run these images must wait for a digest."""
     return any(image not in deployment.images for image in images)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from blueprint.checks import capacity, network, scaling, supply, vad_host
+from blueprint.checks import capacity, edge, network, scaling, supply, vad_host
 from blueprint.checks.base import Check, Finding, Level, Violation
 from blueprint.loading import suggestion
 from blueprint.model.deployment import Deployment
@@ -34,6 +34,7 @@ CHECKS: tuple[Check, ...] = (
     *vad_host.CHECKS,
     *capacity.CHECKS,
     *network.CHECKS,
+    *edge.CHECKS,
     *scaling.CHECKS,
     *supply.CHECKS,
     AcceptedChecksExist(),

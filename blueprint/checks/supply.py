@@ -8,20 +8,20 @@ from blueprint.model.deployment import Deployment
 
 
 class ImagesHaveDigests(Check):
-    """A host without its image never becomes ready."""
+    """A host or task without its image never becomes ready."""
 
     id = "images-have-digests"
     level = Level.WARNING
-    about = "Every image that a fleet runs has a digest in the deployment file."
+    about = "Every image that a fleet or the gateway runs has a digest in the deployment file."
     source = "https://docs.aws.amazon.com/AmazonECR/latest/userguide/image-tag-mutability.html"
 
     def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Compare the images of the fleets with those in the file."""
+        """Compare the images that run with those in the file."""
         missing = [image for image in images_of(deployment) if image not in deployment.images]
         if missing:
             yield Violation(
                 ("images",),
-                f"no digest for {', '.join(missing)}: the fleets that run them are held at 0 hosts",
+                f"no digest for {', '.join(missing)}: what runs them is held at 0 hosts or tasks",
                 "deploy the registry stack, push the images, and write their digests here",
             )
 

@@ -74,14 +74,32 @@ class TaskCount(Model):
         return self
 
 
+FARGATE_MEMORY_GIB = {0.5: range(1, 5), 1: range(2, 9), 2: range(4, 17), 4: range(8, 31)}
+"""Memory that Fargate sells with each number of vCPUs, GiB.
+https://docs.aws.amazon.com/AmazonECS/latest/developerguide/fargate-tasks-services.html"""
+
+
 class GatewayService(Model):
     """The gateway on ECS Fargate, arm64."""
 
-    vcpu: Literal[0.5, 1, 2, 4] = 1
-    memory_gib: Literal[1, 2, 4, 8] = 2
+    vcpu: float = 1
+    memory_gib: int = 2
     tasks: TaskCount
     sockets_per_task: int = Field(default=1000, gt=0)
     """Open sockets that one task is meant to carry; the service grows to keep below it."""
+
+    @model_validator(mode="after")
+    def _is_a_fargate_size(self) -> "GatewayService":
+        if self.vcpu not in FARGATE_MEMORY_GIB:
+            raise ValueError(
+                f"Fargate has no {self.vcpu:g} vCPU; take {', '.join(f'{v:g}' for v in FARGATE_MEMORY_GIB)}"
+            )
+        sold = FARGATE_MEMORY_GIB[self.vcpu]
+        if self.memory_gib not in sold:
+            raise ValueError(
+                f"Fargate has no {self.memory_gib} GiB with {self.vcpu:g} vCPU; take {sold[0]} to {sold[-1]} GiB"
+            )
+        return self
 
 
 class Edge(Model):
@@ -91,9 +109,9 @@ class Edge(Model):
     gateway: GatewayService
     throttle: Throttle = Throttle()
     domain: Domain | None = None
-    certificate_arn: Annotated[str, Field(pattern=r"^arn:aws[a-z-]*:acm:[a-z0-9-]+:\d{12}:certificate/\S+$")] | None = (
-        None
-    )
+    certificate_arn: (
+        Annotated[str, Field(pattern=r"^arn:aws[a-z-]*:acm:[a-z0-9-]+:[0-9]{12}:certificate/\S+$")] | None
+    ) = None
     """Certificate of the TLS listener, where no domain is given to make one for."""
     cross_zone: bool = False
     """Spread callers over all zones, at the price of traffic between zones."""

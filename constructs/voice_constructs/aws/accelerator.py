@@ -10,7 +10,7 @@ from blueprint import catalog, contract, names
 from blueprint.contract import Image, Tier
 from blueprint.hosts import asr_images
 from blueprint.model.aws import AsrFleet
-from voice_constructs.aws.fleet import FleetContext
+from voice_constructs.aws.fleet import UNPRIVILEGED_USER, FleetContext
 from voice_constructs.aws.host import (
     HostGroupProps,
     HostTemplateProps,
@@ -146,6 +146,7 @@ class AcceleratorFleet(Construct):
             image,
             environment,
             userdata.HealthPort(port.number),
+            user_id=UNPRIVILEGED_USER,
             hardware=True,
             shared_memory_mib=SHARED_MEMORY_MIB,
             mounts=(userdata.Mount(f"{cache}/{image}", CACHE_DIR, writable=True),),

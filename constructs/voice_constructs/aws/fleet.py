@@ -21,6 +21,8 @@ from voice_constructs.aws.retention import Retention
 from voice_constructs.aws.state import PASSWORD_FIELD, ValkeyStore
 
 LOG_RETENTION_DAYS = 30
+UNPRIVILEGED_USER = 10001
+"""User id of every container that opens no raw sockets; the images have it."""
 
 Environment = Mapping[Variable, str]
 
@@ -105,6 +107,7 @@ class FleetContext:
                 contract.PROMETHEUS_PORT: str(contract.PROMETHEUS.number),
             },
             userdata.HealthPort(contract.PROMETHEUS.number),
+            user_id=UNPRIVILEGED_USER,
         )
 
 

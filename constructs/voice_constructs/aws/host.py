@@ -62,16 +62,16 @@ class HostRole(iam.Role):
             "AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/AmazonSSMManagedInstanceCore]",
             "Session Manager is the only way into a host (no SSH, no open port); AWS maintains its action list",
         )
+        acknowledge(
+            self,
+            "AwsSolutions-IAM5[Resource::*]",
+            "ecr:GetAuthorizationToken and cloudwatch:PutMetricData know no resources; metrics are held to one namespace",
+        )
         for repository in props.repositories:
             repository.grant_pull(self)
         props.log_group.grant_write(self)
         self._allow(["cloudwatch:PutMetricData"], ["*"], {"StringEquals": {"cloudwatch:namespace": NAMESPACE}})
-        hooks = [
-            f"arn:{Aws.PARTITION}:autoscaling:{props.region}:{Aws.ACCOUNT_ID}"
-            f":autoScalingGroup:*:autoScalingGroupName/{name}"
-            for name in props.groups
-        ]
-        self._allow([action for action in userdata.HOST_ACTIONS if action.startswith("autoscaling:")], hooks)
+        self._allow_lifecycle(props)
         self._allow(["secretsmanager:GetSecretValue"], [props.secret.secret_arn])
         via_secrets_manager = {"StringEquals": {"kms:ViaService": f"secretsmanager.{props.region}.amazonaws.com"}}
         self._allow(["kms:Decrypt"], [props.secret_key.key_arn], via_secrets_manager)
@@ -81,6 +81,19 @@ class HostRole(iam.Role):
         self._allow(
             ["elasticloadbalancing:RegisterTargets", "elasticloadbalancing:DeregisterTargets"], [target_group_arn]
         )
+
+    def _allow_lifecycle(self, props: HostRoleProps) -> None:
+        groups = [f":autoScalingGroup:*:autoScalingGroupName/{name}" for name in props.groups]
+        self._allow(
+            [action for action in userdata.HOST_ACTIONS if action.startswith("autoscaling:")],
+            [f"arn:{Aws.PARTITION}:autoscaling:{props.region}:{Aws.ACCOUNT_ID}{group}" for group in groups],
+        )
+        for group in groups:
+            acknowledge(
+                self,
+                f"AwsSolutions-IAM5[Resource::arn:<AWS::Partition>:autoscaling:{props.region}:<AWS::AccountId>{group}]",
+                "EC2 Auto Scaling puts an id of its own before the group's name; the name is exact",
+            )
 
     def _allow(
         self, actions: list[str], resources: list[str], conditions: dict[str, dict[str, str]] | None = None

@@ -1,0 +1,162 @@
+"""Checks on how callers reach the platform."""
+
+from collections.abc import Iterator
+
+from blueprint import edge
+from blueprint.checks.base import Check, Level, Violation
+from blueprint.model.deployment import Deployment, Environment
+from blueprint.model.edge import NoAuthorizer
+
+PLACEHOLDER_DOMAINS = ("example.com", "example.net", "example.org", "example", "invalid", "test")
+"""Reserved by RFC 2606: nobody can own them."""
+
+
+class GatewayDrainExceedsIdle(Check):
+    """A caller who is silent when a task stops has to hear of it before the task is killed."""
+
+    id = "gateway-drain-exceeds-idle"
+    level = Level.ERROR
+    about = "A stopping gateway task lives longer than the longest allowed silence on a socket."
+    source = "https://docs.aws.amazon.com/AmazonECS/latest/APIReference/API_ContainerDefinition.html (stopTimeout)"
+
+    def examine(self, deployment: Deployment) -> Iterator[Violation]:
+        """Compare the idle timeout with what Fargate grants a stopping task."""
+        idle_s, drain_s = deployment.aws.edge.idle_timeout_s, edge.GATEWAY_DRAIN_TIMEOUT_S
+        if idle_s >= drain_s:
+            yield Violation(
+                ("aws", "edge", "idle_timeout_s"),
+                f"idle_timeout_s {idle_s} is not below {drain_s} s, what is left of Fargate's "
+                f"{edge.FARGATE_STOP_TIMEOUT_S} s for a stopping task: sockets would be cut off",
+                f"set idle_timeout_s to at most {drain_s - 1}",
+            )
+
+
+class EdgeAuthorizerInProduction(Check):
+    """Whoever opens a session spends accelerator time."""
+
+    id = "edge-authorizer-in-production"
+    level = Level.ERROR
+    about = "In production, callers of the session API are known."
+    source = "docs/architecture.md"
+
+    def examine(self, deployment: Deployment) -> Iterator[Violation]:
+        """Look for an open API."""
+        authorizer = deployment.aws.edge.authorizer
+        if deployment.environment is Environment.PRODUCTION and isinstance(authorizer, NoAuthorizer):
+            yield Violation(
+                ("aws", "edge", "authorizer", "kind"),
+                f"kind {authorizer.kind}: anybody on the internet could open sessions of a production deployment",
+                "choose iam, jwt or api-key",
+            )
+
+
+class ApiLimits(Check):
+    """API Gateway closes what is silent, and refuses what is too much."""
+
+    id = "api-limits"
+    level = Level.ERROR
+    about = "Heartbeats, tokens and throttles respect the limits of API Gateway."
+    source = (
+        "https://docs.aws.amazon.com/apigateway/latest/developerguide/response-transfer-mode.html (idle), "
+        "https://docs.aws.amazon.com/apigateway/latest/developerguide/limits.html (requests)"
+    )
+
+    def examine(self, deployment: Deployment) -> Iterator[Violation]:
+        """Compare each number with its limit."""
+        settings = deployment.aws.edge
+        longest_s = edge.STREAM_IDLE_S * edge.HEARTBEATS_PER_IDLE_TIMEOUT
+        if settings.idle_timeout_s >= longest_s:
+            yield Violation(
+                ("aws", "edge", "idle_timeout_s"),
+                f"idle_timeout_s {settings.idle_timeout_s} makes a heartbeat every "
+                f"{settings.idle_timeout_s / edge.HEARTBEATS_PER_IDLE_TIMEOUT:g} s; API Gateway closes an event "
+                f"stream after {edge.STREAM_IDLE_S} s of silence",
+                f"set idle_timeout_s to at most {longest_s - 1}",
+            )
+        if settings.token_ttl_s <= settings.idle_timeout_s:
+            yield Violation(
+                ("aws", "edge", "token_ttl_s"),
+                f"token_ttl_s {settings.token_ttl_s} is not above idle_timeout_s {settings.idle_timeout_s}: the token "
+                "expires before a broken connection is noticed, and the caller cannot resume",
+                f"set token_ttl_s to at least {settings.idle_timeout_s + 1}",
+            )
+        for name, limit in (("requests_per_s", edge.API_RATE_PER_S), ("burst", edge.API_BURST)):
+            value = getattr(settings.throttle, name)
+            if value > limit:
+                yield Violation(
+                    ("aws", "edge", "throttle", name),
+                    f"{name} {value} is more than the {limit} that API Gateway takes from a whole account",
+                    f"set {name} to at most {limit}",
+                )
+
+
+class FargateSize(Check):
+    """Fargate sells fixed pairs of CPU and memory."""
+
+    id = "fargate-size"
+    level = Level.ERROR
+    about = "Fargate offers the gateway's memory with its number of vCPUs."
+    source = "https://docs.aws.amazon.com/AmazonECS/latest/developerguide/fargate-tasks-services.html"
+
+    def examine(self, deployment: Deployment) -> Iterator[Violation]:
+        """Look the pair up."""
+        gateway = deployment.aws.edge.gateway
+        offered = edge.FARGATE_MEMORY_GIB[gateway.vcpu]
+        if gateway.memory_gib not in offered:
+            yield Violation(
+                ("aws", "edge", "gateway", "memory_gib"),
+                f"Fargate has no task of {gateway.vcpu:g} vCPU with {gateway.memory_gib} GiB",
+                f"with {gateway.vcpu:g} vCPU it offers {offered[0]} to {offered[-1]} GiB",
+            )
+
+
+class PlaceholderDomain(Check):
+    """The shipped files name a zone that is nobody's."""
+
+    id = "placeholder-domain"
+    level = Level.WARNING
+    about = "Outside the sandbox, the domain is one that somebody can own."
+    source = "RFC 2606, https://www.rfc-editor.org/rfc/rfc2606"
+
+    def examine(self, deployment: Deployment) -> Iterator[Violation]:
+        """Compare the zone with the reserved names."""
+        domain = deployment.aws.edge.domain
+        if domain is None or deployment.environment is Environment.SANDBOX:
+            return
+        if any(f".{domain.zone_name}".endswith(f".{reserved}") for reserved in PLACEHOLDER_DOMAINS):
+            yield Violation(
+                ("aws", "edge", "domain"),
+                f"{domain.zone_name} is reserved for documentation: its certificate can never be validated, and the "
+                "deploy would wait for it",
+                "write your own Route 53 zone here",
+            )
+
+
+class CertificateNamesMediaHost(Check):
+    """A certificate is for a name, and a load balancer's own name is AWS's."""
+
+    id = "certificate-names-media-host"
+    level = Level.WARNING
+    about = "Callers are sent to a host name that the TLS listener's certificate is for."
+    source = "https://docs.aws.amazon.com/elasticloadbalancing/latest/network/tls-listener-certificates.html"
+
+    def examine(self, deployment: Deployment) -> Iterator[Violation]:
+        """A certificate alone does not say which name callers should use."""
+        settings = deployment.aws.edge
+        if settings.certificate_arn is not None:
+            yield Violation(
+                ("aws", "edge", "certificate_arn"),
+                f"{settings.certificate_arn} comes without a domain: callers are told the load balancer's own name, "
+                "which no certificate of yours is for",
+                "name your Route 53 zone in `domain` instead, or map names in the callers",
+            )
+
+
+CHECKS: tuple[Check, ...] = (
+    GatewayDrainExceedsIdle(),
+    EdgeAuthorizerInProduction(),
+    ApiLimits(),
+    FargateSize(),
+    PlaceholderDomain(),
+    CertificateNamesMediaHost(),
+)

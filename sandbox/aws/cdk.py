@@ -1,0 +1,89 @@
+"""The real CDK command line, pointed at the local AWS."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from blueprint.model.deployment import Deployment
+from sandbox.aws.process import LocalAws
+
+ROOT = Path(__file__).resolve().parents[2]
+LAST_LINES = 40
+
+
+class CdkError(Exception):
+    """A CDK command failed; the message holds the end of its output."""
+
+
+class Cdk:
+    """Runs CDK commands for one deployment against one local AWS.
+
+    Args:
+        aws: The local AWS.
+        deployment: What is deployed.
+        home: A folder for the CLI's caches, which hold account ids, and for the cloud assembly.
+
+    Attributes:
+        on_line: Called with each line of output, for progress.
+    """
+
+    def __init__(self, aws: LocalAws, deployment: Deployment, home: Path) -> None:
+        self._aws = aws
+        self._deployment = deployment
+        self._home = home
+        self.on_line: Callable[[str], None] = lambda _: None
+
+    def bootstrap(self) -> None:
+        """Make the CDK's own bucket, repository and roles."""
+        self._run("bootstrap", f"aws://{self._aws.account}/{self._aws.region}")
+
+    def deploy(self) -> None:
+        """Deploy every stack; a second time, only what has changed.
+
+        The ``direct`` method, since a change set needs a review that a rehearsal has nobody for.
+        """
+        self._run("deploy", "--all", "--method", "direct", "--require-approval", "never", "--progress", "events")
+
+    def diff(self) -> str:
+        """Return what a deploy would change."""
+        return self._run("diff", "--all", "--method", "template")
+
+    def destroy(self) -> None:
+        """Delete every stack."""
+        self._run("destroy", "--all", "--force")
+
+    def _run(self, command: str, *arguments: str) -> str:
+        cli = ROOT / "node_modules" / ".bin" / "cdk"
+        if not cli.exists():
+            raise CdkError(f"the CDK command line is not installed in {ROOT}; run `make setup`")
+        app = f"{sys.executable} {ROOT / 'app.py'}"
+        process = subprocess.Popen(
+            [
+                *(str(cli), command, *arguments),
+                *("--app", app, "--output", str(self._home / "cdk.out"), "--no-notices", "--ci", "--no-color"),
+                *("--context", f"deployment={self._deployment.source.file.resolve()}"),
+            ],
+            cwd=ROOT,
+            env=self._environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert process.stdout is not None  # noqa: S101  asked for above
+        lines: list[str] = []
+        with process:
+            for line in process.stdout:
+                lines.append(line.rstrip())
+                self.on_line(lines[-1])
+        if process.returncode:
+            raise CdkError(f"cdk {command} failed:\n" + "\n".join(lines[-LAST_LINES:]))
+        return "\n".join(lines)
+
+    def _environment(self) -> dict[str, str]:
+        environment = self._aws.environment(self._home)
+        # jsii and the CLI are to find this project's Node, also when the virtual environment is not activated.
+        environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment.get("PATH", "")])
+        return environment

@@ -1,0 +1,47 @@
+"""boto3 clients for this server's own services: CloudFormation works through the same API as everybody else."""
+
+from __future__ import annotations
+
+import threading
+from functools import lru_cache
+from typing import Any
+
+import boto3
+from botocore.client import BaseClient
+from botocore.config import Config
+
+_endpoint: list[str] = []
+_creation = threading.Lock()
+
+
+def serve_at(url: str) -> None:
+    """Tell the adapters where their own server listens."""
+    _endpoint[:] = [url]
+    _client.cache_clear()
+
+
+def client(service: str, *, region: str, account: str) -> BaseClient:
+    """Return the client of a service for one account and region."""
+    with _creation:  # botocore's session may not create two clients at once
+        return _client(service, region, account)
+
+
+@lru_cache(maxsize=256)
+def _client(service: str, region: str, account: str) -> BaseClient:
+    session = boto3.Session(aws_access_key_id="sandbox", aws_secret_access_key="sandbox", region_name=region)  # noqa: S106
+    made: BaseClient = session.client(
+        service,  # type: ignore[call-overload]
+        endpoint_url=_endpoint[0],
+        config=Config(
+            retries={"total_max_attempts": 1},
+            s3={"addressing_style": "path"},
+            # Integrity checksums of S3 uploads cost time and protect nothing on the loopback device.
+            request_checksum_calculation="when_required",
+        ),
+    )
+
+    def for_account(request: Any, **_: Any) -> None:
+        request.headers["x-moto-account-id"] = account
+
+    made.meta.events.register("before-sign.*.*", for_account)
+    return made

@@ -1,0 +1,187 @@
+"""Deployment: takes a stack from what is deployed to what a template asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sandbox.aws.adapters import adapter_for
+from sandbox.aws.adapters.base import Adapter, Properties, Scope
+from sandbox.aws.clients import client
+from sandbox.aws.cloudformation.functions import Evaluator
+from sandbox.aws.cloudformation.removal import remove
+from sandbox.aws.cloudformation.stack import Resource, Stack
+from sandbox.aws.cloudformation.template import TemplateError, dependencies, in_order
+from sandbox.aws.cloudformation.values import resolve_dynamic
+
+
+class DeploymentError(Exception):
+    """A resource or an output could not be brought to what the template asks for."""
+
+
+class Deployment:
+    """One walk through a template's resources in dependency order.
+
+    Attributes:
+        superseded: Resources that were replaced, and that stay until the walk has succeeded.
+        imports: Names of other stacks' exports that the template reads.
+    """
+
+    def __init__(
+        self, stack: Stack, template: dict[str, Any], resolved: Mapping[str, Any], exports: Mapping[str, Any]
+    ) -> None:
+        self.stack = stack
+        self.template = template
+        self.exports = exports
+        self.superseded: list[Resource] = []
+        self.imports: set[str] = set()
+        pseudo = {
+            "AWS::AccountId": stack.account_id,
+            "AWS::NotificationARNs": stack.notification_arns,
+            "AWS::Partition": "aws",
+            "AWS::Region": stack.region_name,
+            "AWS::StackId": stack.stack_id,
+            "AWS::StackName": stack.name,
+            "AWS::URLSuffix": "amazonaws.com",
+        }
+        self.evaluator = Evaluator(
+            template=template,
+            parameters={**pseudo, **resolved},
+            resource=lambda name: self._deployed(name).physical_id,
+            attribute=lambda name, attribute: self._deployed(name).attribute(attribute),
+            imported=self._imported,
+            zones=self._zones,
+        )
+
+    def apply(self) -> None:
+        """Create, change and replace resources until they are what the template asks for.
+
+        Raises:
+            DeploymentError: At the first resource that fails, with the service's reason.
+        """
+        bodies = self.template["Resources"]
+        needs = dependencies(bodies)
+        for name in in_order(needs):
+            if self._wanted(bodies[name]):
+                self._bring(name, bodies[name], needs[name])
+
+    def outputs(self) -> list[dict[str, Any]]:
+        """Return the stack's outputs."""
+        shown = []
+        for key, body in (self.template.get("Outputs") or {}).items():
+            if not self._wanted(body):
+                continue
+            try:
+                shown.append(
+                    {
+                        "OutputKey": key,
+                        "OutputValue": self.evaluator.value(body["Value"]),
+                        "Description": body.get("Description"),
+                        "ExportName": self.evaluator.value(body.get("Export", {}).get("Name")),
+                    }
+                )
+            except TemplateError as error:
+                message = f"Output {key}: {error}"
+                raise DeploymentError(message) from error
+        return shown
+
+    def leftovers(self) -> list[Resource]:
+        """Take the resources that the template no longer asks for out of the stack, and return them."""
+        bodies = self.template["Resources"]
+        gone = [name for name in self.stack.resources if name not in bodies or not self._wanted(bodies[name])]
+        return [self.stack.resources.pop(name) for name in gone]
+
+    def _wanted(self, body: Mapping[str, Any]) -> bool:
+        return "Condition" not in body or self.evaluator.condition(body["Condition"])
+
+    def _bring(self, name: str, body: Mapping[str, Any], needs: set[str]) -> None:
+        current = self.stack.resources.get(name)
+        kind = adapter_for(body["Type"])
+        adapter = kind(Scope(self.stack.account_id, self.stack.region_name, self.stack.name, self.stack.stack_id, name))
+        target = Resource(adapter, "", {}, named=False, needs=needs, body=body)
+        replacing = False
+        try:
+            target.properties = self.evaluator.value(body.get("Properties", {}))
+            target.named = kind.name in target.properties
+            if kind.name and not target.named:
+                keeps = current is not None and type(current.adapter) is kind and not current.named
+                target.properties[kind.name] = (
+                    current.properties[kind.name] if current and keeps else kind.generate_name(adapter.scope)
+                )
+            if current is not None and type(current.adapter) is kind:
+                changed = _changed(current.properties, target.properties)
+                replacing = bool(changed) and kind.must_replace(changed)
+                if not replacing:
+                    self._update(current, target, changed)
+                    return
+                self._rename(kind, current, target)
+            self._create(target, current)
+        except Exception as error:
+            verb = "CREATE" if current is None or replacing else "UPDATE"
+            self.stack.report(target if current is None else current, f"{verb}_FAILED", str(error))
+            message = f"The following resource(s) failed to {verb.lower()}: [{name}]. {error}"
+            raise DeploymentError(message) from error
+
+    def _create(self, target: Resource, current: Resource | None) -> None:
+        adapter = target.adapter
+        self.stack.report(target, "CREATE_IN_PROGRESS")
+        try:
+            target.physical_id = adapter.create(self._resolved(target.properties))
+        except Exception:
+            if adapter.begun:
+                target.physical_id = adapter.begun
+                remove(self.stack, [target], keep=frozenset())
+            raise
+        if current is not None:
+            self.superseded.append(current)
+        self.stack.resources[target.logical_id] = target
+        self.stack.report(target, "CREATE_COMPLETE")
+
+    def _update(self, current: Resource, target: Resource, changed: set[str]) -> None:
+        current.body, current.needs, current.named = target.body, target.needs, target.named
+        if not changed:
+            return
+        self.stack.report(current, "UPDATE_IN_PROGRESS")
+        new = self._resolved(target.properties)
+        current.adapter.change(current.physical_id, current.properties, new, changed)
+        current.updated(target.properties)
+        self.stack.report(current, "UPDATE_COMPLETE")
+
+    @staticmethod
+    def _rename(kind: type[Adapter], current: Resource, target: Resource) -> None:
+        if not kind.name:
+            return
+        if target.named and current.properties.get(kind.name) == target.properties[kind.name]:
+            message = (
+                "CloudFormation cannot update a stack when a custom-named resource requires replacing. "
+                f"Rename {target.properties[kind.name]} and update the stack again."
+            )
+            raise TemplateError(message)
+        if not target.named:
+            target.properties[kind.name] = kind.generate_name(target.adapter.scope)
+
+    def _resolved(self, properties: Properties) -> Properties:
+        resolved: Properties = resolve_dynamic(properties, region=self.stack.region_name, account=self.stack.account_id)
+        return resolved
+
+    def _deployed(self, name: str) -> Resource:
+        try:
+            return self.stack.resources[name]
+        except KeyError as error:
+            message = f"Template error: unresolved resource dependency {name}"
+            raise TemplateError(message) from error
+
+    def _imported(self, name: str) -> Any:
+        self.imports.add(name)
+        if name not in self.exports:
+            message = f"No export named {name} found."
+            raise TemplateError(message)
+        return self.exports[name].value
+
+    def _zones(self, region: str) -> list[str]:
+        api: Any = client("ec2", region=region, account=self.stack.account_id)
+        return sorted(zone["ZoneName"] for zone in api.describe_availability_zones()["AvailabilityZones"])
+
+
+def _changed(old: Properties, new: Properties) -> set[str]:
+    return {key for key in old.keys() | new.keys() if old.get(key) != new.get(key)}

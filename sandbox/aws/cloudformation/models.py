@@ -1,0 +1,237 @@
+"""CloudFormation's state in one account and region, in the place of moto's own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+from moto.cloudformation.exceptions import AlreadyExistsException, ValidationError
+from moto.cloudformation.models import CloudFormationBackend, Event
+from moto.cloudformation.parsing import Export
+from moto.cloudformation.utils import generate_changeset_id, generate_stack_id
+
+from sandbox.aws.adapters import adapter_for
+from sandbox.aws.cloudformation import operations
+from sandbox.aws.cloudformation.changes import ChangeSet, differs, planned
+from sandbox.aws.cloudformation.deployment import DeploymentError
+from sandbox.aws.cloudformation.operations import Wanted
+from sandbox.aws.cloudformation.stack import Stack
+from sandbox.aws.cloudformation.template import TemplateError, check, parse
+from sandbox.aws.cloudformation.values import resolve_parameters
+
+_BROKEN = frozenset({"CREATE_FAILED", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "DELETE_FAILED"})
+
+
+class SandboxCloudFormation(CloudFormationBackend):
+    """Stacks of one account and region. An operation has ended when its call returns."""
+
+    def __init__(self, region_name: str, account_id: str) -> None:
+        super().__init__(region_name, account_id)
+        self.stacks: dict[str, Stack] = {}  # type: ignore[assignment]
+        self.deleted_stacks: dict[str, Stack] = {}  # type: ignore[assignment]
+        self.change_sets: dict[str, ChangeSet] = {}  # type: ignore[assignment]
+        self.exports: dict[str, Export] = {}
+        self._lock = threading.RLock()
+
+    def create_stack(  # type: ignore[override]
+        self, name: str, template: str, parameters: dict[str, str], **options: Any
+    ) -> Stack:
+        """Deploy a new stack; a failed one ends as ROLLBACK_COMPLETE, with the reasons in its events."""
+        with self._lock:
+            wanted = self._read(template, parameters, options.get("tags"))
+            stack = self._enter(name, options)
+            operations.create(stack, wanted, self.exports, self._claim)
+            return stack
+
+    def update_stack(  # type: ignore[override]
+        self,
+        name: str,
+        template: str,
+        role_arn: str | None,
+        parameters: list[dict[str, Any]],
+        tags: dict[str, str] | None,
+    ) -> Stack:
+        """Bring a stack to a template; a failed update goes back to what was there before."""
+        with self._lock:
+            stack = self.get_stack(name)
+            given = {
+                entry["ParameterKey"]: stack.stack_parameters[entry["ParameterKey"]]
+                if entry.get("UsePreviousValue")
+                else entry["ParameterValue"]
+                for entry in parameters
+            }
+            wanted = self._read(template, given, tags)
+            if not differs(stack, wanted):
+                raise ValidationError(message="No updates are to be performed.")
+            self._update(stack, wanted)
+            stack.role_arn = role_arn or stack.role_arn
+            return stack
+
+    def delete_stack(self, name_or_stack_id: str, retain: Iterable[str] = ()) -> None:
+        """Delete a stack; a resource that cannot be deleted leaves the stack in DELETE_FAILED.
+
+        Args:
+            name_or_stack_id: Which stack; AWS too accepts the deletion of what is not there.
+            retain: Logical ids of resources to leave alone.
+        """
+        with self._lock:
+            stack = self._live(name_or_stack_id)
+            if stack is None:
+                return
+            if stack.enable_termination_protection:
+                message = f"Stack [{stack.name}] cannot be deleted while TerminationProtection is enabled"
+                raise ValidationError(message=message)
+            for name in retain:
+                stack.resources.pop(name, None)
+            if operations.delete(stack, self._claim):
+                self.deleted_stacks[stack.stack_id] = self.stacks.pop(stack.stack_id)
+
+    def protect(self, name: str, *, protected: bool) -> Stack:
+        """Set or lift a stack's termination protection."""
+        stack = self.get_stack(name)
+        stack.enable_termination_protection = protected
+        return stack
+
+    def get_stack(self, name_or_stack_id: str) -> Stack:  # type: ignore[override]
+        """Return a stack: by name if it lives, by id also after its deletion.
+
+        Raises:
+            ValidationError: If there is none.
+        """
+        stack = self._live(name_or_stack_id) or self.deleted_stacks.get(name_or_stack_id)
+        if stack is None:
+            raise ValidationError(message=f"Stack with id {name_or_stack_id} does not exist")
+        return stack
+
+    def describe_stack_events(self, stack_name: str) -> list[Event]:
+        """Return a stack's events, oldest first."""
+        return self.get_stack(stack_name).events
+
+    def create_change_set(  # type: ignore[override]
+        self,
+        stack_name: str,
+        change_set_name: str,
+        template: str,
+        parameters: dict[str, str],
+        description: str | None,
+        change_set_type: str,
+        **options: Any,
+    ) -> tuple[str, str]:
+        """Plan a change of a stack, or a stack yet to come; return the ids of change set and stack."""
+        with self._lock:
+            wanted = self._read(template, parameters, options.get("tags"))
+            stack = self._live(stack_name)
+            if change_set_type == "CREATE" and (stack is None or stack.status != "REVIEW_IN_PROGRESS"):
+                stack = self._enter(stack_name, options)
+                stack.enter("REVIEW_IN_PROGRESS", "User Initiated")
+            if stack is None:
+                raise ValidationError(message=f"Stack [{stack_name}] does not exist")
+            change_set = ChangeSet(
+                change_set_id=generate_changeset_id(change_set_name, self.region_name, self.account_id),
+                change_set_name=change_set_name,
+                change_set_type=change_set_type,
+                stack=stack,
+                wanted=wanted,
+                description=description,
+                notification_arns=options.get("notification_arns") or [],
+                changes=planned(stack, wanted.template),
+            )
+            change_set.refuse_if_empty()
+            self.change_sets[change_set.change_set_id] = change_set
+            return change_set.change_set_id, stack.stack_id
+
+    def describe_change_set(self, change_set_name: str, stack_name: str | None = None) -> ChangeSet:  # type: ignore[override]
+        """Return a change set by its id, or by its name and the stack's.
+
+        Raises:
+            ValidationError: If there is none.
+        """
+        for change_set in self.change_sets.values():
+            same_stack = stack_name in (None, change_set.stack_name, change_set.stack_id)
+            if change_set_name == change_set.change_set_id or (
+                change_set_name == change_set.change_set_name and same_stack
+            ):
+                return change_set
+        raise ValidationError(message=f"ChangeSet [{change_set_name}] does not exist")
+
+    def delete_change_set(self, change_set_name: str, stack_name: str | None = None) -> None:
+        """Forget a change set, and the stack if it never came to be."""
+        try:
+            change_set = self.describe_change_set(change_set_name, stack_name)
+        except ValidationError:
+            return
+        del self.change_sets[change_set.change_set_id]
+
+    def execute_change_set(self, change_set_name: str, stack_name: str | None = None) -> None:
+        """Carry a change set out.
+
+        Raises:
+            ValidationError: If it cannot be executed.
+        """
+        with self._lock:
+            change_set = self.describe_change_set(change_set_name, stack_name)
+            if change_set.execution_status != "AVAILABLE":
+                message = f"ChangeSet [{change_set_name}] cannot be executed: {change_set.status_reason}"
+                raise ValidationError(message=message)
+            del self.change_sets[change_set.change_set_id]
+            change_set.stack.change_set_id = change_set.change_set_id
+            if change_set.stack.status == "REVIEW_IN_PROGRESS":
+                operations.create(change_set.stack, change_set.wanted, self.exports, self._claim)
+            else:
+                self._update(change_set.stack, change_set.wanted)
+
+    def _update(self, stack: Stack, wanted: Wanted) -> None:
+        if stack.status in _BROKEN:
+            message = f"Stack:{stack.stack_id} is in {stack.status} state and can not be updated."
+            raise ValidationError(message=message)
+        operations.update(stack, wanted, self.exports, self._claim)
+
+    def _live(self, name_or_id: str) -> Stack | None:
+        return next((item for item in self.stacks.values() if name_or_id in (item.name, item.stack_id)), None)
+
+    def _enter(self, name: str, options: dict[str, Any]) -> Stack:
+        if self._live(name):
+            message = f"Stack [{name}] already exists"
+            raise AlreadyExistsException(message)
+        stack = Stack(
+            stack_id=generate_stack_id(name, self.region_name, self.account_id),
+            name=name,
+            region_name=self.region_name,
+            account_id=self.account_id,
+            notification_arns=options.get("notification_arns") or [],
+            role_arn=options.get("role_arn"),
+            timeout_in_minutes=options.get("timeout_in_mins"),
+            policy=options.get("stack_policy_body") or "",
+            enable_termination_protection=bool(options.get("enable_termination_protection")),
+        )
+        self.stacks[stack.stack_id] = stack
+        return stack
+
+    def _read(self, body: str, parameters: dict[str, str], tags: dict[str, str] | None) -> Wanted:
+        try:
+            template = parse(body)
+            check(template, lambda kind: adapter_for(kind) is not None)
+            resolved = resolve_parameters(template, parameters, region=self.region_name, account=self.account_id)
+        except TemplateError as error:
+            raise ValidationError(message=str(error)) from error
+        return Wanted(body, template, parameters, resolved, tags)
+
+    def _claim(self, stack: Stack, outputs: list[dict[str, Any]]) -> None:
+        """Make a stack's exports what its outputs say, unless another stack has the name or still reads the value."""
+        values = {output["ExportName"]: str(output["OutputValue"]) for output in outputs if output["ExportName"]}
+        mine = {name: item for name, item in self.exports.items() if item.exporting_stack_id == stack.stack_id}
+        for name in values.keys() & (self.exports.keys() - mine.keys()):
+            message = f"Export with name {name} is already exported by stack {self.exports[name].exporting_stack_id}"
+            raise DeploymentError(message)
+        for name, export in mine.items():
+            if values.get(name) == export.value:
+                continue
+            readers = [item.name for item in self.stacks.values() if name in item.imports and item is not stack]
+            if readers:
+                verb = "updated" if name in values else "deleted"
+                message = f"Export {name} cannot be {verb} as it is in use by {', '.join(readers)}"
+                raise DeploymentError(message)
+        for name in mine:
+            del self.exports[name]
+        self.exports.update({name: Export(stack.stack_id, name, value) for name, value in values.items()})

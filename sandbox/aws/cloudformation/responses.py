@@ -1,0 +1,88 @@
+"""CloudFormation operations that moto's responses lack or answer too coarsely."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from moto.cloudformation.exceptions import ValidationError
+from moto.cloudformation.models import cloudformation_backends
+from moto.cloudformation.responses import CloudFormationResponse
+from moto.core.responses import ActionResult, EmptyResult
+
+from sandbox.aws.cloudformation.stack import Resource, Stack
+
+if TYPE_CHECKING:
+    from sandbox.aws.cloudformation.models import SandboxCloudFormation
+
+
+class SandboxCloudFormationResponse(CloudFormationResponse):
+    """moto's CloudFormation API over the sandbox's stacks."""
+
+    @property
+    def stacks(self) -> SandboxCloudFormation:
+        """The stacks of the caller's account and region."""
+        return cast("SandboxCloudFormation", cloudformation_backends[self.current_account][self.region])
+
+    def delete_stack(self) -> ActionResult:
+        """Answer DeleteStack."""
+        self.stacks.delete_stack(self._get_param("StackName"), self._get_param("RetainResources", []))
+        return EmptyResult()
+
+    def update_termination_protection(self) -> ActionResult:
+        """Answer UpdateTerminationProtection."""
+        protected = bool(self._get_bool_param("EnableTerminationProtection"))
+        stack = self.stacks.protect(self._get_param("StackName"), protected=protected)
+        return ActionResult({"StackId": stack.stack_id})
+
+    def describe_stack_resource(self) -> ActionResult:
+        """Answer DescribeStackResource."""
+        stack, resources = self._resources()
+        return ActionResult({"StackResourceDetail": _shown(stack, resources[0])})
+
+    def describe_stack_resources(self) -> ActionResult:
+        """Answer DescribeStackResources."""
+        stack, resources = self._resources()
+        return ActionResult({"StackResources": [_shown(stack, item) for item in resources]})
+
+    def list_stack_resources(self) -> ActionResult:
+        """Answer ListStackResources."""
+        stack, resources = self._resources()
+        return ActionResult({"StackResourceSummaries": [_shown(stack, item) for item in resources]})
+
+    def describe_change_set(self) -> ActionResult:
+        """Answer DescribeChangeSet."""
+        return ActionResult(self.stacks.describe_change_set(*self._change_set()))
+
+    def delete_change_set(self) -> ActionResult:
+        """Answer DeleteChangeSet."""
+        self.stacks.delete_change_set(*self._change_set())
+        return EmptyResult()
+
+    def _change_set(self) -> tuple[str, str | None]:
+        return self._get_param("ChangeSetName"), self._get_param("StackName")
+
+    def _resources(self) -> tuple[Stack, list[Resource]]:
+        """Find the stack of a request and the resources that it asks for."""
+        stack = self.stacks.get_stack(self._get_param("StackName"))
+        wanted = self._get_param("LogicalResourceId")
+        found = [item for name, item in list(stack.resources.items()) if wanted in (None, name)]
+        if wanted and not found:
+            raise ValidationError(message=f"Resource {wanted} does not exist for stack {stack.name}")
+        return stack, found
+
+    def _validate_different_update(self, *_: Any) -> None:
+        """Leave the question whether anything changed to the stacks, which know the resolved parameters."""
+
+
+def _shown(stack: Stack, resource: Resource) -> dict[str, Any]:
+    return {
+        "StackName": stack.name,
+        "StackId": stack.stack_id,
+        "LogicalResourceId": resource.logical_id,
+        "PhysicalResourceId": resource.physical_id,
+        "ResourceType": resource.resource_type,
+        "ResourceStatus": resource.status,
+        "ResourceStatusReason": resource.reason,
+        "Timestamp": resource.timestamp,
+        "LastUpdatedTimestamp": resource.timestamp,
+    }

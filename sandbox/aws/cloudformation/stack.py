@@ -1,0 +1,185 @@
+"""Stacks and their resources, as CloudFormation describes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, ClassVar
+
+from moto.cloudformation.models import Event
+from moto.core.utils import utcnow
+
+from sandbox.aws.adapters.base import Adapter, Properties
+from sandbox.aws.cloudformation.template import TemplateError
+
+
+@dataclass
+class Resource:
+    """One deployed resource of a stack.
+
+    Attributes:
+        adapter: Reaches the resource through its service.
+        physical_id: What `Ref` gives.
+        properties: The properties that were deployed; dynamic references are kept as such, so no secret lies here.
+        named: Whether the template itself gave the resource its name.
+        needs: Logical ids of the resources that this one refers to.
+        body: The resource's part of the template, for its deletion policies.
+        status: CloudFormation's status of the resource.
+        reason: Why the status is what it is.
+    """
+
+    adapter: Adapter
+    physical_id: str
+    properties: Properties
+    named: bool
+    needs: set[str]
+    body: Mapping[str, Any]
+    status: str = "CREATE_COMPLETE"
+    reason: str | None = None
+    timestamp: datetime = field(default_factory=utcnow)
+    _attributes: Mapping[str, Any] | None = None
+
+    @property
+    def logical_id(self) -> str:
+        """The resource's name in the template."""
+        return self.adapter.scope.logical_id
+
+    @property
+    def resource_type(self) -> str:
+        """The CloudFormation type."""
+        return str(self.body["Type"])
+
+    def attribute(self, name: str) -> Any:
+        """Return what `Fn::GetAtt` gives.
+
+        Raises:
+            TemplateError: If the type has no such attribute.
+        """
+        if self._attributes is None:
+            self._attributes = self.adapter.attributes(self.physical_id, self.properties)
+        try:
+            return self._attributes[name]
+        except KeyError as error:
+            message = (
+                f"Template error: resource {self.logical_id} ({self.resource_type}) does not support attribute type "
+                f"{name} in Fn::GetAtt (known here: {', '.join(sorted(self._attributes)) or 'none'})"
+            )
+            raise TemplateError(message) from error
+
+    def updated(self, properties: Properties) -> None:
+        """Note that the resource now has these properties."""
+        self.properties = properties
+        self._attributes = None
+        self.mark("UPDATE_COMPLETE")
+
+    def mark(self, status: str, reason: str | None = None) -> None:
+        """Note the resource's status."""
+        self.status, self.reason, self.timestamp = status, reason, utcnow()
+
+
+@dataclass
+class Stack:
+    """A stack, with the attributes that moto's responses and serialisers read."""
+
+    stack_id: str
+    name: str
+    region_name: str
+    account_id: str
+    template: str = ""
+    template_dict: dict[str, Any] = field(default_factory=dict)
+    parameters: dict[str, str] = field(default_factory=dict)
+    resolved: dict[str, Any] = field(default_factory=dict)
+    tags: dict[str, str] = field(default_factory=dict)
+    notification_arns: list[str] = field(default_factory=list)
+    role_arn: str | None = None
+    timeout_in_minutes: int | None = None
+    policy: str = ""
+    enable_termination_protection: bool = False
+    disable_rollback: bool = False
+    status: str = "REVIEW_IN_PROGRESS"
+    stack_status_reason: str | None = None
+    creation_time: datetime = field(default_factory=utcnow)
+    last_updated_time: datetime | None = None
+    deletion_time: datetime | None = None
+    change_set_id: str | None = None
+    resources: dict[str, Resource] = field(default_factory=dict)
+    outputs: list[dict[str, Any]] = field(default_factory=list)
+    imports: set[str] = field(default_factory=set)
+    events: list[Event] = field(default_factory=list)
+
+    @property
+    def description(self) -> str | None:
+        """The template's description."""
+        return self.template_dict.get("Description")
+
+    @property
+    def stack_parameters(self) -> dict[str, str]:
+        """The parameters as given, with the template's defaults for the rest."""
+        declared = self.template_dict.get("Parameters", {})
+        return {name: self.parameters.get(name, body.get("Default")) for name, body in declared.items()}
+
+    @property
+    def parameter_list(self) -> list[dict[str, Any]]:
+        """The parameters as DescribeStacks shows them."""
+        declared = self.template_dict.get("Parameters", {})
+        shown = []
+        for name, value in self.stack_parameters.items():
+            hidden = str(declared[name].get("NoEcho", "")).lower() == "true"
+            entry = {"ParameterKey": name, "ParameterValue": "****" if hidden else value}
+            if declared[name].get("Type", "").startswith("AWS::SSM::"):
+                resolved = self.resolved.get(name)
+                entry["ResolvedValue"] = ",".join(resolved) if isinstance(resolved, list) else resolved
+            shown.append(entry)
+        return shown
+
+    class Meta:
+        """Tells moto's serialiser where to look."""
+
+        serialization_aliases: ClassVar[dict[str, str]] = {"Parameters": "parameter_list"}
+
+    def adopt(
+        self,
+        body: str,
+        template: dict[str, Any],
+        parameters: dict[str, str],
+        resolved: dict[str, Any],
+        tags: dict[str, str] | None,
+    ) -> None:
+        """Take over the template and the parameters that the stack now has."""
+        self.template, self.template_dict = body, template
+        self.parameters, self.resolved = parameters, resolved
+        if tags is not None:
+            self.tags = tags
+
+    def forget_deleted(self) -> None:
+        """Drop the resources that are gone, so that another deletion starts with what is left."""
+        self.resources = {
+            name: item
+            for name, item in self.resources.items()
+            if item.status not in {"DELETE_COMPLETE", "DELETE_SKIPPED"}
+        }
+
+    def enter(self, status: str, reason: str | None = None) -> None:
+        """Move the stack to a status and write the event."""
+        self.status, self.stack_status_reason = status, reason
+        self._event(self.name, self.stack_id, "AWS::CloudFormation::Stack", status, reason)
+
+    def report(self, resource: Resource, status: str, reason: str | None = None) -> None:
+        """Move a resource to a status and write the event."""
+        resource.mark(status, reason)
+        self._event(resource.logical_id, resource.physical_id, resource.resource_type, status, reason)
+
+    def _event(self, logical_id: str, physical_id: str, resource_type: str, status: str, reason: str | None) -> None:
+        event = Event(
+            stack_id=self.stack_id,
+            stack_name=self.name,
+            logical_resource_id=logical_id,
+            physical_resource_id=physical_id,
+            resource_type=resource_type,
+            resource_status=status,
+            resource_status_reason=reason,
+            resource_properties=None,
+        )
+        self.events.append(event)
+        event.sendToSns(self.account_id, self.region_name, self.notification_arns)

@@ -1,0 +1,130 @@
+"""Templates: reading, checking, and the order in which their resources depend on each other."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import yaml
+
+SUBSTITUTION = re.compile(r"\$\{(!?)([^}]+)\}")
+
+
+class TemplateError(ValueError):
+    """The template itself is wrong; CloudFormation refuses it before it touches a resource."""
+
+
+class _Loader(yaml.CSafeLoader):
+    """Reads CloudFormation's short tags, and leaves dates such as a policy's `2012-10-17` as text."""
+
+
+def _short_tag(loader: _Loader, suffix: str, node: yaml.Node) -> dict[str, Any]:
+    if isinstance(node, yaml.MappingNode):
+        value: Any = loader.construct_mapping(node, deep=True)
+    elif isinstance(node, yaml.SequenceNode):
+        value = loader.construct_sequence(node, deep=True)
+    else:
+        value = node.value
+    name = suffix if suffix in {"Ref", "Condition"} else f"Fn::{suffix}"
+    return {name: value.split(".", 1) if suffix == "GetAtt" and isinstance(value, str) else value}
+
+
+_Loader.add_multi_constructor("!", _short_tag)
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
+    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def parse(body: str) -> dict[str, Any]:
+    """Read a JSON or YAML template.
+
+    Raises:
+        TemplateError: If it is neither, or uses a transform.
+    """
+    try:
+        template = json.loads(body) if body.lstrip().startswith("{") else yaml.load(body, Loader=_Loader)  # noqa: S506
+    except (ValueError, yaml.YAMLError) as error:
+        message = f"Template format error: {error}"
+        raise TemplateError(message) from error
+    if not isinstance(template, dict) or not template.get("Resources"):
+        message = "Template format error: At least one Resources member must be defined."
+        raise TemplateError(message)
+    if "Transform" in template:
+        message = f"Template format error: the sandbox runs no transforms ({template['Transform']})"
+        raise TemplateError(message)
+    return template
+
+
+def check(template: Mapping[str, Any], known: Callable[[str], bool]) -> None:
+    """Refuse a template with a resource type that nothing here can deploy, or with circular dependencies.
+
+    Raises:
+        TemplateError: With the type and the logical id of each such resource.
+    """
+    resources = template["Resources"]
+    unknown = [f"{body['Type']} ({name})" for name, body in resources.items() if not known(body["Type"])]
+    if unknown:
+        message = f"Template format error: Unrecognized resource types: [{', '.join(unknown)}]"
+        raise TemplateError(message)
+    in_order(dependencies(resources))
+
+
+def dependencies(resources: Mapping[str, Any]) -> dict[str, set[str]]:
+    """Return, for each resource, the resources it names by Ref, GetAtt, Sub or DependsOn."""
+    found = {}
+    for name, body in resources.items():
+        explicit = body.get("DependsOn", [])
+        named = set(references(body.get("Properties", {})))
+        named.update([explicit] if isinstance(explicit, str) else explicit)
+        found[name] = (named & resources.keys()) - {name}
+    return found
+
+
+def references(node: Any) -> Iterator[str]:
+    """Yield every name that a piece of a template refers to."""
+    if isinstance(node, list):
+        for item in node:
+            yield from references(item)
+    elif isinstance(node, dict):
+        for key, value in node.items():
+            if key == "Ref":
+                yield value
+            elif key == "Fn::GetAtt":
+                yield value.split(".")[0] if isinstance(value, str) else value[0]
+            elif key == "Fn::Sub":
+                text = value if isinstance(value, str) else value[0]
+                yield from (name.split(".")[0] for literal, name in SUBSTITUTION.findall(text) if not literal)
+                yield from references([] if isinstance(value, str) else value[1:])
+            else:
+                yield from references(value)
+
+
+def in_order(needs: Mapping[str, Iterable[str]]) -> list[str]:
+    """Return names so that each stands after those it needs, otherwise in the order given.
+
+    Raises:
+        TemplateError: If they need each other in a circle.
+    """
+    done: dict[str, None] = {}
+    path: list[str] = []
+
+    def visit(name: str) -> None:
+        if name in done:
+            return
+        if name in path:
+            circle = ", ".join(path[path.index(name) :])
+            message = f"Circular dependency between resources: [{circle}]"
+            raise TemplateError(message)
+        path.append(name)
+        for needed in sorted(needs[name]):
+            if needed in needs:
+                visit(needed)
+        path.pop()
+        done[name] = None
+
+    for name in needs:
+        visit(name)
+    return list(done)

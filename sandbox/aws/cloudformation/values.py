@@ -1,0 +1,101 @@
+"""Values that a template takes from outside: parameters, public SSM parameters, secrets."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from sandbox.aws.clients import client
+from sandbox.aws.cloudformation.template import TemplateError
+
+_DYNAMIC = re.compile(r"\{\{resolve:(ssm|ssm-secure|secretsmanager):([^{}]+)\}\}")
+_ARN_PARTS = 7
+
+
+def resolve_parameters(
+    template: Mapping[str, Any], given: Mapping[str, str], *, region: str, account: str
+) -> dict[str, Any]:
+    """Return the value of every template parameter.
+
+    A parameter of an `AWS::SSM::Parameter` type holds the name of an SSM parameter and gets that one's value.
+
+    Raises:
+        TemplateError: If a value is missing, is not allowed, or was given for a parameter that does not exist.
+    """
+    declared = template.get("Parameters", {})
+    if unknown := sorted(given.keys() - declared.keys()):
+        message = f"Parameters: [{', '.join(unknown)}] do not exist in the template"
+        raise TemplateError(message)
+    values = {}
+    for name, declaration in declared.items():
+        value = given.get(name, declaration.get("Default"))
+        if value is None:
+            message = f"Parameters: [{name}] must have values"
+            raise TemplateError(message)
+        _check(name, str(value), declaration)
+        kind = declaration.get("Type", "String")
+        if kind.startswith("AWS::SSM::Parameter::Value"):
+            value = _ssm(str(value), region=region, account=account)
+        listed = kind == "CommaDelimitedList" or "List<" in kind
+        values[name] = [item.strip() for item in str(value).split(",")] if listed else value
+    return values
+
+
+def resolve_dynamic(node: Any, *, region: str, account: str) -> Any:
+    """Replace the `{{resolve:...}}` references in resource properties by what they stand for."""
+    if isinstance(node, dict):
+        return {key: resolve_dynamic(item, region=region, account=account) for key, item in node.items()}
+    if isinstance(node, list):
+        return [resolve_dynamic(item, region=region, account=account) for item in node]
+    if not isinstance(node, str) or "{{resolve:" not in node:
+        return node
+
+    def read(match: re.Match[str]) -> str:
+        kind, rest = match.groups()
+        if kind == "secretsmanager":
+            return _secret(rest, region=region, account=account)
+        return _ssm(rest, region=region, account=account)
+
+    return _DYNAMIC.sub(read, node)
+
+
+def _check(name: str, value: str, declaration: Mapping[str, Any]) -> None:
+    allowed = declaration.get("AllowedValues")
+    pattern = declaration.get("AllowedPattern")
+    if (allowed and value not in [str(item) for item in allowed]) or (pattern and not re.fullmatch(pattern, value)):
+        wanted = f"one of {allowed}" if allowed else f"a match of {pattern}"
+        message = f"Parameter '{name}' is {value!r}, but must be {wanted}"
+        raise TemplateError(message)
+
+
+def _ssm(name: str, *, region: str, account: str) -> str:
+    api: Any = client("ssm", region=region, account=account)
+    try:
+        return str(api.get_parameter(Name=name, WithDecryption=True)["Parameter"]["Value"])
+    except ClientError as error:
+        message = f"Unable to fetch parameters [{name}] from parameter store for this account: {error}"
+        raise TemplateError(message) from error
+
+
+def _secret(reference: str, *, region: str, account: str) -> str:
+    """Read `secret-id:SecretString:json-key:version-stage:version-id`; the id may be an ARN, with colons of its own."""
+    parts = reference.split(":")
+    own = _ARN_PARTS if parts[0] == "arn" else 1
+    secret_id, rest = ":".join(parts[:own]), [*parts[own:], "", "", "", ""]
+    _, key, stage, version = rest[:4]
+    api: Any = client("secretsmanager", region=region, account=account)
+    chosen = {"VersionStage": stage, "VersionId": version}
+    text = api.get_secret_value(SecretId=secret_id, **{name: item for name, item in chosen.items() if item})[
+        "SecretString"
+    ]
+    if not key:
+        return str(text)
+    try:
+        return str(json.loads(text)[key])
+    except (ValueError, KeyError) as error:
+        message = f"Could not find a value associated with JSON key {key} in the secret {secret_id}"
+        raise TemplateError(message) from error

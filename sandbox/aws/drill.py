@@ -1,0 +1,229 @@
+"""The scaling drill: metric -> alarm -> step policy -> desired capacity, through the deployed objects.
+
+moto stores alarms and policies and does not act on them. The drill reads what was deployed, decides with
+``blueprint.alarms`` (the simulator's evaluator, too) and acts as EC2 Auto Scaling would.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from mypy_boto3_autoscaling import AutoScalingClient
+from mypy_boto3_autoscaling.type_defs import StepAdjustmentTypeDef
+from mypy_boto3_cloudwatch import CloudWatchClient
+from mypy_boto3_cloudwatch.type_defs import MetricAlarmTypeDef
+
+from blueprint import contract, names
+from blueprint.alarms import AlarmRule, AlarmState, evaluate, evaluation_range
+from blueprint.model.deployment import Deployment
+from blueprint.model.scaling import Comparison, MissingData, ScalingRule
+
+_COMPARISONS = {"GreaterThanThreshold": Comparison.ABOVE, "LessThanThreshold": Comparison.BELOW}
+_MISSING_DATA = {
+    "notBreaching": MissingData.NOT_BREACHING,
+    "breaching": MissingData.BREACHING,
+    "ignore": MissingData.IGNORE,
+    "missing": MissingData.MISSING,
+}
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A course of metric values and what it must do.
+
+    Attributes:
+        samples: One value per alarm period, oldest first.
+        fires: Whether the rule must fire; otherwise nothing may change.
+    """
+
+    name: str
+    fleet: str
+    rule: ScalingRule
+    samples: tuple[float, ...]
+    fires: bool
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Desired capacities of a fleet's groups before and after a scenario."""
+
+    scenario: Scenario
+    before: dict[str, int]
+    after: dict[str, int]
+
+    @property
+    def expected(self) -> dict[str, int]:
+        """Capacities that the rule asks for; the drill's values lie within the first step."""
+        change = self.scenario.rule.steps[0].change if self.scenario.fires else 0
+        return {group: count + change for group, count in self.before.items()}
+
+    @property
+    def passed(self) -> bool:
+        """Whether the capacities are the expected ones."""
+        return self.after == self.expected
+
+
+def scenarios(deployment: Deployment) -> Iterator[Scenario]:
+    """Yield the drill of every scaling rule: silence, one stray datapoint, a breach."""
+    fleets = {names.VAD_FLEET: deployment.aws.vad.scaling}
+    fleets |= {fleet.name: fleet.scaling for fleet in deployment.aws.asr}
+    for fleet, rules in fleets.items():
+        for rule in (rule for rule in rules if rule.adds_hosts):
+            beyond = _beyond(rule)
+            few = rule.breaching_datapoints - 1
+            yield Scenario(f"{rule.metric}: no data", fleet, rule, (), fires=False)
+            if few:
+                yield Scenario(
+                    f"{rule.metric} {beyond:g} for {few} of {rule.evaluated_datapoints}",
+                    fleet,
+                    rule,
+                    (beyond,) * few,
+                    fires=False,
+                )
+            yield Scenario(
+                f"{rule.metric} {beyond:g} for {rule.breaching_datapoints} of {rule.evaluated_datapoints}",
+                fleet,
+                rule,
+                (beyond,) * rule.breaching_datapoints,
+                fires=True,
+            )
+
+
+def _beyond(rule: ScalingRule) -> float:
+    """Return a value within the first step past the threshold: 95 for "above 80", 15 for "below 20"."""
+    return max(95.0, rule.threshold + 5) if rule.comparison is Comparison.ABOVE else rule.threshold * 0.75
+
+
+class Drill:
+    """Plays scenarios against the deployed alarms and policies.
+
+    Args:
+        start: Time of the first scenario; each one has an hour to itself, so that none sees another's data.
+    """
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        *,
+        cloudwatch: CloudWatchClient,
+        autoscaling: AutoScalingClient,
+        start: datetime | None = None,
+    ) -> None:
+        self._deployment = deployment
+        self._cloudwatch = cloudwatch
+        self._autoscaling = autoscaling
+        now = start or datetime.now(UTC) - timedelta(days=3)
+        self._clock = now.replace(minute=0, second=0, microsecond=0)
+
+    def run(self) -> Iterator[Outcome]:
+        """Play every scenario, each from the capacities that the last one left."""
+        for scenario in scenarios(self._deployment):
+            yield self.play(scenario)
+
+    def play(self, scenario: Scenario) -> Outcome:
+        """Publish a scenario's samples period by period, evaluate the alarm after each, act on a change to ALARM."""
+        name = names.scaling_alarm(self._deployment, scenario.fleet, scenario.rule)
+        alarm = self._cloudwatch.describe_alarms(AlarmNames=[name])["MetricAlarms"][0]
+        before = self._capacities(scenario.fleet)
+        self._clock += timedelta(hours=1)
+        state = AlarmState.OK
+        period = timedelta(seconds=alarm["Period"])
+        # Two silent periods at the end: a breach that is over must not fire late.
+        for value in (*scenario.samples, None, None):
+            if value is not None:
+                self._publish(scenario, value)
+            self._clock += period
+            newest = evaluate(_rule(alarm), self._datapoints(alarm), state)
+            if newest is AlarmState.ALARM and state is not AlarmState.ALARM:
+                self._act(alarm, value if value is not None else scenario.samples[-1])
+            state = newest
+        return Outcome(scenario, before, self._capacities(scenario.fleet))
+
+    def _publish(self, scenario: Scenario, value: float) -> None:
+        metric = contract.METRICS[scenario.rule.metric]
+        dimensions = {
+            contract.DEPLOYMENT_DIMENSION: self._deployment.name,
+            contract.FLEET_DIMENSION: scenario.fleet,
+        }
+        self._cloudwatch.put_metric_data(
+            Namespace=contract.NAMESPACE,
+            MetricData=[
+                {
+                    "MetricName": metric.name,
+                    "Dimensions": [{"Name": key, "Value": value} for key, value in dimensions.items()],
+                    "Timestamp": self._clock,
+                    "Value": value,
+                    "Unit": metric.unit,
+                    "StorageResolution": contract.STORAGE_RESOLUTION_S,
+                }
+            ],
+        )
+
+    def _datapoints(self, alarm: MetricAlarmTypeDef) -> list[float | None]:
+        """Return the alarm's evaluation range as CloudWatch's own statistics say, oldest first."""
+        count = evaluation_range(_rule(alarm))
+        period = timedelta(seconds=alarm["Period"])
+        datapoints: list[float | None] = []
+        for age in range(count, 0, -1):
+            start = self._clock - age * period
+            found = self._cloudwatch.get_metric_statistics(
+                Namespace=alarm["Namespace"],
+                MetricName=alarm["MetricName"],
+                Dimensions=alarm["Dimensions"],
+                StartTime=start,
+                EndTime=start + period,
+                Period=alarm["Period"],
+                Statistics=[alarm["Statistic"]],
+            )["Datapoints"]
+            datapoints.append(float(found[0][alarm["Statistic"]]) if found else None)
+        return datapoints
+
+    def _act(self, alarm: MetricAlarmTypeDef, value: float) -> None:
+        """Do what the alarm's actions say, as EC2 Auto Scaling would."""
+        policies = self._autoscaling.describe_policies()["ScalingPolicies"]
+        for policy in policies:
+            if policy["PolicyARN"] not in alarm["AlarmActions"]:
+                continue
+            change = step_change(policy["StepAdjustments"], value - alarm["Threshold"])
+            group = self._group(policy["AutoScalingGroupName"])
+            wanted = min(max(group["DesiredCapacity"] + change, group["MinSize"]), group["MaxSize"])
+            self._autoscaling.set_desired_capacity(
+                AutoScalingGroupName=group["AutoScalingGroupName"], DesiredCapacity=wanted
+            )
+
+    def _capacities(self, fleet: str) -> dict[str, int]:
+        groups = (
+            names.vad_groups(self._deployment) if fleet == names.VAD_FLEET else [names.group(self._deployment, fleet)]
+        )
+        return {name: self._group(name)["DesiredCapacity"] for name in groups}
+
+    def _group(self, name: str):
+        return self._autoscaling.describe_auto_scaling_groups(AutoScalingGroupNames=[name])["AutoScalingGroups"][0]
+
+
+def step_change(adjustments: list[StepAdjustmentTypeDef], distance: float) -> int:
+    """Return the change of the step that a breach falls into.
+
+    Bounds are relative to the threshold. Past it upwards the lower bound belongs to a step, past it downwards
+    the upper one: https://docs.aws.amazon.com/autoscaling/ec2/userguide/as-scaling-simple-step.html
+
+    Args:
+        adjustments: Steps as EC2 Auto Scaling describes them.
+        distance: Metric value minus alarm threshold.
+    """
+    for step in adjustments:
+        low = step.get("MetricIntervalLowerBound", float("-inf"))
+        high = step.get("MetricIntervalUpperBound", float("inf"))
+        if low <= distance < high if distance > 0 else low < distance <= high:
+            return step["ScalingAdjustment"]
+    return 0
+
+
+def _rule(alarm: MetricAlarmTypeDef) -> AlarmRule:
+    return AlarmRule(
+        comparison=_COMPARISONS[alarm["ComparisonOperator"]],
+        threshold=alarm["Threshold"],
+        breaching_datapoints=alarm["DatapointsToAlarm"],
+        evaluated_datapoints=alarm["EvaluationPeriods"],
+        missing_data=_MISSING_DATA[alarm["TreatMissingData"]],
+    )

@@ -1,0 +1,29 @@
+"""Puts the local AWS together: moto, the mends and the CloudFormation of this package."""
+
+from __future__ import annotations
+
+import warnings
+
+from moto.cloudformation.models import cloudformation_backends
+from moto.server import ThreadedMotoServer
+
+from sandbox.aws import mends
+from sandbox.aws.clients import serve_at
+from sandbox.aws.cloudformation.models import SandboxCloudFormation
+
+
+def start(port: int = 0) -> tuple[ThreadedMotoServer, str]:
+    """Start the server in a thread and return it with its endpoint.
+
+    The endpoint says `localhost`, because moto takes the first label of any other host in a template's URL for the
+    name of the bucket.
+    """
+    warnings.filterwarnings("ignore", module="moto")
+    cloudformation_backends.backend = SandboxCloudFormation
+    mends.install()
+    server = ThreadedMotoServer("127.0.0.1", port, verbose=False)
+    server.start()
+    _, bound = server.get_host_and_port()
+    endpoint = f"http://localhost:{bound}"
+    serve_at(endpoint)
+    return server, endpoint

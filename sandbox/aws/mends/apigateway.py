@@ -1,0 +1,126 @@
+"""API Gateway: integrations through VPC links and with streaming, and the patches that moto cannot apply."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from moto.apigateway import models, urls
+from moto.apigateway.models import Integration
+from moto.apigateway.responses import APIGatewayResponse
+from moto.core.responses import TYPE_RESPONSE
+
+from sandbox.aws.mends.base import Record, take_over
+
+# What moto's integrations do not keep.
+_KEPT = ("cacheKeyParameters", "connectionId", "integrationTarget", "responseTransferMode")
+
+Fields = dict[str, tuple[str, Callable[[str], Any]]]
+
+
+def _truth(text: str) -> bool:
+    return text.lower() == "true"
+
+
+_REST_API: Fields = {
+    "/apiKeySource": ("api_key_source", str),
+    "/description": ("description", str),
+    "/disableExecuteApiEndpoint": ("disableExecuteApiEndpoint", _truth),
+    "/minimumCompressionSize": ("minimum_compression_size", lambda text: int(text) if text else None),
+    "/name": ("name", str),
+    "/policy": ("policy", str),
+}
+_VPC_LINK: Fields = {"/description": ("description", str), "/name": ("name", str)}
+_DOMAIN_NAME: Fields = {
+    "/certificateArn": ("certificate_arn", str),
+    "/regionalCertificateArn": ("regional_certificate_arn", str),
+    "/securityPolicy": ("security_policy", str),
+}
+_LIMITS: dict[str, Callable[[str], Any]] = {
+    "burstLimit": int,
+    "limit": int,
+    "offset": int,
+    "period": str,
+    "rateLimit": float,
+}
+
+
+class MendedIntegration(Integration):
+    """An integration that remembers what moto's forgets."""
+
+    kept: Record = {}  # noqa: RUF012 - replaced, never changed
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the integration as the API shows it."""
+        return {**super().to_json(), **self.kept}
+
+
+class MendedApiGateway(APIGatewayResponse):
+    """moto's API Gateway API with what it lacks."""
+
+    def put_integration(self) -> TYPE_RESPONSE:
+        """Answer PutIntegration."""
+        status, headers, _ = super().put_integration()
+        _, _, api, _, resource, _, method = self.path.split("/")[:7]
+        integration: Any = self.backend.get_integration(api, resource, method)
+        sent = json.loads(self.body)
+        integration.kept = {"responseTransferMode": "BUFFERED"} | {name: sent[name] for name in _KEPT if name in sent}
+        return status, headers, json.dumps(integration.to_json())
+
+    def update_rest_api(self) -> TYPE_RESPONSE:
+        """Answer UpdateRestApi."""
+        api = self.backend.get_rest_api(self._named())
+        for patch in self._get_param("patchOperations"):
+            if patch["path"].startswith("/binaryMediaTypes/"):
+                kind = patch["path"].removeprefix("/binaryMediaTypes/").replace("~1", "/")
+                api.binaryMediaTypes = [item for item in api.binaryMediaTypes if item != kind]
+                api.binaryMediaTypes += [kind] if patch["op"] == "add" else []
+            else:
+                _apply(api, patch, _REST_API)
+        return 200, {}, json.dumps(api.to_dict())
+
+    def update_vpc_link(self) -> TYPE_RESPONSE:
+        """Answer UpdateVpcLink."""
+        link = self.backend.get_vpc_link(self._named())
+        return self._patched(link, _VPC_LINK)
+
+    def update_domain_name(self) -> TYPE_RESPONSE:
+        """Answer UpdateDomainName."""
+        return self._patched(self.backend.get_domain_name(self._named()), _DOMAIN_NAME)
+
+    def update_usage_plan(self) -> str:
+        """Answer UpdateUsagePlan; moto would cut rates to whole numbers."""
+        plan = self.backend.get_usage_plan(self._named())
+        others = []
+        for patch in self._get_param("patchOperations"):
+            group, _, name = patch["path"].removeprefix("/").partition("/")
+            if group in {"throttle", "quota"} and name in _LIMITS and patch["op"] != "remove":
+                getattr(plan, group)[name] = _LIMITS[name](patch["value"])
+            else:
+                others.append(patch)
+        plan.apply_patch_operations(others)
+        return json.dumps(plan.to_json())
+
+    def _patched(self, model: Any, fields: Fields) -> TYPE_RESPONSE:
+        for patch in self._get_param("patchOperations"):
+            _apply(model, patch, fields)
+        return 200, {}, json.dumps(model.to_json())
+
+    def _named(self) -> str:
+        return self.path.strip("/").split("/")[1]
+
+
+def _apply(model: Any, patch: dict[str, str], fields: Fields) -> None:
+    if patch["path"] not in fields:
+        message = f"API Gateway: the sandbox cannot patch {patch['path']}"
+        raise NotImplementedError(message)
+    attribute, convert = fields[patch["path"]]
+    setattr(model, attribute, convert(patch.get("value", "")))
+
+
+def install() -> None:
+    """Put the mend in place."""
+    take_over(urls, APIGatewayResponse, MendedApiGateway)
+    module: Any = models
+    module.Integration = MendedIntegration

@@ -1,0 +1,48 @@
+"""CloudWatch: composite alarms, and alarms that start without data and keep their state when they are changed."""
+
+from __future__ import annotations
+
+from moto.cloudwatch import urls
+from moto.cloudwatch.responses import CloudWatchResponse
+from moto.core.responses import ActionResult
+
+from sandbox.aws.mends.base import keep, take_over
+
+
+class MendedCloudWatch(CloudWatchResponse):
+    """moto's CloudWatch API with what it lacks."""
+
+    def put_metric_alarm(self) -> ActionResult:
+        """Answer PutMetricAlarm; moto would set the state to OK at every change."""
+        alarms = self.cloudwatch_backend.alarms
+        before = alarms.get(self._get_param("AlarmName"))
+        answer = super().put_metric_alarm()
+        alarm = alarms[self._get_param("AlarmName")]
+        if before is None:
+            alarm.state_value = "INSUFFICIENT_DATA"
+        else:
+            alarm.state_value, alarm.state_reason = before.state_value, before.state_reason
+            alarm.state_updated_timestamp, alarm.history = before.state_updated_timestamp, before.history
+        return answer
+
+    def put_composite_alarm(self) -> ActionResult:
+        """Answer PutCompositeAlarm; the rule is kept, not evaluated."""
+        answer = self.put_metric_alarm()
+        alarm = self.cloudwatch_backend.alarms[self._get_param("AlarmName")]
+        names = ("AlarmRule", "ActionsSuppressor", "ActionsSuppressorWaitPeriod", "ActionsSuppressorExtensionPeriod")
+        keep(alarm, self._get_params(), *names)
+        return answer
+
+    def describe_alarms(self) -> ActionResult:
+        """Answer DescribeAlarms; as in AWS, composite alarms only if asked for."""
+        answer = super().describe_alarms()
+        kinds = self._get_param("AlarmTypes", None) or ["MetricAlarm"]
+        for kind in ("MetricAlarm", "CompositeAlarm"):
+            if kind not in kinds:
+                answer.result[f"{kind}s"] = []
+        return answer
+
+
+def install() -> None:
+    """Put the mend in place."""
+    take_over(urls, CloudWatchResponse, MendedCloudWatch)

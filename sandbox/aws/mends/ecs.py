@@ -1,0 +1,72 @@
+"""ECS: services that keep what they were given and are stable at once, and lists without what was deleted."""
+
+from __future__ import annotations
+
+from moto.core.responses import ActionResult
+from moto.ecs import urls
+from moto.ecs.models import Service
+from moto.ecs.responses import EC2ContainerServiceResponse
+
+from sandbox.aws.mends.base import keep, take_over
+
+# What moto's services do not keep.
+_KEPT = (
+    "availabilityZoneRebalancing",
+    "capacityProviderStrategy",
+    "deploymentConfiguration",
+    "enableECSManagedTags",
+    "enableExecuteCommand",
+    "healthCheckGracePeriodSeconds",
+    "loadBalancers",
+    "networkConfiguration",
+    "placementConstraints",
+    "placementStrategy",
+    "platformVersion",
+    "serviceRegistries",
+)
+
+
+class MendedEcs(EC2ContainerServiceResponse):
+    """moto's ECS API with what it lacks."""
+
+    def create_service(self) -> ActionResult:
+        """Answer CreateService."""
+        answer = super().create_service()
+        self._settle(answer.result["service"])
+        return answer
+
+    def update_service(self) -> ActionResult:
+        """Answer UpdateService."""
+        answer = super().update_service()
+        self._settle(answer.result["service"])
+        return answer
+
+    def list_clusters(self) -> ActionResult:
+        """Answer ListClusters without deleted clusters, which only DescribeClusters still shows."""
+        clusters = self.ecs_backend.clusters.values()
+        return ActionResult({"clusterArns": [item.arn for item in clusters if item.status != "INACTIVE"]})
+
+    def list_services(self) -> ActionResult:
+        """Answer ListServices without deleted services."""
+        answer = super().list_services()
+        gone = {item.arn for item in self.ecs_backend.services.values() if item.status == "INACTIVE"}
+        answer.result["serviceArns"] = [arn for arn in answer.result["serviceArns"] if arn not in gone]
+        return answer
+
+    def _settle(self, service: Service) -> None:
+        """Keep the request's settings and count all wanted tasks as running, though none runs."""
+        keep(service, self._get_params(), *_KEPT)
+        service.running_count, service.pending_count = service.desired_count, 0
+        for deployment in service.deployments:
+            deployment.update(
+                desiredCount=service.desired_count,
+                runningCount=service.desired_count,
+                pendingCount=0,
+                rolloutState="COMPLETED",
+                rolloutStateReason=f"ECS deployment {deployment['id']} completed.",
+            )
+
+
+def install() -> None:
+    """Put the mend in place."""
+    take_over(urls, EC2ContainerServiceResponse, MendedEcs)

@@ -1,0 +1,182 @@
+"""ElastiCache: replication groups with their member clusters, sizes, endpoints and real deletion.
+
+Engine version, parameter group, subnet group and security groups of a replication group show, as in AWS, on its member
+clusters; moto has no members and loses all but one replica without cluster mode.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from moto.core.responses import ActionResult
+from moto.elasticache import urls
+from moto.elasticache.models import ReplicationGroup
+from moto.elasticache.responses import ElastiCacheResponse
+
+from sandbox.aws.mends.base import keep, take_over
+from sandbox.aws.mends.elasticache_groups import GroupResponses
+
+_SLOTS = 16384
+_ZONES = "abc"
+
+
+class MendedElastiCache(GroupResponses):
+    """moto's ElastiCache API with what it lacks."""
+
+    def create_replication_group(self) -> ActionResult:
+        """Answer CreateReplicationGroup; the groups that it names must exist."""
+        params = self._get_params()
+        for name in params.get("UserGroupIds", []):
+            self._user_group(name)
+        if params.get("CacheSubnetGroupName"):
+            self.elasticache_backend.describe_cache_subnet_groups(params["CacheSubnetGroupName"])
+        answer = super().create_replication_group()
+        group = self._replication_group()
+        replicas = params.get("ReplicasPerNodeGroup", params.get("NumCacheClusters", 1) - 1)
+        self._lay_out(group, params.get("NumNodeGroups", 1), replicas)
+        self._link_replication_groups()
+        return answer
+
+    def modify_replication_group(self) -> ActionResult:
+        """Answer ModifyReplicationGroup."""
+        params = self._get_params()
+        answer = super().modify_replication_group()
+        group = self._replication_group()
+        gone = params.get("UserGroupIdsToRemove", [])
+        group.user_group_ids = [
+            *(name for name in group.user_group_ids if name not in gone),
+            *params.get("UserGroupIdsToAdd", []),
+        ]
+        keep(
+            group,
+            params,
+            "AutoMinorVersionUpgrade",
+            "CacheParameterGroupName",
+            "EngineVersion",
+            "IpDiscovery",
+            "LogDeliveryConfigurations",
+            "NotificationTopicArn",
+            "PreferredMaintenanceWindow",
+            "SecurityGroupIds",
+            "SnapshotWindow",
+            "TransitEncryptionEnabled",
+            "TransitEncryptionMode",
+        )
+        self._lay_out(group, len(group.node_groups), len(group.node_groups[0]["NodeGroupMembers"]) - 1)
+        self._link_replication_groups()
+        return answer
+
+    def modify_replication_group_shard_configuration(self) -> ActionResult:
+        """Answer ModifyReplicationGroupShardConfiguration."""
+        group = self._replication_group()
+        replicas = len(group.node_groups[0]["NodeGroupMembers"]) - 1
+        self._lay_out(group, self._get_param("NodeGroupCount"), replicas)
+        return ActionResult({"ReplicationGroup": group})
+
+    def increase_replica_count(self) -> ActionResult:
+        """Answer IncreaseReplicaCount; all shards get the same count."""
+        group = self._replication_group()
+        self._lay_out(group, len(group.node_groups), self._get_param("NewReplicaCount"))
+        return ActionResult({"ReplicationGroup": group})
+
+    decrease_replica_count = increase_replica_count
+
+    def delete_replication_group(self) -> ActionResult:
+        """Answer DeleteReplicationGroup; the group is gone when the call returns."""
+        if self._get_param("FinalSnapshotIdentifier"):
+            self.elasticache_backend.create_snapshot(
+                self._get_param("FinalSnapshotIdentifier"),
+                self._replication_group().replication_group_id,
+                None,
+                None,
+                None,
+            )
+        group = self._replication_group()
+        self._remove_members(group)
+        answer = super().delete_replication_group()
+        del self.elasticache_backend.replication_groups[group.replication_group_id]
+        self._link_replication_groups()
+        return answer
+
+    def _replication_group(self) -> ReplicationGroup:
+        return self.elasticache_backend.describe_replication_groups(self._get_param("ReplicationGroupId"))[0]
+
+    def _link_replication_groups(self) -> None:
+        groups = self.elasticache_backend.replication_groups.values()
+        for name, users in self._user_groups.items():
+            users["ReplicationGroups"] = [
+                group.replication_group_id for group in groups if name in group.user_group_ids
+            ]
+
+    def _remove_members(self, group: ReplicationGroup) -> None:
+        for name in group.member_clusters:
+            self.elasticache_backend.cache_clusters.pop(name, None)
+
+    def _lay_out(self, group: ReplicationGroup, shards: int, replicas: int) -> None:
+        """Give the group its shards, and each shard a primary and its replicas, spread over zones."""
+        name = group.replication_group_id
+        group.cluster_enabled = group.cluster_mode == "enabled" or shards > 1
+        self._remove_members(group)
+        group.member_clusters, group.node_groups = [], []
+        domain = f"{name}.sandbox.{self.region}.cache.amazonaws.com"
+        for shard in range(shards):
+            members = []
+            for node in range(replicas + 1):
+                infix = f"{shard + 1:04}-" if group.cluster_enabled else ""
+                cluster = f"{name}-{infix}{node + 1:03}"
+                zone = f"{self.region}{_ZONES[(shard + node) % len(_ZONES)]}"
+                member: dict[str, Any] = {
+                    "CacheClusterId": cluster,
+                    "CacheNodeId": "0001",
+                    "PreferredAvailabilityZone": zone,
+                }
+                if not group.cluster_enabled:
+                    member["CurrentRole"] = "replica" if node else "primary"
+                    member["ReadEndpoint"] = {"Address": f"{cluster}.{domain}", "Port": group.port}
+                members.append(member)
+                group.member_clusters.append(cluster)
+                self.elasticache_backend.cache_clusters[cluster] = self._member(group, cluster, zone)
+            node_group: dict[str, Any] = {
+                "NodeGroupId": f"{shard + 1:04}",
+                "Status": "available",
+                "NodeGroupMembers": members,
+            }
+            if group.cluster_enabled:
+                first, end = _SLOTS * shard // shards, _SLOTS * (shard + 1) // shards
+                node_group["Slots"] = f"{first}-{end - 1}"
+            else:
+                node_group["PrimaryEndpoint"] = {"Address": f"master.{domain}", "Port": group.port}
+                node_group["ReaderEndpoint"] = {"Address": f"replica.{domain}", "Port": group.port}
+            group.node_groups.append(node_group)
+        if group.cluster_enabled:
+            group.cluster_mode = "enabled"
+            group.configuration_endpoint = {"Address": f"clustercfg.{domain}", "Port": group.port}
+
+    def _member(self, group: ReplicationGroup, name: str, zone: str) -> SimpleNamespace:
+        return SimpleNamespace(
+            arn=self._arn("cluster", name),
+            at_rest_encryption_enabled=group.at_rest_encryption_enabled,
+            auto_minor_version_upgrade=group.auto_minor_version_upgrade,
+            cache_cluster_id=name,
+            cache_cluster_status="available",
+            cache_node_type=group.cache_node_type,
+            cache_parameter_group={"CacheParameterGroupName": group.cache_parameter_group_name},
+            cache_subnet_group_name=group.cache_subnet_group_name,
+            engine=group.engine,
+            engine_version=group.engine_version,
+            num_cache_nodes=1,
+            preferred_availability_zone=zone,
+            preferred_maintenance_window=group.preferred_maintenance_window,
+            replication_group_id=group.replication_group_id,
+            security_groups=[{"SecurityGroupId": item, "Status": "active"} for item in group.security_group_ids or []],
+            snapshot_retention_limit=group.snapshot_retention_limit,
+            snapshot_window=group.snapshot_window,
+            transit_encryption_enabled=group.transit_encryption_enabled,
+            transit_encryption_mode=group.transit_encryption_mode,
+        )
+
+
+def install() -> None:
+    """Put the mend in place."""
+    take_over(urls, ElastiCacheResponse, MendedElastiCache)

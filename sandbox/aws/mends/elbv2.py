@@ -1,0 +1,60 @@
+"""Elastic Load Balancing: the ARN and the name of a network load balancer, deletion protection, clean deletion."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+from moto.core.exceptions import ServiceException
+from moto.elbv2 import urls
+from moto.elbv2.models import ELBv2Backend, FakeListener, FakeLoadBalancer, elbv2_backends
+
+_PATH = {"network": "net", "gateway": "gwy"}
+
+
+class MendedElbv2(ELBv2Backend):
+    """moto's load balancers, where each type has its own kind of ARN; CloudWatch dimensions are cut from it."""
+
+    @property
+    def _url_module(self) -> ModuleType:
+        return urls
+
+    def create_load_balancer(self, name: str, *args: Any, **options: Any) -> FakeLoadBalancer:
+        """Create a load balancer; names are unique, as in AWS."""
+        if any(balancer.name == name for balancer in self.load_balancers.values()):
+            raise ServiceException(
+                "DuplicateLoadBalancerName", f"A load balancer with the name '{name}' already exists."
+            )
+        balancer = super().create_load_balancer(name, *args, **options)
+        path = _PATH.get(options.get("loadbalancer_type") or "")
+        if path:
+            tags = self.tagging_service.list_tags_for_resource(balancer.arn)["Tags"]
+            self.tagging_service.delete_all_tags_for_resource(balancer.arn)
+            del self.load_balancers[balancer.arn]
+            balancer.arn = balancer.arn.replace(":loadbalancer/app/", f":loadbalancer/{path}/")
+            balancer.dns_name = f"{name}-{balancer.arn.rsplit('/', 1)[1]}.elb.{self.region_name}.amazonaws.com"
+            self.load_balancers[balancer.arn] = balancer
+            self.tagging_service.tag_resource(balancer.arn, tags)
+        return balancer
+
+    def create_listener(self, *args: Any, **options: Any) -> FakeListener:
+        """Create a listener; only an encrypted one has a policy for it."""
+        listener = super().create_listener(*args, **options)
+        if listener.protocol not in {"HTTPS", "TLS"}:
+            listener.ssl_policy = ""
+        return listener
+
+    def delete_load_balancer(self, arn: str) -> None:
+        """Delete a load balancer, unless it is protected, and take it off its target groups."""
+        balancer = self.load_balancers.get(arn)
+        if balancer is not None and balancer.attrs.get("deletion_protection.enabled") == "true":
+            message = f"Load balancer '{arn}' cannot be deleted because deletion protection is enabled"
+            raise ServiceException("OperationNotPermitted", message)
+        super().delete_load_balancer(arn)
+        for group in self.target_groups.values():
+            group.load_balancer_arns = [item for item in group.load_balancer_arns if item != arn]
+
+
+def install() -> None:
+    """Put the mend in place."""
+    elbv2_backends.backend = MendedElbv2

@@ -1,0 +1,92 @@
+"""Starts the local AWS as a child process and says how to reach it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import boto3
+
+_STOP_S = 10
+
+
+class LocalAws:
+    """A local AWS in a child process, which ends with the `with` block, or with this process.
+
+    Attributes:
+        endpoint: The URL at which every service answers.
+        region: The region that `environment` chooses.
+        account: The account that the dummy credentials belong to.
+    """
+
+    account = "123456789012"
+
+    def __init__(self, *, region: str = "us-east-1") -> None:
+        self.region = region
+        command = [sys.executable, "-m", "sandbox.aws.server"]
+        root = Path(__file__).resolve().parents[2]
+        self._process = subprocess.Popen(  # noqa: S603
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=root, text=True
+        )
+        assert self._process.stdout is not None  # noqa: S101 - asked for above
+        line = self._process.stdout.readline()
+        if not line:
+            message = f"the local AWS did not start (exit code {self._process.wait()})"
+            raise RuntimeError(message)
+        self.endpoint = str(json.loads(line)["endpoint"])
+        # The CDK caches account ids by access key: a key of its own for each server.
+        self._access_key = f"SANDBOX{uuid.uuid4().hex[:13].upper()}"
+
+    def environment(self, home: Path) -> dict[str, str]:
+        """Return the environment for a tool (the CDK, the AWS CLI) that is to work on this AWS.
+
+        Args:
+            home: A folder in the place of the home directory, where the tool may leave its caches.
+        """
+        own = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "CDK_"))}
+        return own | {
+            "HOME": str(home),
+            "AWS_ACCESS_KEY_ID": self._access_key,
+            "AWS_SECRET_ACCESS_KEY": "sandbox",
+            "AWS_REGION": self.region,
+            "AWS_DEFAULT_REGION": self.region,
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_ENDPOINT_URL_S3": self.endpoint,
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "CDK_DEFAULT_ACCOUNT": self.account,
+            "CDK_DEFAULT_REGION": self.region,
+            "CDK_DISABLE_CLI_TELEMETRY": "true",
+        }
+
+    def client(self, service: str) -> Any:
+        """Return a boto3 client of this AWS."""
+        return boto3.client(
+            service,  # type: ignore[call-overload]
+            endpoint_url=self.endpoint,
+            region_name=self.region,
+            aws_access_key_id=self._access_key,
+            aws_secret_access_key="sandbox",  # noqa: S106
+        )
+
+    def stop(self) -> None:
+        """End the server."""
+        self._process.terminate()
+        try:
+            self._process.communicate(timeout=_STOP_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.communicate()
+
+    def __enter__(self) -> LocalAws:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()

@@ -1,0 +1,90 @@
+"""One rehearsal: a local AWS of its own, from bootstrap to an empty account."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
+from types import TracebackType
+
+from blueprint import names
+from blueprint.model.deployment import Deployment
+from sandbox.aws.cdk import Cdk
+from sandbox.aws.drill import Drill, Outcome
+from sandbox.aws.inventory import added, inventory
+from sandbox.aws.process import LocalAws
+from sandbox.aws.verify import Claim, Verifier
+
+
+class Rehearsal:
+    """Deploys one deployment to a local AWS, asks it what is there, drills it, destroys it.
+
+    Use it as a context manager: whatever happens inside, the local AWS and its folder are gone afterwards.
+
+    Attributes:
+        aws: The local AWS.
+        cdk: The CDK command line pointed at it.
+        home: Folder of its caches.
+    """
+
+    def __init__(self, deployment: Deployment) -> None:
+        self._deployment = deployment
+        self.home = Path(mkdtemp(prefix="voice-sandbox-"))
+        self.aws = LocalAws(region=deployment.aws.region)
+        self.cdk = Cdk(self.aws, deployment, self.home)
+        self.session = self.aws.session()
+        self._before: dict[str, set[str]] = {}
+        self._kept = False
+
+    def bootstrap(self) -> None:
+        """Prepare the empty account, and take its inventory."""
+        self.cdk.bootstrap()
+        self._before = inventory(self.session, self.aws.endpoint)
+
+    def stacks(self) -> dict[str, Counter[str]]:
+        """Count what CloudFormation says it created, by stack and type."""
+        client = self.session.client("cloudformation", endpoint_url=self.aws.endpoint)
+        prefix = names.stack(self._deployment, "")
+        counts: dict[str, Counter[str]] = {}
+        for stack in client.describe_stacks()["Stacks"]:
+            if stack["StackName"].startswith(prefix):
+                resources = client.describe_stack_resources(StackName=stack["StackName"])["StackResources"]
+                counts[stack["StackName"]] = Counter(resource["ResourceType"] for resource in resources)
+        return dict(sorted(counts.items()))
+
+    def claims(self) -> list[Claim]:
+        """Compare the deployed system with the deployment file."""
+        return list(Verifier(self._deployment, self.session, self.aws.endpoint).claims())
+
+    def drill(self) -> Iterator[Outcome]:
+        """Play every scaling scenario."""
+        return Drill(
+            self._deployment,
+            cloudwatch=self.session.client("cloudwatch", endpoint_url=self.aws.endpoint),
+            autoscaling=self.session.client("autoscaling", endpoint_url=self.aws.endpoint),
+        ).run()
+
+    def left(self) -> Counter[str]:
+        """Count what exists beyond the bootstrapped account, by kind."""
+        return added(self._before, inventory(self.session, self.aws.endpoint))
+
+    def keep(self) -> None:
+        """Let the local AWS and its folder outlive this object."""
+        self._kept = True
+
+    def access(self) -> dict[str, str]:
+        """Return the environment variables with which any AWS tool reaches the local AWS."""
+        ours = self.aws.environment(self.home)
+        return {name: value for name, value in ours.items() if name.startswith("AWS_")}
+
+    def __enter__(self) -> "Rehearsal":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._kept:
+            self.aws.release()
+            return
+        self.aws.stop()
+        rmtree(self.home, ignore_errors=True)

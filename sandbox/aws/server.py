@@ -1,0 +1,68 @@
+"""The local AWS as a process: `python -m sandbox.aws.server`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import signal
+import stat
+import sys
+import threading
+from types import FrameType
+
+_PARENT_CHECK_S = 1.0
+
+
+def main() -> None:
+    """Serve until SIGTERM, SIGINT, the end of a piped stdin, or the death of the parent process.
+
+    Prints one line of JSON with the endpoint as soon as the server answers.
+    """
+    parser = argparse.ArgumentParser(description="A local AWS on a free port of this machine.")
+    parser.add_argument("--port", type=int, default=0, help="port to listen on; 0 (the default) takes a free one")
+    parser.add_argument("--verbose", action="store_true", help="log every request")
+    options = parser.parse_args()
+
+    _prepare_environment()
+    if not options.verbose:
+        logging.getLogger("werkzeug").setLevel(logging.CRITICAL)
+    stop = threading.Event()
+
+    def on_signal(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    signal.signal(signal.SIGTERM, on_signal)
+    signal.signal(signal.SIGINT, on_signal)
+
+    # Imported here: moto reads the environment when it is imported.
+    from sandbox.aws.local import start  # noqa: PLC0415
+
+    server, endpoint = start(options.port)
+    print(json.dumps({"endpoint": endpoint}), flush=True)  # noqa: T201
+    parent = os.getppid()
+    if stat.S_ISFIFO(os.fstat(sys.stdin.fileno()).st_mode):
+        threading.Thread(target=_wait_for_end_of_stdin, args=(stop,), daemon=True).start()
+    while not stop.wait(_PARENT_CHECK_S):
+        if os.getppid() != parent:
+            break
+    server.stop()
+
+
+def _prepare_environment() -> None:
+    # AWS managed policies exist in every account; moto has them only if asked.
+    os.environ["MOTO_IAM_LOAD_MANAGED_POLICIES"] = "true"
+    # A caller's profile or endpoint is not for the adapters' own clients.
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        del os.environ[name]
+    os.environ["AWS_CONFIG_FILE"] = os.environ["AWS_SHARED_CREDENTIALS_FILE"] = os.devnull
+
+
+def _wait_for_end_of_stdin(stop: threading.Event) -> None:
+    sys.stdin.buffer.read()
+    stop.set()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""Makes template properties fit an API call: CloudFormation writes names and numbers more loosely than the APIs read them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from botocore.model import ListShape, MapShape, Shape, StructureShape
+
+
+class UnknownPropertyError(ValueError):
+    """A property that the service's API does not know, or that has the wrong form."""
+
+
+def conform(shape: Shape, value: Any, path: str) -> Any:
+    """Return `value` in the form of an API's input shape.
+
+    Names are matched without regard to case (`LogGroupName` is `logGroupName`), scalars are converted ("5" is 5,
+    "true" is true), a policy document becomes its JSON text, a list of tags becomes a map where the API takes a map.
+
+    Args:
+        shape: The shape that botocore knows for the operation's input.
+        value: A property value of a template.
+        path: Where the value stands, for the error message.
+
+    Raises:
+        UnknownPropertyError: If the API has no such member, or the value cannot have that form.
+    """
+    if isinstance(shape, StructureShape):
+        return _structure(shape, value, path)
+    if isinstance(shape, ListShape):
+        return _list(shape, value, path)
+    if isinstance(shape, MapShape):
+        pairs = _as_map(value, path)
+        return {str(key): conform(shape.value, item, f"{path}.{key}") for key, item in pairs.items()}
+    try:
+        return _scalar(shape.type_name, value)
+    except (TypeError, ValueError, KeyError) as error:
+        message = f"{path}: {value!r} is not of type {shape.type_name}"
+        raise UnknownPropertyError(message) from error
+
+
+def _structure(shape: StructureShape, value: Any, path: str) -> Any:
+    if not isinstance(value, Mapping):
+        message = f"{path}: expected an object, found {value!r}"
+        raise UnknownPropertyError(message)
+    if getattr(shape, "is_document_type", False):
+        return value
+    members = {name.lower(): name for name in shape.members}
+    result = {}
+    for key, item in value.items():
+        name = key if key in shape.members else members.get(key.lower())
+        if name is None:
+            message = f"{path}: unknown property {key} (the API takes {', '.join(sorted(shape.members))})"
+            raise UnknownPropertyError(message)
+        result[name] = conform(shape.members[name], item, f"{path}.{key}")
+    return result
+
+
+def _list(shape: ListShape, value: Any, path: str) -> list[Any]:
+    if isinstance(value, Mapping) and isinstance(shape.member, StructureShape):
+        value = [{"Key": key, "Value": item} for key, item in value.items()]
+    elif not isinstance(value, (list, tuple)):
+        value = [value]
+    return [conform(shape.member, item, f"{path}[{index}]") for index, item in enumerate(value)]
+
+
+def _as_map(value: Any, path: str) -> Mapping[str, Any]:
+    if isinstance(value, Mapping):
+        return value
+    if isinstance(value, list) and all(isinstance(item, Mapping) for item in value):
+        pairs = [{key.lower(): item for key, item in entry.items()} for entry in value]
+        if all({"key", "value"} <= set(pair) for pair in pairs):
+            return {pair["key"]: pair["value"] for pair in pairs}
+    message = f"{path}: expected an object, found {value!r}"
+    raise UnknownPropertyError(message)
+
+
+def _scalar(kind: str, value: Any) -> Any:
+    if kind == "string":
+        return value if isinstance(value, str) else json.dumps(value)
+    if kind == "boolean":
+        if isinstance(value, bool):
+            return value
+        return {"true": True, "false": False}[str(value).lower()]
+    if kind in {"integer", "long"}:
+        return int(value)
+    if kind in {"float", "double"}:
+        return float(value)
+    return value

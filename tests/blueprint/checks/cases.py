@@ -1,0 +1,241 @@
+"""One row per rule of a check: an edit of the base document that trips it, and the nearest one that does not."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from blueprint.checks.network import NEEDED_ENDPOINTS
+from tests.blueprint.documents import ABSENT, Edits
+
+VAD_RULE = "aws.vad.scaling.0"
+ASR_RULE = "aws.asr.1.scaling.0"
+EXPRESS = {"aws.vad.ena_express.enabled": True}
+VFIO = {"aws.vad.data_path.mode": "vfio"}
+ZONES = [f"us-east-1{letter}" for letter in "abcdef"]
+CAPACITY_BLOCK = {"option": "capacity-block", "reservation_id": "cr-0123456789abcdef0"}
+DIGEST = "sha256:" + "a" * 64
+
+
+@dataclass(frozen=True)
+class Case:
+    """A check that holds for ``passes`` and, at the place ``at``, does not hold for ``trips``.
+
+    Attributes:
+        says: Words that the message has to have.
+        present: Whether the file spells ``at`` out; otherwise the line is that of what stands around it.
+    """
+
+    check: str
+    at: str
+    trips: Edits
+    passes: Edits
+    says: tuple[str, ...] = ()
+    present: bool = True
+
+
+def rule(**values: object) -> dict[str, Any]:
+    """A scale-in rule to put beside the base document's, or in their place."""
+    return {
+        "name": "extra",
+        "metric": "GpuBusy",
+        "statistic": "average",
+        "comparison": "below",
+        "threshold": 10,
+        "period_s": 60,
+        "breaching_datapoints": 3,
+        "evaluated_datapoints": 3,
+        "missing_data": "ignore",
+        "steps": [{"change": -1}],
+        **values,
+    }
+
+
+def period(seconds: int, datapoints: int = 3) -> Edits:
+    return {f"{VAD_RULE}.period_s": seconds, f"{VAD_RULE}.evaluated_datapoints": datapoints}
+
+
+def pages(count: int, size_mib: int = 2, instance_type: str = "c8g.12xlarge") -> Edits:
+    return {"aws.vad.huge_pages": {"count": count, "size_mib": size_mib}, "aws.vad.instance_type": instance_type}
+
+
+def mtu(value: int, *others: Edits) -> Edits:
+    return {"aws.vad.data_path.mtu": value, **{key: val for other in others for key, val in other.items()}}
+
+
+def queues(value: int, instance_type: str, *others: Edits) -> Edits:
+    edits = {"aws.vad.data_path.rx_queues": value, "aws.vad.instance_type": instance_type}
+    return {**edits, **pages(1, 2, instance_type), **{key: val for other in others for key, val in other.items()}}
+
+
+def thresholds(out: float, back: float) -> Edits:
+    return {f"{VAD_RULE}.threshold": out, "aws.vad.scaling.1.threshold": back}
+
+
+MTU = "aws.vad.data_path.mtu"
+QUEUES = "aws.vad.data_path.rx_queues"
+RING = "aws.vad.data_path.rx_ring_size"
+COUNT = "aws.vad.huge_pages.count"
+CIDR = "aws.network.cidr"
+
+CASES: tuple[Case, ...] = (
+    # 80 % of 96 GiB are 76.8 GiB: 39321.6 pages of 2 MiB, 2457.6 of 32 MiB, 76.8 of 1 GiB
+    Case("huge-pages-fit-memory", COUNT, pages(39322), pages(39321), ("39322", "96 GiB", "80%", "76.8 GiB")),
+    Case("huge-pages-fit-memory", COUNT, pages(2458, 32), pages(2457, 32)),
+    Case("huge-pages-fit-memory", COUNT, pages(77, 1024), pages(76, 1024), ("77 GiB",)),
+    Case("huge-pages-fit-memory", COUNT, pages(24576, 2, "c8g.4xlarge"), pages(24576, 2, "c8g.8xlarge"), ("48 GiB",)),
+    Case("ena-express-supported", "aws.vad.ena_express", {**EXPRESS, "aws.vad.instance_type": "c8g.4xlarge"},
+         {**EXPRESS, "aws.vad.instance_type": "c8g.8xlarge"}, ("c8g.4xlarge", "16 vCPU")),
+    Case("ena-express-supported", "aws.vad.ena_express", {**EXPRESS, "aws.vad.instance_type": "c8g.4xlarge"},
+         {"aws.vad.instance_type": "c8g.4xlarge"}),
+    Case("ena-express-disputed", "aws.vad.ena_express", {**EXPRESS, "aws.vad.instance_type": "c8g.8xlarge"},
+         {**EXPRESS, "aws.vad.instance_type": "c8g.12xlarge"}, ("c8g.8xlarge",)),
+    Case("ena-express-disputed", "aws.vad.ena_express", {**EXPRESS, "aws.vad.instance_type": "c8g.8xlarge"},
+         {"aws.vad.instance_type": "c8g.8xlarge"}),
+    Case("ena-express-peers-supported", "aws.asr.1.instance_type",
+         {**EXPRESS, "aws.asr.1.instance_type": "inf2.48xlarge"}, EXPRESS, ("inf2.48xlarge", "c8g.12xlarge")),
+    Case("ena-express-peers-supported", "aws.asr.0.instance_type",
+         {**EXPRESS, "aws.asr.0.instance_type": "trn1.2xlarge"}, {"aws.asr.0.instance_type": "trn1.2xlarge"}),
+    Case("ena-express-hops", "aws.vad.ena_express", EXPRESS, {}),
+    Case("ena-express-mtu", MTU, mtu(8901, VFIO, EXPRESS), mtu(8900, VFIO, EXPRESS), ("8901", "8900")),
+    Case("ena-express-mtu", MTU, mtu(9001, VFIO, EXPRESS), mtu(9001, VFIO)),
+    Case("xdp-mtu", MTU, mtu(3499), mtu(3498), ("3499", "3498")),
+    Case("xdp-mtu", MTU, mtu(9001), mtu(9001, VFIO)),
+    Case("chunk-fits-mtu", MTU, mtu(3243), mtu(3244), ("3243", "3244")),
+    Case("chunk-fits-mtu", MTU, mtu(1500, VFIO), mtu(9001, VFIO), ("1500",)),
+    Case("rx-ring-size", RING, {RING: 128}, {RING: 256}, ("128",)),
+    Case("rx-ring-size", RING, {RING: 257}, {RING: 512}, ("257",)),
+    Case("rx-ring-size", RING, {RING: 32768}, {RING: 16384}, ("32768", "16384")),
+    Case("rx-ring-size", RING, {RING: 16383}, {RING: 8192}),
+    Case("rx-queues-fit", QUEUES, queues(5, "c8g.12xlarge"), queues(4, "c8g.12xlarge"), ("5", "8 queues", "48 vCPU")),
+    Case("rx-queues-fit", QUEUES, queues(9, "c8g.12xlarge", VFIO), queues(8, "c8g.12xlarge", VFIO)),
+    Case("rx-queues-fit", QUEUES, queues(3, "c8g.xlarge", VFIO), queues(2, "c8g.xlarge", VFIO), ("4 vCPU",)),
+    Case("rx-queues-fit", QUEUES, queues(1, "c8g.large"), queues(1, "c8g.xlarge")),
+    Case("rx-queues-fit", QUEUES, {**queues(4, "c8g.xlarge"), "aws.vad.data_path": ABSENT},
+         {"aws.vad.data_path": ABSENT}, present=False),
+    # Capacity
+    Case("instance-type-in-region", "aws.asr.0.instance_type", {"aws.asr.0.instance_type": "trn2.48xlarge"}, {},
+         ("trn2.48xlarge", "us-east-1")),
+    Case("instance-type-in-region", "aws.vad.instance_type", {"aws.region": "me-south-1"}, {"aws.region": "us-east-2"},
+         ("c8g.12xlarge", "me-south-1")),
+    Case("zones-belong-to-region", "aws.availability_zones.1",
+         {"aws.availability_zones": ["us-east-1a", "us-east-2b", "us-east-1c"]}, {}, ("us-east-2b", "us-east-1")),
+    *(Case("zones-belong-to-region", "aws.availability_zones.2", {"aws.availability_zones.2": zone}, {}, (zone,))
+      for zone in ("us-east-1", "us-east-1ab", "us-east-1C", "us-east-11", "use1-az3", "us-east-1-bos-1a")),
+    Case("zones-belong-to-region", "aws.asr.0.availability_zones.1",
+         {"aws.asr.0.availability_zones": ["us-east-1a", "us-east-1d"]},
+         {"aws.asr.0.availability_zones": ["us-east-1a", "us-east-1b"]}, ("p5", "us-east-1d")),
+    Case("capacity-block-fits", "aws.asr.1.purchase",
+         {"aws.asr.1.purchase": CAPACITY_BLOCK, "aws.asr.1.instance_type": "inf2.48xlarge"},
+         {"aws.asr.1.purchase": CAPACITY_BLOCK}, ("inf2.48xlarge",)),
+    Case("capacity-block-fits", "aws.asr.0.purchase", {"aws.asr.0.purchase": CAPACITY_BLOCK},
+         {"aws.asr.0.purchase": CAPACITY_BLOCK, "aws.asr.0.availability_zones": ["us-east-1b"]}, ("p5", "3")),
+    Case("capacity-block-fits", "aws.asr.0.purchase",
+         {"aws.asr.0.purchase": CAPACITY_BLOCK, "aws.asr.0.availability_zones": ["us-east-1b", "us-east-1c"]}, {}),
+    *(Case("warm-pool-allowed", "aws.asr.0.warm_pool",
+           {"aws.asr.0.warm_pool": {"min_size": 1}, "aws.asr.0.purchase": purchase},
+           {"aws.asr.0.warm_pool": {"min_size": 1}}, ("p5", str(purchase["option"])))
+      for purchase in ({"option": "spot"}, CAPACITY_BLOCK, {**CAPACITY_BLOCK, "option": "capacity-reservation"})),
+    Case("engine-supports-accelerator", "aws.asr.0.instance_type", {"aws.asr.0.instance_type": "c8g.12xlarge"}, {},
+         ("c8g.12xlarge",)),
+    *(Case("engine-supports-accelerator", "aws.asr.0.engine",
+           {"aws.asr.0.engine": "vllm", "aws.asr.0.instance_type": kind}, {"aws.asr.0.instance_type": kind},
+           (kind, why))
+      for kind, why in (("inf2.48xlarge", "Trn2 and Trn3 only"), ("trn1.2xlarge", "Trn2 and Trn3 only"),
+                        ("trn2.48xlarge", "our engine only"))),
+    Case("engine-supports-accelerator", "aws.asr.0.engine",
+         {"aws.asr.0.engine": "vllm", "aws.asr.0.instance_type": "inf2.48xlarge"}, {"aws.asr.0.engine": "vllm"}),
+    *(Case("neuron-lifecycle", "aws.asr.0.instance_type", {"aws.asr.0.instance_type": kind},
+           {"aws.asr.0.instance_type": "trn2.48xlarge"}, (kind,))
+      for kind in ("inf2.xlarge", "trn1.2xlarge", "trn1n.32xlarge")),
+    Case("quota-need", "aws.asr.0", {},
+         {"aws.asr.0.purchase": {"option": "spot"}, "aws.asr.1.purchase": CAPACITY_BLOCK},
+         # 1 x p5.4xlarge + 1 x p5.48xlarge, 4 x + 2 x
+         ("L-417A185B", "208 vCPU at the minimum", "448 at the maximum")),
+    # Network: a /16 in three zones makes subnets of /20 with 4091 addresses; the ASR fleets take 4 and 2 of them
+    Case("subnets-hold-fleets", CIDR, {"aws.vad.hosts_per_zone.max": 4086}, {"aws.vad.hosts_per_zone.max": 4085},
+         ("10.40.0.0/16", "/20", "4091", "4092")),
+    Case("subnets-hold-fleets", CIDR,
+         {"aws.vad.hosts_per_zone.max": 4085, "aws.network.interface_endpoints": ["logs"]},
+         {"aws.vad.hosts_per_zone.max": 4084, "aws.network.interface_endpoints": ["logs"]}),
+    Case("subnets-large-enough", CIDR, {CIDR: "10.40.0.0/24", "aws.availability_zones": ZONES},
+         {CIDR: "10.40.0.0/24", "aws.availability_zones": ZONES[:5]}, ("10.40.0.0/24", "6 zones", "/29")),
+    Case("subnets-large-enough", CIDR, {CIDR: "10.40.0.0/24", "aws.availability_zones": ZONES},
+         {CIDR: "10.40.0.0/23", "aws.availability_zones": ZONES}),
+    Case("hosts-reach-aws", "aws.network.nat_gateways", {"aws.network.nat_gateways": 0},
+         {"aws.network.nat_gateways": 0, "aws.network.interface_endpoints": list(NEEDED_ENDPOINTS)}, ("ecr.api",)),
+    *(Case("hosts-reach-aws", "aws.network.nat_gateways",
+           {"aws.network.nat_gateways": 0,
+            "aws.network.interface_endpoints": [other for other in NEEDED_ENDPOINTS if other != name]},
+           {"aws.network.nat_gateways": 1}, (f"no interface endpoint for {name}:",))
+      for name in NEEDED_ENDPOINTS),
+    Case("nat-per-zone", "aws.network.nat_gateways", {"aws.network.nat_gateways": 2}, {}, ("2 NAT", "3 zones")),
+    Case("nat-per-zone", "aws.network.nat_gateways", {"aws.network.nat_gateways": 1},
+         {"aws.network.nat_gateways": 0}),
+    Case("nat-per-zone", "aws.network.nat_gateways", {"aws.network.nat_gateways": 1},
+         {"aws.network.nat_gateways": 1, "environment": "staging"}),
+    Case("zones-for-production", "aws.availability_zones",
+         {"aws.availability_zones": ZONES[:1], "aws.network.nat_gateways": 1},
+         {"aws.availability_zones": ZONES[:2], "aws.network.nat_gateways": 2}),
+    Case("zones-for-production", "aws.state.replicas", {"aws.state.replicas": 0}, {"aws.state.replicas": 1}),
+    Case("zones-for-production", "aws.state.replicas", {"aws.state.replicas": 0},
+         {"aws.state.replicas": 0, "environment": "sandbox"}),
+    # Scaling
+    *(Case("alarm-period", f"{VAD_RULE}.period_s", period(bad), period(good), (f"{bad} s",))
+      for bad, good in ((1, 10), (9, 10), (11, 20), (15, 30), (40, 30), (59, 60), (61, 60), (90, 120))),
+    Case("alarm-period", f"{VAD_RULE}.evaluated_datapoints", period(60, 1441), period(60, 1440), ("86460 s",)),
+    Case("alarm-period", f"{VAD_RULE}.evaluated_datapoints", period(10, 8641), period(10, 8640)),
+    Case("scaling-metric-published", f"{VAD_RULE}.metric", {f"{VAD_RULE}.metric": "RxRingOcupancy"},
+         {f"{VAD_RULE}.metric": "RxRingOccupancy"}, ("RxRingOcupancy", "fleet vad", "did you mean `RxRingOccupancy`?")),
+    Case("scaling-metric-published", f"{VAD_RULE}.metric", {f"{VAD_RULE}.metric": "GpuBusy"},
+         {f"{VAD_RULE}.metric": "VadSessions"}, ("GpuBusy", "fleet vad")),
+    Case("scaling-metric-published", f"{ASR_RULE}.metric", {f"{ASR_RULE}.metric": "VadSessions"},
+         {f"{ASR_RULE}.metric": "EncoderQueueDepth"}, ("VadSessions", "fleet p5-large")),
+    # A metric with a dimension of its own never matches an alarm on the fleet's.
+    Case("scaling-metric-published", f"{VAD_RULE}.metric", {f"{VAD_RULE}.metric": "RxDropped"}, {}, ("RxDropped",)),
+    Case("scaling-metric-measurable", f"{ASR_RULE}.metric", {f"{ASR_RULE}.metric": "NeuronUtilization"}, {},
+         ("NeuronUtilization", "p5.48xlarge", "H100")),
+    Case("scaling-metric-measurable", f"{ASR_RULE}.metric", {"aws.asr.1.instance_type": "inf2.48xlarge"},
+         {"aws.asr.1.instance_type": "inf2.48xlarge", f"{ASR_RULE}.metric": "FreeSlots",
+          "aws.asr.1.scaling.1.metric": "FreeSlots"}, ("GpuBusy", "Inferentia2")),
+    Case("scaling-direction", f"{VAD_RULE}.comparison", {f"{VAD_RULE}.comparison": "below"}, {},
+         ("RxRingOccupancy below 80 adds hosts to fleet vad while it is idle",)),
+    Case("scaling-direction", f"{VAD_RULE}.comparison", {f"{VAD_RULE}.steps": [{"change": -2}]}, {},
+         ("RxRingOccupancy above 80 removes hosts from fleet vad while it is busy",)),
+    Case("scaling-direction", f"{ASR_RULE}.comparison", {f"{ASR_RULE}.metric": "FreeSlots"},
+         {f"{ASR_RULE}.metric": "FreeSlots", f"{ASR_RULE}.comparison": "below"},
+         ("FreeSlots above 90 adds hosts to fleet p5-large while it is idle",)),
+    # Silence says nothing of load: neither direction is wrong.
+    Case("scaling-direction", f"{VAD_RULE}.comparison", {f"{VAD_RULE}.comparison": "below"},
+         {f"{VAD_RULE}.comparison": "below", f"{VAD_RULE}.metric": "SilenceDropped"}),
+    Case("scale-in-beside-scale-out", "aws.vad.scaling", {"aws.vad.scaling.1": ABSENT}, {}, ("vad", "out", "never in")),
+    Case("scale-in-beside-scale-out", "aws.asr.1.scaling", {ASR_RULE: ABSENT}, {}, ("p5-large", "in but never out")),
+    Case("scale-in-beside-scale-out", "aws.asr.1.scaling", {ASR_RULE: ABSENT}, {"aws.asr.1.scaling": []}),
+    Case("scaling-does-not-flap", VAD_RULE, thresholds(80, 81), thresholds(80, 80), ("above 80", "below 81")),
+    Case("scaling-does-not-flap", VAD_RULE, thresholds(20, 20.5), thresholds(20, 19.5)),
+    Case("scaling-does-not-flap", VAD_RULE, {"aws.vad.scaling.1.comparison": "above"},
+         {"aws.vad.scaling.1.comparison": "above", "aws.vad.scaling.1.metric": "SilenceDropped"}, ("ring-low",)),
+    Case("scaling-does-not-flap", ASR_RULE, {"aws.asr.1.scaling.2": rule(threshold=91)},
+         {"aws.asr.1.scaling.2": rule(threshold=90)}, ("busy", "extra")),
+    Case("scaling-does-not-flap", ASR_RULE,
+         {"aws.asr.1.scaling": [rule(name="out", metric="FreeSlots", threshold=20, steps=[{"change": 1}]),
+                                rule(name="back", metric="FreeSlots", comparison="above", threshold=19)]},
+         {"aws.asr.1.scaling": [rule(name="out", metric="FreeSlots", threshold=20, steps=[{"change": 1}]),
+                                rule(name="back", metric="FreeSlots", comparison="above", threshold=20)]}),
+    Case("scales-from-zero", "aws.vad", {"aws.vad.hosts_per_zone.min": 0}, {}, ("fleet vad", "0 hosts")),
+    Case("scales-from-zero", "aws.asr.1", {"aws.asr.1.hosts.min": 0},
+         {"aws.asr.1.hosts.min": 0, "aws.asr.1.scaling": []}, ("fleet p5-large",)),
+    Case("missing-data-is-safe", f"{VAD_RULE}.missing_data", {f"{VAD_RULE}.missing_data": "breaching"},
+         {f"{VAD_RULE}.missing_data": "not-breaching"}, ("ring-high", "vad", "2 hosts")),
+    Case("missing-data-is-safe", "aws.vad.scaling.1.missing_data", {"aws.vad.scaling.1.missing_data": "missing"},
+         {"aws.vad.scaling.1.missing_data": "ignore"}, ("ring-low", "-1 hosts")),
+    Case("alarm-actions-fit", "aws.availability_zones", {"aws.availability_zones": ZONES},
+         {"aws.availability_zones": ZONES[:5]}, ("6 zones", "5")),
+    # Supply
+    Case("images-have-digests", "images", {"images.telemetry": ABSENT}, {}, ("telemetry",)),
+    Case("images-have-digests", "images", {"aws.asr.0.instance_type": "inf2.48xlarge"},
+         {"aws.asr.0.instance_type": "inf2.48xlarge", "images.asr-neuron": DIGEST}, ("asr-neuron",)),
+    Case("images-have-digests", "images", {"aws.asr.0.engine": "vllm"},
+         {"aws.asr.0.engine": "vllm", "images.asr-vllm": DIGEST}, ("asr-vllm",)),
+    Case("images-have-digests", "images", {"images": ABSENT}, {}, ("vad-dataplane",), present=False),
+    Case("accepted-checks-exist", "accepted_checks.0.id", {"accepted_checks.0.id": "ena-express-hop"},
+         {"accepted_checks.0.id": "ena-express-mtu"}, ("ena-express-hop", "did you mean `ena-express-hops`?")),
+)  # fmt: skip

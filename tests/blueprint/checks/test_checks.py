@@ -1,0 +1,243 @@
+"""Every check is reached from a deployment file, on both sides of its limit, and answers in full."""
+
+import re
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+import blueprint
+from blueprint import Deployment, checks
+from blueprint.checks import Finding, Level
+from blueprint.model.scaling import MissingData
+from tests.blueprint.checks.cases import CASES, Case
+from tests.blueprint.documents import DEPLOYMENTS, Edits, edited, load_text, location, parsed, places
+from tests.blueprint.test_alarms import silence_alone_can_alarm
+
+IDS = [check.id for check in checks.CHECKS]
+EACH_CASE = pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.check}-{case.at}")
+
+
+Load = Callable[[Edits], Deployment]
+
+
+@pytest.fixture(scope="session")
+def load(tmp_path_factory: pytest.TempPathFactory) -> Load:
+    """Load the base document with edits; equal documents are read once, as YAML takes its time."""
+    loaded: dict[str, Deployment] = {}
+
+    def load(edits: Edits) -> Deployment:
+        content = edited(edits)
+        if content not in loaded:
+            loaded[content] = load_text(content, tmp_path_factory.mktemp("deployment"))
+        return loaded[content]
+
+    return load
+
+
+def findings(deployment: Deployment, case: Case) -> list[Finding]:
+    """What the case's check finds at the case's place."""
+    return [
+        finding
+        for finding in checks.run(deployment)
+        if finding.check.id == case.check and finding.violation.location == location(case.at)
+    ]
+
+
+@EACH_CASE
+def test_check_trips(case: Case, load: Load) -> None:
+    deployment = load(case.trips)
+    found = findings(deployment, case)
+    assert found
+    for words in case.says:
+        assert any(words in finding.violation.message for finding in found), [f.violation.message for f in found]
+    for finding in found:
+        assert finding.blocks == (finding.check.level is Level.ERROR)
+        assert finding.accepted_because is None or finding.check.id == "ena-express-hops"
+
+
+@EACH_CASE
+def test_check_passes(case: Case, load: Load) -> None:
+    assert not findings(load(case.passes), case)
+
+
+@EACH_CASE
+def test_finding_is_an_answer(case: Case, load: Load) -> None:
+    deployment = load(case.trips)
+    document = parsed(deployment.source.file.read_text(encoding="utf-8"))
+    words = {str(place[-1]) for place in places(document)} | set(re.findall(r"[\w.-]+", str(document)))
+    for finding in checks.run(deployment):
+        violation = finding.violation
+        # What is wrong, with the number or the name that the file has.
+        assert re.search(r"\d", violation.message) or words & set(re.findall(r"[\w.-]+", violation.message))
+        assert violation.remedy.strip()
+        assert violation.remedy != violation.message
+        assert not violation.message.endswith(".")
+        assert deployment.source.line(violation.location)
+
+
+@EACH_CASE
+def test_finding_points_into_the_file(case: Case, load: Load) -> None:
+    deployment = load(case.trips)
+    lines = deployment.source.lines
+    assert (location(case.at) in lines) == case.present
+    rows = deployment.source.file.read_text(encoding="utf-8").splitlines()
+    line = deployment.source.line(location(case.at))
+    assert line
+    if case.present:
+        key = next(part for part in reversed(location(case.at)) if isinstance(part, str))
+        assert key in rows[line - 1] or rows[line - 1].lstrip().startswith("- ")
+
+
+def test_table_covers_exactly_the_checks() -> None:
+    assert {case.check for case in CASES} == set(IDS)
+
+
+def test_ids_are_unique_words_joined_by_hyphens() -> None:
+    assert [name for name, count in Counter(IDS).items() if count > 1] == []
+    assert all(re.fullmatch(r"[a-z]+(-[a-z]+)+", name) for name in IDS)
+
+
+@pytest.mark.parametrize("check", checks.CHECKS, ids=lambda check: check.id)
+def test_check_says_what_it_is_about_and_where_that_comes_from(check: checks.Check) -> None:
+    assert check.about.strip().endswith(".")
+    assert check.about[0].isupper()
+    assert check.source.strip()
+    assert isinstance(check.level, Level)
+    assert (type(check).__doc__ or "").strip()
+
+
+def test_base_document_gives_no_reason_to_object(load: Load) -> None:
+    assert {finding.check.id for finding in checks.run(load({}))} == {"quota-need"}
+
+
+def test_findings_come_errors_first(load: Load) -> None:
+    edits = {"aws.vad.data_path.mtu": 1300, "aws.network.nat_gateways": 1, "aws.vad.ena_express.enabled": True}
+    levels = [finding.check.level for finding in checks.run(load(edits))]
+    assert levels == sorted(levels, key=list(Level).index)
+    assert set(levels) == set(Level)
+
+
+# --- Acceptance -------------------------------------------------------------------------------------------
+
+SMALL_MTU: Edits = {"aws.vad.data_path.mtu": 1500}
+
+
+def accepted(check: str, reason: str = "measured, and it is fine") -> Edits:
+    return {"accepted_checks": [{"id": check, "reason": reason}]}
+
+
+def blocking(deployment: Deployment) -> set[str]:
+    return {finding.check.id for finding in checks.run(deployment) if finding.blocks}
+
+
+def test_an_accepted_error_stays_visible_and_does_not_block(load: Load) -> None:
+    assert blocking(load(SMALL_MTU)) == {"chunk-fits-mtu"}
+    deployment = load({**SMALL_MTU, **accepted("chunk-fits-mtu")})
+    assert blocking(deployment) == set()
+    (finding,) = [finding for finding in checks.run(deployment) if finding.check.id == "chunk-fits-mtu"]
+    assert finding.accepted_because == "measured, and it is fine"
+
+
+def test_acceptance_of_one_check_accepts_no_other(load: Load) -> None:
+    assert blocking(load({**SMALL_MTU, **accepted("xdp-mtu")})) == {"chunk-fits-mtu"}
+
+
+def test_acceptance_of_an_unknown_check_blocks(load: Load) -> None:
+    deployment = load({**SMALL_MTU, **accepted("chunk-fit-mtu")})
+    assert blocking(deployment) == {"chunk-fits-mtu", "accepted-checks-exist"}
+
+
+@pytest.mark.parametrize("reason", ["", "because", 3, None])
+def test_acceptance_needs_a_reason(reason: object, load: Load) -> None:
+    with pytest.raises(blueprint.DeploymentFileError, match="reason"):
+        load({"accepted_checks": [{"id": "xdp-mtu", "reason": reason}]})
+
+
+# --- Remedies that name a value ---------------------------------------------------------------------------
+
+NUMBER_REMEDIES = (
+    ("huge-pages-fit-memory", "aws.vad.huge_pages.count", r"at most (\d+) pages"),
+    ("xdp-mtu", "aws.vad.data_path.mtu", r"at most (\d+)"),
+    ("ena-express-mtu", "aws.vad.data_path.mtu", r"at most (\d+)"),
+    ("chunk-fits-mtu", "aws.vad.data_path.mtu", r"between (\d+)"),
+    ("rx-ring-size", "aws.vad.data_path.rx_ring_size", r"take (\d+)"),
+    ("rx-queues-fit", "aws.vad.data_path.rx_queues", r"at most (\d+)"),
+    ("nat-per-zone", "aws.network.nat_gateways", r"set nat_gateways to (\d+)"),
+)
+
+
+@pytest.mark.parametrize(("check", "at", "pattern"), NUMBER_REMEDIES, ids=lambda part: part)
+def test_remedy_works(check: str, at: str, pattern: str, load: Load) -> None:
+    tried = 0
+    for case in CASES:
+        if case.check != check or not case.present:
+            continue
+        (finding,) = findings(load(case.trips), case)
+        if remedy := re.search(pattern, finding.violation.remedy):
+            assert not findings(load({**case.trips, at: int(remedy[1])}), case)
+            tried += 1
+    assert tried
+
+
+def test_larger_instance_type_of_a_remedy_works(load: Load) -> None:
+    for case in CASES:
+        if case.check in {"huge-pages-fit-memory", "ena-express-supported"}:
+            (finding,) = findings(load(case.trips), case)
+            if larger := re.search(r"take (c8g\S+)", finding.violation.remedy):
+                edits = {**case.trips, "aws.vad.instance_type": larger[1]}
+                assert not findings(load(edits), case)
+
+
+# --- Claims behind checks ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("missing_data", MissingData)
+def test_missing_data_is_refused_where_silence_can_alarm(missing_data: MissingData, load: Load) -> None:
+    deployment = load({"aws.vad.scaling.0.missing_data": str(missing_data)})
+    assert ("missing-data-is-safe" in blocking(deployment)) == silence_alone_can_alarm(missing_data)
+
+
+# --- The shipped files ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["sandbox", "production-us-east-1"])
+def test_shipped_deployment_is_not_blocked(name: str) -> None:
+    assert blocking(blueprint.load(DEPLOYMENTS / f"{name}.yaml")) == set()
+
+
+def test_sandbox_has_a_digest_for_every_image() -> None:
+    found = {finding.check.id for finding in checks.run(blueprint.load(DEPLOYMENTS / "sandbox.yaml"))}
+    assert found == {"neuron-lifecycle", "quota-need"}
+
+
+@pytest.mark.parametrize(
+    ("check", "at", "says"),
+    [
+        ("huge-pages-fit-memory", "aws.vad.huge_pages.count", ("24576", "48 GiB", "32 GiB", "c8g.4xlarge")),
+        ("ena-express-supported", "aws.vad.ena_express", ("c8g.4xlarge",)),
+        ("ena-express-peers-supported", "aws.asr.0.instance_type", ("inf2.48xlarge",)),
+        ("ena-express-peers-supported", "aws.asr.1.instance_type", ("trn1.2xlarge",)),
+        ("ena-express-mtu", "aws.vad.data_path.mtu", ("9001",)),
+        ("engine-supports-accelerator", "aws.asr.0.engine", ("vLLM", "Inferentia2")),
+        ("engine-supports-accelerator", "aws.asr.1.engine", ("vLLM", "Trainium")),
+        ("scaling-metric-published", "aws.vad.scaling.0.metric", ("EnaRxQueueDepth",)),
+        ("scaling-metric-published", "aws.asr.2.scaling.0.metric", ("NcclBusy",)),
+        ("scaling-direction", "aws.asr.0.scaling.0.comparison", ("NeuronUtilization below 20", "idle")),
+    ],
+)
+def test_seed_is_refused_with_the_reason(check: str, at: str, says: tuple[str, ...]) -> None:
+    seed = blueprint.load(DEPLOYMENTS / "seed.yaml")
+    (finding,) = findings(seed, Case(check, at, {}, {}))
+    assert finding.blocks
+    for words in says:
+        assert words in finding.violation.message
+    assert location(at) in seed.source.lines
+
+
+def test_seed_is_not_refused_for_what_it_gets_right() -> None:
+    seed = blueprint.load(DEPLOYMENTS / "seed.yaml")
+    peers = [f.violation.location for f in checks.run(seed) if f.check.id == "ena-express-peers-supported"]
+    assert location("aws.asr.2.instance_type") not in peers  # p5.4xlarge has ENA Express
+    assert "alarm-period" not in blocking(seed)
+    assert "instance-type-in-region" not in blocking(seed)

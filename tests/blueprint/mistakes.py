@@ -1,0 +1,177 @@
+"""Mistakes that an operator can make in a deployment file, and the one problem that each has to become."""
+
+from typing import NamedTuple
+
+
+class Mistake(NamedTuple):
+    """``old`` becomes ``new`` in the base document; one problem, on the line of ``culprit``, says ``says``."""
+
+    old: str
+    new: str
+    culprit: str
+    says: tuple[str, ...]
+
+
+MISTAKES = {
+    # Unknown keys, at every depth
+    "unknown key": Mistake("name: base", "name: base\nregoin: x", "regoin", ("`regoin` is no setting",)),
+    "unknown key, misspelt": Mistake(
+        "  state:\n", "  stat:\n", "  stat:", ("`aws.stat` is no setting", "did you mean `state`?")
+    ),
+    "unknown key, nested": Mistake(
+        "nat_gateways: 3", "nat_gateway: 3", "nat_gateway",
+        ("`aws.network.nat_gateway`", "did you mean `nat_gateways`?"),
+    ),
+    "unknown key, in braces": Mistake(
+        "rx_ring_size: 256", "rx_ring: 256", "rx_ring:", ("`aws.vad.data_path.rx_ring`", "did you mean `rx_ring_size`?")
+    ),
+    "unknown key, in a list": Mistake(
+        "- name: ring-low\n        metric", "- name: ring-low\n        metrik", "metrik",
+        ("`aws.vad.scaling.1.metrik`", "did you mean `metric`?"),
+    ),
+    "unknown key, in a list of a list": Mistake(
+        "{beyond: 5, change: 2}", "{beyonde: 5, change: 2}", "beyonde",
+        ("`aws.asr.1.scaling.0.steps.1.beyonde`", "did you mean `beyond`?"),
+    ),
+    "unknown key, in the purchase union": Mistake(
+        "reservation_id:", "reservation:", "reservation:",
+        ("`aws.asr.1.purchase.reservation` is no setting", "did you mean `reservation_id`?"),
+    ),
+    "key of another member of the purchase union": Mistake(
+        "option: capacity-reservation", "option: spot", "reservation_id",
+        ("`aws.asr.1.purchase.reservation_id` is no setting",),
+    ),
+    "unknown image": Mistake("  gateway: sha", "  gatewai: sha", "gatewai", ("`images.gatewai`", "'gateway'")),
+    "null key": Mistake("name: base", "name: base\n? \n: 1", "? \n", ("a key must be a plain word",)),
+    "list as key": Mistake("name: base", "name: base\n? [a]\n: 1", "? [a]", ("a key must be a plain word",)),
+    "merge key": Mistake("name: base", "name: base\n<<: {environment: staging}", "<<", ("`<<` is no setting",)),
+    # Names that no catalogue has
+    "instance type of the VAD fleet": Mistake(
+        "c8g.12xlarge", "c8g.12xlarg", "c8g.12xlarg", ("EC2 instance type", "did you mean `c8g.12xlarge`?")
+    ),
+    "instance type of an ASR fleet": Mistake(
+        "p5.48xlarge", "p5.48xlarg", "p5.48xlarg", ("EC2 instance type", "did you mean `p5.48xlarge`?")
+    ),
+    "region": Mistake(
+        "region: us-east-1\n", "region: us-eas-1\n", "us-eas-1", ("AWS region", "did you mean `us-east-1`?")
+    ),
+    "cache node type": Mistake(
+        "cache.r7g.large", "r7g.large", "node_type: r7g", ("ElastiCache node type", "did you mean `cache.r7g.large`?")
+    ),
+    "name like nothing": Mistake("c8g.12xlarge", "zzz", "zzz", ("`zzz` is no EC2 instance type in the catalogue",)),
+    # Wrong types
+    "text for a number": Mistake(
+        "rx_queues: 4", 'rx_queues: "4"', "rx_queues", ('`aws.vad.data_path.rx_queues` is "4"', "integer")
+    ),
+    "number for text": Mistake("name: base", "name: 3", "name: 3", ("`name` is 3", "string", "put it in quotes")),
+    "boolean for text": Mistake(
+        "reason: measured on 2026-10-01", "reason: yes", "reason", ("is true", "string", "put it in quotes")
+    ),
+    "boolean for a number": Mistake("rx_queues: 4", "rx_queues: true", "rx_queues", ("is true", "integer")),
+    "fraction for a whole number": Mistake("rx_queues: 4", "rx_queues: 4.0", "rx_queues", ("is 4.0", "integer")),
+    "nothing for a number": Mistake("replicas: 1", "replicas:", "replicas", ("`aws.state.replicas` is null",)),
+    "list for a mapping": Mistake(
+        "{size_mib: 2, count: 24576}", "[2, 24576]", "huge_pages", ("`aws.vad.huge_pages` is [2, 24576]", "object")
+    ),
+    "mapping for a list": Mistake(
+        "interface_endpoints: []", "interface_endpoints: {}", "interface_endpoints", ("is {}", "array")
+    ),
+    "scalar in a list of mappings": Mistake(
+        "steps: [{change: 2}]", "steps: [2]", "[2]", ("`aws.vad.scaling.0.steps.0` is 2", "object")
+    ),
+    "account number without quotes": Mistake(
+        '"123456789012"', "123456789012", "account", ("`aws.account` is 123456789012", "put it in quotes")
+    ),
+    "account number that YAML reads as octal": Mistake(
+        '"123456789012"', "012345670123", "account", ("`012345670123` reads as the number 1402433619", "quotes")
+    ),
+    "account number in other digits": Mistake('"123456789012"', '"١٢٣٤٥٦٧٨٩٠١٢"', "account", ("`aws.account`",)),
+    "long value": Mistake("name: base", f"name: {'x' * 200}", "name: xxx", ("x...: ", "at most 32")),
+    # Values out of bounds
+    "negative count": Mistake(
+        "{min: 1, max: 10}", "{min: -1, max: 10}", "max: 10", ("`aws.vad.hosts_per_zone.min` is -1", "equal to 0")
+    ),
+    "min above max": Mistake("{min: 1, max: 4}", "{min: 5, max: 4}", "max: 4", ("`aws.asr.0.hosts`", "min 5", "max 4")),
+    "choice": Mistake("size_mib: 2,", "size_mib: 4,", "size_mib", ("is 4", "2, 32 or 1024")),
+    "enum": Mistake("engine: whisper\n      purchase: {", "engine: wisper\n      purchase: {", "wisper",
+                    ("`aws.asr.0.engine`", "'whisper'")),
+    "purchase option": Mistake(
+        "option: capacity-reservation", "option: reserved", "reserved",
+        ('`aws.asr.1.purchase.option` is "reserved"', "'capacity-reservation'"),
+    ),
+    "UDP without ENA Express": Mistake("udp: false", "udp: true", "udp", ("udp: true needs enabled: true",)),
+    "public range": Mistake("10.40.0.0/16", "54.0.0.0/16", "cidr", ("54.0.0.0/16 is not private",)),
+    "loopback range": Mistake("10.40.0.0/16", "127.0.0.0/16", "cidr", ("127.0.0.0/16 is not private",)),
+    "small range": Mistake("10.40.0.0/16", "10.40.0.0/25", "cidr", ("/25", "/24")),
+    "large range": Mistake("10.40.0.0/16", "10.0.0.0/15", "cidr", ("/15", "/16")),
+    "range with host bits": Mistake("10.40.0.0/16", "10.40.0.1/16", "cidr", ("10.40.0.1/16 has host bits",)),
+    "range with a netmask": Mistake("10.40.0.0/16", "10.40.0.0/255.255.0.0", "cidr", ("write 10.40.0.0/16",)),
+    "range that is none": Mistake("10.40.0.0/16", "everything", "cidr", ("'everything'",)),
+    "zone twice": Mistake("us-east-1b,", "us-east-1a,", "aws:", ("`aws`", "names a zone twice")),
+    "fleet twice": Mistake("name: p5-large", "name: p5", "aws:", ("`aws`", "fleet names must differ", "p5, p5")),
+    "fleet named like the VAD fleet": Mistake("name: p5-large", "name: vad", "aws:", ("'vad'",)),
+    "gateways above zones": Mistake("nat_gateways: 3", "nat_gateways: 4", "aws:", ("nat_gateways 4", "3 availability")),
+    "rule twice": Mistake(
+        "name: ring-low", "name: ring-high", "scaling:\n      - name", ("same name", "ring-high, ring-high")
+    ),
+    "authorizer of another kind": Mistake(
+        "{kind: iam}", "{kind: ima}", "kind: ima", ('`aws.edge.authorizer.kind` is "ima"', "'iam'")
+    ),
+    "key of another authorizer": Mistake(
+        "{kind: iam}", "{kind: iam, issuer: https://a.example}", "kind: iam",
+        ("`aws.edge.authorizer.issuer` is no setting",),
+    ),
+    "size that Fargate lacks": Mistake("vcpu: 1,", "vcpu: 3,", "vcpu", ("`aws.edge.gateway`", "no 3 vCPU")),
+    "memory below what Fargate sells": Mistake("memory_gib: 2", "memory_gib: 1", "vcpu", ("no 1 GiB with 1 vCPU",)),
+    "memory above what Fargate sells": Mistake("memory_gib: 2", "memory_gib: 9", "vcpu", ("take 2 to 8 GiB",)),
+    "domain outside its zone": Mistake(
+        "zone_name: example.com", "zone_name: example.org", "domain", ("voice.example.com", "zone example.org")
+    ),
+    "no certificate": Mistake(
+        "    domain: {name: voice.example.com, zone_id: Z0123456789EXAMPLE, zone_name: example.com}\n", "", "  edge:",
+        ("`aws.edge`", "`certificate_arn`"),
+    ),
+    # Missing
+    "required key": Mistake("name: base\n", "", "environment: production", ("`name` is missing",)),
+    "required key, nested": Mistake("count: 24576", "", "size_mib", ("`aws.vad.huge_pages.count` is missing",)),
+    "required key, in a list": Mistake(
+        "          statistic: average\n          comparison: below", "          comparison: below", "- name: idle",
+        ("`aws.asr.1.scaling.1.statistic` is missing",),
+    ),
+    "required key, of the purchase union": Mistake(
+        "        reservation_id: cr-0123456789abcdef0\n", "", "purchase:\n        option: cap",
+        ("`aws.asr.1.purchase.reservation_id` is missing",),
+    ),
+    "tag of the purchase union": Mistake(
+        "{option: on-demand}", "{}", "{}", ("`aws.asr.0.purchase.option` is missing",)
+    ),
+    # YAML itself
+    "malformed": Mistake("{min: 1, max: 10}", "{min: 1, max: 10", "huge_pages", ("is not valid YAML",)),
+    "bad indentation": Mistake("  state:\n", "   state:\n", "   state:", ("is not valid YAML",)),
+    "tab": Mistake("  region: us", "\tregion: us", "\tregion", ("is not valid YAML", "'\\t'")),
+    "duplicate key": Mistake("environment: production", "environment: staging\nenvironment: production",
+                             "environment: production", ("`environment` stands twice",)),
+    "duplicate key, nested": Mistake("replicas: 1", "replicas: 2\n    replicas: 1", "replicas: 1",
+                                     ("`replicas` stands twice",)),
+    "alias": Mistake("name: base\nenvironment: production", "name: &n base\nenvironment: *n", "*n", ("aliases",)),
+    "date": Mistake("name: base", "name: 2026-10-01", "name: 2026", ("`2026-10-01`", "timestamp", "put it in quotes")),
+    "binary": Mistake("name: base", "name: !!binary aGk=", "aGk=", ("`aGk=`", "binary")),
+    "Python object": Mistake("name: base", "name: !!python/name:os.system x", "os.system", ("put it in quotes",)),
+    "base 60": Mistake("rx_queues: 4", "rx_queues: 15:00", "15:00", ("`15:00` reads as the number 900",)),
+    "infinite": Mistake("threshold: 80", "threshold: .inf", ".inf", ("`.inf` is out of range",)),
+    "negative infinite": Mistake("threshold: 80", "threshold: -.inf", ".inf", ("`-.inf` is out of range",)),
+    "not a number": Mistake("threshold: 80", "threshold: .nan", ".nan", ("`.nan` is out of range",)),
+    "overflowing": Mistake("threshold: 80", "threshold: 1.0e+400", "e+400", ("`1.0e+400` is out of range",)),
+    "whole number beyond floats": Mistake("count: 24576", f"count: 2{'0' * 400}", "count: 2", ("` is out of range",)),
+    "number that is none": Mistake("threshold: 80", "threshold: !!int foo", "foo", ("`foo` is no YAML int",)),
+    "empty number": Mistake("threshold: 80", 'threshold: !!float ""', "!!float", ("is no YAML float",)),
+    "boolean that is none": Mistake("threshold: 80", "threshold: !!bool foo", "foo", ("`foo` is no YAML bool",)),
+    "binary number without digits": Mistake("threshold: 80", "threshold: 0b_", "0b_", ("`0b_` is no YAML int",)),
+    "number of 5000 digits": Mistake("threshold: 80", f"threshold: {'9' * 5000}", ": 999", ("9...` is no YAML int",)),
+    "escape beyond Unicode": Mistake("name: base", 'name: "\\UFFFFFFFF"', "\\UFF", ("escape names no character",)),
+    "half a surrogate pair": Mistake("name: base", 'name: "\\ud800"', "ud800", ("surrogate",)),
+    "half a surrogate pair as key": Mistake("name: base", 'name: base\n"\\ud800": 1', "ud800", ("plain word",)),
+    "control character": Mistake("environment: prod", "environment: \0prod", "prod", ("#x0000",)),
+    "deep nesting": Mistake("name: base", f"name: {'[' * 3000}", "name: [", ("nested more than 50 levels",)),
+    "two documents": Mistake("accepted_checks:", "---\naccepted_checks:", "---", ("a single document",)),
+}  # fmt: skip

@@ -1,0 +1,196 @@
+"""Alarm evaluation: every row that AWS documents, and what has to hold between the rows.
+
+The tables stand in https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html;
+transcribed from the guide's source, awsdocs/amazon-cloudwatch-user-guide, doc_source/AlarmThatSendsEmail.md at
+b35549706cab03cdcd0a8df9956a2381c0315642. ``0`` is a datapoint within the threshold, ``X`` a breaching one and
+``-`` a missing one, the newest on the right.
+"""
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blueprint.alarms import AlarmRule, AlarmState, evaluate, evaluation_range
+from blueprint.model.scaling import Comparison, MissingData
+
+OK, ALARM, INSUFFICIENT = AlarmState.OK, AlarmState.ALARM, AlarmState.INSUFFICIENT_DATA
+RETAIN = None
+COLUMNS = (MissingData.MISSING, MissingData.IGNORE, MissingData.BREACHING, MissingData.NOT_BREACHING)
+
+THREE_OF_THREE = {
+    "0 - X - X": (OK, OK, OK, OK),
+    "0 - - - -": (OK, OK, OK, OK),
+    "- - - - -": (INSUFFICIENT, RETAIN, ALARM, OK),
+    "0 X X - X": (ALARM, ALARM, ALARM, ALARM),
+    "- - X - -": (ALARM, RETAIN, ALARM, OK),
+}
+TWO_OF_THREE = {
+    "0 - X - X": (ALARM, ALARM, ALARM, ALARM),
+    "0 0 X 0 X": (ALARM, ALARM, ALARM, ALARM),
+    "0 - X - -": (OK, OK, ALARM, OK),
+    "- - - - 0": (OK, OK, ALARM, OK),
+    "- - - X -": (ALARM, RETAIN, ALARM, OK),
+}
+ROWS = [
+    (breaching, row, missing_data, state)
+    for breaching, table in ((3, THREE_OF_THREE), (2, TWO_OF_THREE))
+    for row, states in table.items()
+    for missing_data, state in zip(COLUMNS, states, strict=True)
+]
+DATAPOINTS = {"0": 50.0, "X": 95.0, "-": None}
+
+
+def rule(
+    breaching: int = 3,
+    evaluated: int = 3,
+    missing_data: MissingData = MissingData.MISSING,
+    comparison: Comparison = Comparison.ABOVE,
+    threshold: float = 90,
+) -> AlarmRule:
+    return AlarmRule(comparison, threshold, breaching, evaluated, missing_data)
+
+
+def points(row: str) -> list[float | None]:
+    return [DATAPOINTS[mark] for mark in row.replace(" ", "")]
+
+
+@pytest.mark.parametrize("current", AlarmState)
+@pytest.mark.parametrize(("breaching", "row", "missing_data", "state"), ROWS)
+def test_documented_row(
+    breaching: int, row: str, missing_data: MissingData, state: AlarmState | None, current: AlarmState
+) -> None:
+    expected = current if state is RETAIN else state
+    assert evaluate(rule(breaching, 3, missing_data), points(row), current) is expected
+
+
+def test_both_documented_tables_are_whole() -> None:
+    assert len(ROWS) == 2 * 5 * 4
+    assert all(len(points(row)) == evaluation_range(rule(evaluated=3)) == 5 for _, row, _, _ in ROWS)
+
+
+@pytest.mark.parametrize("row", ["- - - - X", "- - - X -"])
+@pytest.mark.parametrize("current", [OK, INSUFFICIENT])
+def test_one_breaching_datapoint_after_silence_does_not_alarm_at_once(row: str, current: AlarmState) -> None:
+    # "Avoiding premature transitions to alarm state": the next datapoint may be within the threshold.
+    assert evaluate(rule(3), points(row), current) is not ALARM
+
+
+@pytest.mark.parametrize(
+    ("comparison", "value", "breaches"),
+    [
+        (Comparison.ABOVE, 90.0, False),
+        (Comparison.ABOVE, 90.1, True),
+        (Comparison.ABOVE, 89.9, False),
+        (Comparison.BELOW, 90.0, False),
+        (Comparison.BELOW, 89.9, True),
+        (Comparison.BELOW, 90.1, False),
+    ],
+)
+def test_the_threshold_itself_never_breaches(comparison: Comparison, value: float, breaches: bool) -> None:
+    one = rule(1, 1, comparison=comparison)
+    assert one.breaches(value) is breaches
+    assert evaluate(one, [value], OK) is (ALARM if breaches else OK)
+
+
+@pytest.mark.parametrize("missing_data", MissingData)
+def test_fewer_periods_than_the_range_are_evaluated_like_missing_ones(missing_data: MissingData) -> None:
+    for row in ("", "X", "X X", "0 X", "X -"):
+        padded = [None] * (5 - len(points(row))) + points(row)
+        for breaching in (1, 2, 3):
+            one = rule(breaching, 3, missing_data)
+            assert evaluate(one, points(row), OK) is evaluate(one, padded, OK), row
+
+
+def every(marks: str, length: int) -> list[str]:
+    return ["".join(row) for row in itertools.product(marks, repeat=length)]
+
+
+def silence_alone_can_alarm(missing_data: MissingData) -> bool:
+    """Whether fewer breaching datapoints than asked for, and silence, turn OK into ALARM."""
+    return any(
+        evaluate(rule(breaching, 3, missing_data), points(row), OK) is ALARM
+        for breaching in (2, 3)
+        for row in every("0X-", 5)
+        if row.count("X") < breaching
+    )
+
+
+def test_which_treatments_let_silence_alarm() -> None:
+    # The check missing-data-is-safe refuses exactly these.
+    assert {item for item in MissingData if silence_alone_can_alarm(item)} == {
+        MissingData.BREACHING,
+        MissingData.MISSING,
+    }
+
+
+# --- What holds for any rule and any data -----------------------------------------------------------------
+
+SEVERITY = {OK: 0, INSUFFICIENT: 1, ALARM: 2}
+
+rules = st.integers(1, 5).flatmap(
+    lambda evaluated: st.builds(
+        rule, st.integers(1, evaluated), st.just(evaluated), st.sampled_from(MissingData), st.just(Comparison.ABOVE)
+    )
+)
+rows = st.text(alphabet="0X-", min_size=1, max_size=8)
+states = st.sampled_from(AlarmState)
+
+
+def with_treatment(one: AlarmRule, missing_data: MissingData) -> AlarmRule:
+    return rule(one.breaching_datapoints, one.evaluated_datapoints, missing_data, one.comparison)
+
+
+@given(one=rules, row=rows, current=states, where=st.integers(0, 7))
+def test_more_breaching_data_never_turns_an_alarm_off(
+    one: AlarmRule, row: str, current: AlarmState, where: int
+) -> None:
+    at = where % len(row)
+    worse = f"{row[:at]}X{row[at + 1 :]}"
+    if evaluate(one, points(row), current) is ALARM:
+        assert evaluate(one, points(worse), current) is ALARM
+
+
+@given(one=rules, row=rows, current=states)
+def test_breaching_is_the_strictest_treatment_and_not_breaching_the_mildest(
+    one: AlarmRule, row: str, current: AlarmState
+) -> None:
+    state = {item: evaluate(with_treatment(one, item), points(row), current) for item in MissingData}
+    for item in (MissingData.MISSING, MissingData.BREACHING):
+        assert SEVERITY[state[item]] >= SEVERITY[state[MissingData.NOT_BREACHING]]
+    if state[MissingData.NOT_BREACHING] is ALARM:
+        assert set(state.values()) == {ALARM}
+    if state[MissingData.BREACHING] is OK:
+        assert set(state.values()) == {OK}
+
+
+@given(one=rules, row=st.text(alphabet="0X", min_size=5, max_size=8), current=states)
+def test_with_all_data_only_the_newest_periods_count(one: AlarmRule, row: str, current: AlarmState) -> None:
+    newest = row[-one.evaluated_datapoints :]
+    expected = ALARM if newest.count("X") >= one.breaching_datapoints else OK
+    for item in MissingData:
+        assert evaluate(with_treatment(one, item), points(row), current) is expected
+
+
+@given(one=rules, row=rows)
+def test_only_ignore_and_missing_look_at_the_state_before(one: AlarmRule, row: str) -> None:
+    for item in (MissingData.BREACHING, MissingData.NOT_BREACHING):
+        found = {evaluate(with_treatment(one, item), points(row), current) for current in AlarmState}
+        assert len(found) == 1
+
+
+@given(one=rules, row=rows, current=states)
+def test_insufficient_data_needs_missing_data(one: AlarmRule, row: str, current: AlarmState) -> None:
+    if evaluate(one, points(row), current) is INSUFFICIENT:
+        assert "-" in row or len(row) < one.evaluated_datapoints
+        assert one.missing_data in {MissingData.MISSING, MissingData.IGNORE}
+
+
+@given(one=rules, row=rows, current=states)
+def test_below_mirrors_above(one: AlarmRule, row: str, current: AlarmState) -> None:
+    mirrored = rule(
+        one.breaching_datapoints, one.evaluated_datapoints, one.missing_data, Comparison.BELOW, -one.threshold
+    )
+    values = [None if value is None else -value for value in points(row)]
+    assert evaluate(mirrored, values, current) is evaluate(one, points(row), current)

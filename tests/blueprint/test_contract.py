@@ -1,0 +1,264 @@
+"""The contract: names that cannot collide, traffic that has a listener, access that ends where the need does."""
+
+import ast
+import inspect
+import re
+from collections import Counter
+from collections.abc import Hashable, Iterable
+
+import pytest
+
+from blueprint import contract
+from blueprint.contract import (
+    ENVIRONMENT,
+    FLOWS,
+    METRICS,
+    STATE_USERS,
+    Image,
+    Metric,
+    Port,
+    StateAccess,
+    Tier,
+    Variable,
+)
+
+PORTS = {name: value for name, value in vars(contract).items() if isinstance(value, Port)}
+VARIABLES = {name: value for name, value in vars(contract).items() if isinstance(value, Variable)}
+LOOPBACK = {"ENGINE_HEALTH", "PROMETHEUS", "VLLM"}
+EACH_METRIC = pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
+EACH_IMAGE = pytest.mark.parametrize("image", Image)
+EACH_USER = pytest.mark.parametrize("user", STATE_USERS, ids=lambda user: user.tier)
+
+
+def repeated(items: Iterable[Hashable]) -> list[Hashable]:
+    return [item for item, count in Counter(items).items() if count > 1]
+
+
+# --- AudioChunk -------------------------------------------------------------------------------------------
+
+
+def test_chunk_header_is_16_bytes_without_padding() -> None:
+    assert contract.CHUNK_HEADER.size == 8 + 4 + 1 + 1 + 2 == 16
+    packed = contract.CHUNK_HEADER.pack(0x0102030405060708, 0x090A0B0C, 0x0D, 0x0E, 0x0F10)
+    assert packed == bytes.fromhex("0807060504030201 0c0b0a09 0d 0e 100f")
+
+
+def test_chunk_payload_is_100_ms_in_either_kind() -> None:
+    log_mel_bytes = 80 * 10 * 4
+    pcm16_bytes = 16_000 // 10 * 2
+    assert contract.CHUNK_PAYLOAD_BYTES == log_mel_bytes == pcm16_bytes == 3200
+
+
+def test_chunk_datagram_is_3244_bytes_and_fits_every_data_path() -> None:
+    assert contract.CHUNK_DATAGRAM_BYTES == 16 + 3200 + 20 + 8 == 3244
+    assert contract.CHUNK_DATAGRAM_BYTES <= contract.XDP_MTU <= contract.ENA_EXPRESS_MTU
+
+
+# --- Ports ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", PORTS)
+def test_port_is_valid_and_says_what_it_is_for(name: str) -> None:
+    port = PORTS[name]
+    assert 1 <= port.number <= 65535
+    # Programs of ours run without privileges; 443 is a load balancer's or AWS's own.
+    assert port.number >= 1024 or port.number == 443
+    assert port.protocol in {"tcp", "udp"}
+    assert port.purpose
+
+
+def test_no_two_listeners_of_ours_share_a_port() -> None:
+    ours = [port for name, port in PORTS.items() if name not in {"PUBLIC_TLS", "AWS_API"}]
+    assert repeated(port.number for port in ours) == []
+
+
+@pytest.mark.parametrize("tier", Tier)
+def test_no_two_services_of_a_tier_share_a_port(tier: Tier) -> None:
+    ports = {flow.port for flow in FLOWS if flow.destination is tier}
+    assert repeated((port.number, port.protocol) for port in ports) == []
+
+
+def test_every_port_is_either_reachable_or_on_the_loopback() -> None:
+    reachable = {flow.port for flow in FLOWS}
+    assert {name for name, port in PORTS.items() if port not in reachable} == LOOPBACK
+    assert all("loopback only" in PORTS[name].purpose for name in LOOPBACK)
+
+
+# --- Flows ------------------------------------------------------------------------------------------------
+
+
+def test_flows_are_listed_once_and_never_lead_back() -> None:
+    assert repeated((flow.source, flow.destination, flow.port) for flow in FLOWS) == []
+    pairs = {(flow.source, flow.destination) for flow in FLOWS}
+    assert not {(there, here) for here, there in pairs} & pairs
+
+
+def test_the_internet_reaches_the_public_load_balancer_and_nothing_else() -> None:
+    assert {flow.destination for flow in FLOWS if flow.source is Tier.INTERNET} == {Tier.PUBLIC_LOAD_BALANCER}
+    assert {flow.port for flow in FLOWS if flow.source is Tier.INTERNET} == {contract.PUBLIC_TLS, contract.RTP}
+
+
+def test_only_the_state_port_of_the_state_store_is_open_and_only_to_hosts_and_gateway() -> None:
+    flows = [flow for flow in FLOWS if flow.destination is Tier.STATE]
+    assert {flow.port for flow in flows} == {contract.VALKEY}
+    assert {flow.source for flow in flows} == {Tier.GATEWAY, Tier.VAD, Tier.ASR}
+
+
+def test_stores_and_aws_open_no_connection() -> None:
+    assert not {flow.source for flow in FLOWS} & {Tier.STATE, Tier.AWS}
+
+
+def test_every_user_of_the_state_store_is_let_through_and_the_other_way_round() -> None:
+    assert {user.tier for user in STATE_USERS} == {flow.source for flow in FLOWS if flow.destination is Tier.STATE}
+
+
+# --- Metrics ----------------------------------------------------------------------------------------------
+
+
+def test_no_metric_hides_another() -> None:
+    calls = [
+        node.args[0].value
+        for node in ast.walk(ast.parse(inspect.getsource(contract)))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "Metric"
+        and isinstance(node.args[0], ast.Constant)
+    ]
+    assert repeated(calls) == []
+    assert calls == list(METRICS)
+
+
+@EACH_METRIC
+def test_metric_has_a_publisher_on_every_tier_that_it_is_for(metric: Metric) -> None:
+    assert isinstance(metric.publisher, Image)
+    # The gateway measures itself; every host has a telemetry container.
+    by_tier = {Tier.GATEWAY: Image.GATEWAY, Tier.VAD: Image.TELEMETRY, Tier.ASR: Image.TELEMETRY}
+    assert metric.tiers
+    assert {by_tier[tier] for tier in metric.tiers} == {metric.publisher}
+
+
+@EACH_METRIC
+def test_publisher_knows_the_value_of_every_dimension(metric: Metric) -> None:
+    assert isinstance(metric.publisher, Image)
+    known = {variable.name for variable in ENVIRONMENT[metric.publisher]}
+    assert {contract.DEPLOYMENT.name, contract.FLEET.name, contract.REGION.name} <= known
+    assert metric.dimensions[:2] == (contract.DEPLOYMENT_DIMENSION, contract.FLEET_DIMENSION)
+    assert set(metric.dimensions[2:]) <= {contract.REASON_DIMENSION}
+    assert repeated(metric.dimensions) == []
+
+
+@EACH_METRIC
+def test_metric_is_named_and_explained(metric: Metric) -> None:
+    assert re.fullmatch(r"([A-Z][a-z0-9]+)+", metric.name)
+    assert metric.meaning.endswith(".")
+    assert metric.load in {None, "rises", "falls"}
+
+
+def test_every_tier_of_ours_has_a_metric_to_scale_on() -> None:
+    loads = [m for m in METRICS.values() if m.load and contract.REASON_DIMENSION not in m.dimensions]
+    assert {tier for metric in loads for tier in metric.tiers} >= {Tier.VAD, Tier.ASR, Tier.GATEWAY}
+
+
+def test_namespace_is_not_one_of_aws() -> None:
+    assert re.fullmatch(r"[A-Za-z][\w.-]*", contract.NAMESPACE)
+    assert not contract.NAMESPACE.startswith("AWS")
+
+
+# --- Environment ------------------------------------------------------------------------------------------
+
+
+def test_every_image_has_an_environment() -> None:
+    assert set(ENVIRONMENT) == set(Image)
+
+
+@EACH_IMAGE
+def test_environment_of_an_image_has_unique_prefixed_names(image: Image) -> None:
+    names = [variable.name for variable in ENVIRONMENT[image]]
+    assert repeated(names) == []
+    assert all(re.fullmatch(r"VOICE(_[A-Z0-9]+)+", name) for name in names)
+
+
+def test_every_variable_has_one_constant_a_meaning_and_a_reader() -> None:
+    assert repeated(variable.name for variable in VARIABLES.values()) == []
+    for constant, variable in VARIABLES.items():
+        assert variable.name == f"VOICE_{constant}"
+        assert variable.meaning
+        assert any(variable in variables for variables in ENVIRONMENT.values()), variable
+
+
+@EACH_IMAGE
+def test_an_image_that_uses_the_state_store_gets_all_it_needs_and_one_password(image: Image) -> None:
+    variables = set(ENVIRONMENT[image])
+    login = {contract.VALKEY_HOST, contract.VALKEY_PORT, contract.VALKEY_USER}
+    passwords = variables & {contract.VALKEY_PASSWORD, contract.VALKEY_PASSWORD_FILE}
+    assert not variables & login or login <= variables
+    assert len(passwords) == (1 if variables & login else 0)
+
+
+def test_secrets_are_given_as_values_only_where_the_launcher_injects_them() -> None:
+    # ECS injects secrets into the gateway; EC2 user data is readable by whoever may describe the instance.
+    secrets = {contract.VALKEY_PASSWORD, contract.TOKEN_KEY}
+    assert {image for image, variables in ENVIRONMENT.items() if secrets & set(variables)} == {Image.GATEWAY}
+
+
+@EACH_IMAGE
+def test_image_name_can_be_a_repository_and_a_folder(image: Image) -> None:
+    assert re.fullmatch(r"[a-z]+(-[a-z]+)*", image)
+
+
+# --- Access to the state store ----------------------------------------------------------------------------
+
+NEEDS = {
+    Tier.GATEWAY: {"session:*": "RW", "transcript:*": "R", "host:*": "R"},
+    Tier.VAD: {"session:*": "RW", "host:*": "RW"},
+    Tier.ASR: {"session:*": "RW", "transcript:*": "RW", "host:*": "RW"},
+}
+ALLOWED_CATEGORIES = {"connection", "read", "write", "stream", "hash", "keyspace"}
+
+
+def rules_of(user: StateAccess) -> list[str]:
+    return user.acl.split()
+
+
+def keys_of(user: StateAccess) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for rule in rules_of(user):
+        if match := re.fullmatch(r"(?:%(?P<mode>R|W|RW))?~(?P<keys>\S+)", rule):
+            assert match["keys"] not in found
+            found[match["keys"]] = match["mode"] or "RW"
+    return found
+
+
+@EACH_USER
+def test_every_rule_of_an_acl_is_understood(user: StateAccess) -> None:
+    grammar = r"on|resetkeys|resetchannels|(%(R|W|RW))?~[a-z]+:\*|[+-]@[a-z]+"
+    assert [rule for rule in rules_of(user) if not re.fullmatch(grammar, rule)] == []
+    assert repeated(rules_of(user)) == []
+
+
+@EACH_USER
+def test_user_touches_only_the_keys_that_it_needs(user: StateAccess) -> None:
+    assert keys_of(user) == NEEDS[user.tier]
+    # Rules apply from left to right: what was there before is dropped first.
+    rules = rules_of(user)
+    assert all(rules.index("resetkeys") < position for position, rule in enumerate(rules) if "~" in rule)
+    assert not {"allkeys", "~*", "allchannels", "&*"} & set(rules)
+
+
+@EACH_USER
+def test_user_has_no_dangerous_commands(user: StateAccess) -> None:
+    commands = [rule for rule in rules_of(user) if rule[0] in "+-"]
+    assert commands[0] == "-@all"
+    assert commands[-1] == "-@dangerous"  # last, so that no category brings one back
+    assert {rule.removeprefix("+@") for rule in commands if rule.startswith("+")} <= ALLOWED_CATEGORIES
+
+
+@EACH_USER
+def test_user_is_on_and_needs_its_password(user: StateAccess) -> None:
+    assert rules_of(user)[0] == "on"
+    assert "nopass" not in rules_of(user)
+    assert "resetchannels" in rules_of(user)
+
+
+def test_one_user_a_tier() -> None:
+    assert repeated(user.tier for user in STATE_USERS) == []
