@@ -46,7 +46,6 @@ SERVICE_METRICS: dict[tuple[str, str], Metric] = {
         }),
         *_service(AUTO_SCALING, _HOSTS, ("AutoScalingGroupName",), {
             "GroupInServiceInstances": ("None", "Hosts that carry load."),
-            "GroupDesiredCapacity": ("None", "Hosts that the group wants."),
             "GroupPendingInstances": ("None", "Hosts that were launched and are not ready yet."),
         }),
         *_service(CONTAINER_SERVICE, _EDGE, ("ClusterName", "ServiceName"), {

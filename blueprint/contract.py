@@ -237,7 +237,9 @@ CACHE_DIR = Variable("VOICE_CACHE_DIR", "Directory for compile caches and weight
 TELEMETRY_SOURCES = Variable("VOICE_TELEMETRY_SOURCES", "Comma-separated: dataplane, neuron, gpu, engine")
 TOKEN_KEY = Variable("VOICE_TOKEN_KEY", "Key that signs session tokens (injected secret)")
 TOKEN_TTL_S = Variable("VOICE_TOKEN_TTL_S", "Lifetime of a session token, seconds")
-JWT_ISSUER = Variable("VOICE_JWT_ISSUER", "OpenID Connect issuer of callers' tokens; empty: API Gateway lets callers in")
+JWT_ISSUER = Variable(
+    "VOICE_JWT_ISSUER", "OpenID Connect issuer of callers' tokens; empty: API Gateway lets callers in"
+)
 JWT_AUDIENCE = Variable("VOICE_JWT_AUDIENCE", "Audience that those tokens must name; empty without an issuer")
 MEDIA_HOST = Variable("VOICE_MEDIA_HOST", "Public host name of the TLS and UDP listeners")
 IDLE_TIMEOUT_S = Variable("VOICE_IDLE_TIMEOUT_S", "Longest silence on a socket before it is closed, seconds")

@@ -1,5 +1,7 @@
 """Which images the hosts of each fleet and the tasks of the gateway run."""
 
+from typing import Literal
+
 from blueprint import catalog
 from blueprint.contract import Image
 from blueprint.model.aws import AsrFleet, Engine
@@ -18,6 +20,16 @@ def asr_images(fleet: AsrFleet) -> tuple[Image, ...]:
         # Our ingest assembles utterances and posts them to vLLM on the host's loopback.
         return (Image.WHISPER_ENGINE, Image.ASR_VLLM, Image.TELEMETRY)
     return (Image.WHISPER_ENGINE, Image.TELEMETRY)
+
+
+def fleets_with(deployment: Deployment, accelerator: Literal["neuron", "gpu"]) -> tuple[AsrFleet, ...]:
+    """Return the ASR fleets whose hosts have one kind of accelerator."""
+    types = catalog.instance_types()
+    return tuple(
+        fleet
+        for fleet in deployment.aws.asr
+        if (found := types[fleet.instance_type].accelerator) and found.kind == accelerator
+    )
 
 
 def images_of(deployment: Deployment) -> tuple[Image, ...]:

@@ -1,11 +1,13 @@
 """How the `voice` command talks: tables for people, JSON for pipelines, messages on stderr."""
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import typer
 from rich.console import Console
 from rich.markup import escape
+from rich.table import Table
 
 import blueprint
 from blueprint import checks
@@ -73,3 +75,22 @@ def finding_as_dict(deployment: Deployment, finding: Finding) -> dict[str, objec
 def print_json(value: object) -> None:
     """Print a value as JSON on stdout."""
     typer.echo(json.dumps(value, indent=2))
+
+
+def stack_table(title: str, stacks: dict[str, Counter[str]]) -> Table:
+    """Return a table of resource counts by stack and type."""
+    table = Table(title=title, title_justify="left")
+    table.add_column("stack")
+    table.add_column("resources", justify="right")
+    table.add_column("types")
+    for name, types in stacks.items():
+        table.add_row(name, str(types.total()), describe_types(types))
+    table.add_section()
+    table.add_row("", str(sum(types.total() for types in stacks.values())), "")
+    return table
+
+
+def describe_types(types: Counter[str]) -> str:
+    """Return a short list such as "9 EC2::Subnet, 1 EC2::VPC", most frequent first."""
+    # A no-break space keeps a count on its type's line.
+    return ", ".join(f"{count}\N{NO-BREAK SPACE}{kind.removeprefix('AWS::')}" for kind, count in types.most_common())

@@ -13,7 +13,7 @@ from blueprint import checks
 from blueprint.checks.fleets import Fleet, fleets
 from blueprint.model.deployment import Deployment
 from ops.exits import REFUSED
-from ops.output import err, finding_as_dict, load, out, print_findings, print_json
+from ops.output import err, finding_as_dict, load, out, print_findings, print_json, stack_table
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for pipelines.")]
 DeploymentFile = Annotated[
@@ -45,7 +45,7 @@ def plan(file: DeploymentFile, as_json: Json = False) -> None:
     else:
         out.print(_fleet_table(deployment))
         if counts:
-            out.print(_resource_table(counts))
+            out.print(stack_table("resources by stack", counts))
         print_findings(out, deployment, findings)
     if refused:
         blocking = sum(finding.blocks for finding in findings)
@@ -67,6 +67,10 @@ def resource_counts(deployment: Deployment) -> dict[str, Counter[str]]:
             )
             for stack in assembly.stacks
         }
+
+
+def _resources(template: Path) -> list[dict[str, str]]:
+    return list(json.loads(template.read_text(encoding="utf-8"))["Resources"].values())
 
 
 def _fleet_as_dict(deployment: Deployment, fleet: Fleet) -> dict[str, object]:
@@ -109,20 +113,3 @@ def _fleet_table(deployment: Deployment) -> Table:
 
 def _range(low: int, high: int) -> str:
     return f"{low} - {high}"
-
-
-def _resource_table(counts: dict[str, Counter[str]]) -> Table:
-    table = Table(title="resources by stack", title_justify="left")
-    table.add_column("stack")
-    table.add_column("resources", justify="right")
-    table.add_column("types")
-    for stack, types in counts.items():
-        table.add_row(stack, str(types.total()), describe_types(types))
-    table.add_section()
-    table.add_row("", str(sum(types.total() for types in counts.values())), "")
-    return table
-
-
-def describe_types(types: Counter[str]) -> str:
-    """Return a short list such as "9 EC2::Subnet, 1 EC2::VPC", most frequent first."""
-    return ", ".join(f"{count} {kind.removeprefix('AWS::')}" for kind, count in types.most_common())

@@ -1,17 +1,14 @@
 """`voice sandbox`: rehearse a deployment on this machine."""
 
 import shlex
-from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from blueprint.model.deployment import Deployment
 from ops.exits import FAILED, INTERRUPTED
-from ops.output import err, load_checked, out
-from ops.plan import describe_types
+from ops.output import describe_types, err, load_checked, out, stack_table
 from ops.progress import Progress
 from sandbox.aws.cdk import CdkError
 from sandbox.aws.drill import Outcome
@@ -34,7 +31,7 @@ def sandbox(
     deployment = load_checked(file)
     try:
         with Rehearsal(deployment) as rehearsal:
-            passed = _rehearse(deployment, rehearsal, keep=keep)
+            passed = _rehearse(rehearsal, keep=keep)
     except CdkError as error:
         err.print(str(error), markup=False, soft_wrap=True)
         raise typer.Exit(FAILED) from None
@@ -45,14 +42,14 @@ def sandbox(
         raise typer.Exit(FAILED)
 
 
-def _rehearse(deployment: Deployment, rehearsal: Rehearsal, *, keep: bool) -> bool:
+def _rehearse(rehearsal: Rehearsal, *, keep: bool) -> bool:
     progress = Progress(out)
     rehearsal.cdk.on_line = progress.detail
     with progress.phase("bootstrap an empty account"):
         rehearsal.bootstrap()
     with progress.phase("cdk deploy --all"):
         rehearsal.cdk.deploy()
-    out.print(_stack_table(rehearsal.stacks()))
+    out.print(stack_table("created by CloudFormation", rehearsal.stacks()))
     with progress.phase("verify through boto3"):
         claims = rehearsal.claims()
     broken = [claim for claim in claims if not claim.holds]
@@ -72,16 +69,6 @@ def _rehearse(deployment: Deployment, rehearsal: Rehearsal, *, keep: bool) -> bo
     left = rehearsal.left()
     out.print(f"  {left.total()} left" + (f": {describe_types(left)}" if left else ""))
     return passed and not left
-
-
-def _stack_table(stacks: dict[str, Counter[str]]) -> Table:
-    table = Table(title="created by CloudFormation", title_justify="left")
-    table.add_column("stack")
-    table.add_column("resources", justify="right")
-    table.add_column("types")
-    for name, types in stacks.items():
-        table.add_row(name, str(types.total()), describe_types(types))
-    return table
 
 
 def _drill_table(outcomes: list[Outcome]) -> Table:

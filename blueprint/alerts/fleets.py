@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from blueprint import names
 from blueprint.alerts.base import MINUTE_S, Alert, above, below
-from blueprint.contract import Image, Tier
-from blueprint.hosts import VAD_IMAGES, asr_images, held_back
+from blueprint.contract import Tier
+from blueprint.hosts import GATEWAY_IMAGES, VAD_IMAGES, asr_images, held_back
 from blueprint.model.deployment import Deployment
 from blueprint.model.scaling import MissingData
 from blueprint.series import of_fleet, of_group, of_log
@@ -63,7 +63,7 @@ def _reporting_fleets(deployment: Deployment) -> Iterator[tuple[str, Tier, str]]
     for fleet in deployment.aws.asr:
         if fleet.hosts.min and not held_back(deployment, asr_images(fleet)):
             yield fleet.name, Tier.ASR, "FreeSlots"
-    if not held_back(deployment, (Image.GATEWAY,)):
+    if not held_back(deployment, GATEWAY_IMAGES):
         yield names.GATEWAY_FLEET, Tier.GATEWAY, "OpenSockets"
 
 

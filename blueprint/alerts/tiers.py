@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 
-from blueprint import catalog, names
+from blueprint import names
 from blueprint.alarms import AlarmRule
 from blueprint.alerts.base import MINUTE_S, Alert, above, below
 from blueprint.aws_metrics import API_GATEWAY, NETWORK_LOAD_BALANCER
 from blueprint.contract import DropReason, Tier
+from blueprint.hosts import fleets_with
 from blueprint.model.aws import AsrFleet
 from blueprint.model.deployment import Deployment
 from blueprint.series import Resource, Series, Statistic, of_fleet, of_node, of_service
@@ -48,7 +49,7 @@ def of_vad(deployment: Deployment) -> Iterator[Alert]:
 def of_asr(deployment: Deployment) -> Iterator[Alert]:
     """Yield the speech recognition tier's alerts; those on all fleets of a kind speak of the platform's capacity."""
     fleets = deployment.aws.asr
-    neuron, gpu = (_with_accelerator(fleets, kind) for kind in ("neuron", "gpu"))
+    neuron, gpu = fleets_with(deployment, "neuron"), fleets_with(deployment, "gpu")
     if neuron:
         # A fleet grows below 20 % headroom and stays there for as long as a launch takes; 5 % is the end of it.
         yield Alert(
@@ -175,12 +176,3 @@ def _of_node(id_: str, meaning: str, series: Series, rule: AlarmRule, number: in
 
 def _unhealthy(targets: Resource, balancer: Resource) -> Series:
     return of_service(NETWORK_LOAD_BALANCER, "UnHealthyHostCount", "Maximum", (targets, balancer))
-
-
-def _with_accelerator(fleets: tuple[AsrFleet, ...], kind: str) -> tuple[AsrFleet, ...]:
-    types = catalog.instance_types()
-    return tuple(
-        fleet
-        for fleet in fleets
-        if (accelerator := types[fleet.instance_type].accelerator) and accelerator.kind == kind
-    )

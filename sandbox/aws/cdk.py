@@ -59,7 +59,7 @@ class Cdk:
         if not cli.exists():
             raise CdkError(f"the CDK command line is not installed in {ROOT}; run `make setup`")
         app = f"{sys.executable} {ROOT / 'app.py'}"
-        process = subprocess.Popen(
+        process = subprocess.Popen(  # noqa: S603
             [
                 *(str(cli), command, *arguments),
                 *("--app", app, "--output", str(self._home / "cdk.out"), "--no-notices", "--ci", "--no-color"),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 from functools import lru_cache
-from typing import Any
 
 import boto3
+from botocore.awsrequest import AWSRequest
 from botocore.client import BaseClient
 from botocore.config import Config
 
@@ -40,7 +40,7 @@ def _client(service: str, region: str, account: str) -> BaseClient:
         ),
     )
 
-    def for_account(request: Any, **_: Any) -> None:
+    def for_account(request: AWSRequest, **_: object) -> None:
         request.headers["x-moto-account-id"] = account
 
     made.meta.events.register("before-sign.*.*", for_account)

@@ -4,19 +4,23 @@ moto stores alarms and policies and does not act on them. The drill reads what w
 ``blueprint.alarms`` (the simulator's evaluator, too) and acts as EC2 Auto Scaling would.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-
-from mypy_boto3_autoscaling import AutoScalingClient
-from mypy_boto3_autoscaling.type_defs import StepAdjustmentTypeDef
-from mypy_boto3_cloudwatch import CloudWatchClient
-from mypy_boto3_cloudwatch.type_defs import MetricAlarmTypeDef
+from typing import TYPE_CHECKING
 
 from blueprint import contract, names
 from blueprint.alarms import AlarmRule, AlarmState, evaluate, evaluation_range
 from blueprint.model.deployment import Deployment
 from blueprint.model.scaling import Comparison, MissingData, ScalingRule
+
+if TYPE_CHECKING:
+    from types_boto3_autoscaling import AutoScalingClient
+    from types_boto3_autoscaling.type_defs import AutoScalingGroupTypeDef, StepAdjustmentTypeDef
+    from types_boto3_cloudwatch import CloudWatchClient
+    from types_boto3_cloudwatch.type_defs import MetricAlarmTypeDef
 
 _COMPARISONS = {"GreaterThanThreshold": Comparison.ABOVE, "LessThanThreshold": Comparison.BELOW}
 _MISSING_DATA = {
@@ -197,7 +201,7 @@ class Drill:
         )
         return {name: self._group(name)["DesiredCapacity"] for name in groups}
 
-    def _group(self, name: str):
+    def _group(self, name: str) -> AutoScalingGroupTypeDef:
         return self._autoscaling.describe_auto_scaling_groups(AutoScalingGroupNames=[name])["AutoScalingGroups"][0]
 
 

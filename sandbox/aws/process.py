@@ -9,9 +9,11 @@ import sys
 import uuid
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import boto3
+
+from sandbox.aws.server import RELEASE
 
 _STOP_S = 10
 
@@ -32,13 +34,18 @@ class LocalAws:
         command = [sys.executable, "-m", "sandbox.aws.server"]
         root = Path(__file__).resolve().parents[2]
         self._process = subprocess.Popen(  # noqa: S603
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=root, text=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=root,
+            text=True,
+            # Ctrl-C is for the parent, which stops the server when it is done with it.
+            start_new_session=True,
         )
         assert self._process.stdout is not None  # noqa: S101 - asked for above
         line = self._process.stdout.readline()
         if not line:
-            message = f"the local AWS did not start (exit code {self._process.wait()})"
-            raise RuntimeError(message)
+            raise RuntimeError(f"the local AWS did not start (exit code {self._process.wait()})")
         self.endpoint = str(json.loads(line)["endpoint"])
         # The CDK caches account ids by access key: a key of its own for each server.
         self._access_key = f"SANDBOX{uuid.uuid4().hex[:13].upper()}"
@@ -64,15 +71,28 @@ class LocalAws:
             "CDK_DISABLE_CLI_TELEMETRY": "true",
         }
 
-    def client(self, service: str) -> Any:
-        """Return a boto3 client of this AWS."""
-        return boto3.client(
-            service,  # type: ignore[call-overload]
-            endpoint_url=self.endpoint,
-            region_name=self.region,
+    def session(self) -> boto3.Session:
+        """Return a boto3 session of this AWS; clients take `endpoint` as their endpoint."""
+        return boto3.Session(
             aws_access_key_id=self._access_key,
             aws_secret_access_key="sandbox",  # noqa: S106
+            region_name=self.region,
         )
+
+    def client(self, service: str) -> Any:
+        """Return a boto3 client of this AWS."""
+        return self.session().client(service, endpoint_url=self.endpoint)  # type: ignore[call-overload]
+
+    @property
+    def pid(self) -> int:
+        """Process id of the server."""
+        return self._process.pid
+
+    def release(self) -> None:
+        """Let the server outlive this process; SIGTERM to ``pid`` ends it."""
+        assert self._process.stdin is not None  # noqa: S101 - asked for above
+        self._process.stdin.write(RELEASE)
+        self._process.stdin.close()
 
     def stop(self) -> None:
         """End the server."""
@@ -83,7 +103,7 @@ class LocalAws:
             self._process.kill()
             self._process.communicate()
 
-    def __enter__(self) -> LocalAws:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

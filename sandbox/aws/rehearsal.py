@@ -6,6 +6,7 @@ from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
 from types import TracebackType
+from typing import Self
 
 from blueprint import names
 from blueprint.model.deployment import Deployment
@@ -77,7 +78,7 @@ class Rehearsal:
         ours = self.aws.environment(self.home)
         return {name: value for name, value in ours.items() if name.startswith("AWS_")}
 
-    def __enter__(self) -> "Rehearsal":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -12,11 +12,12 @@ import sys
 import threading
 from types import FrameType
 
-_PARENT_CHECK_S = 1.0
+RELEASE = "release\n"
+"""What a parent writes to stdin to let the server live on without it."""
 
 
 def main() -> None:
-    """Serve until SIGTERM, SIGINT, the end of a piped stdin, or the death of the parent process.
+    """Serve until SIGTERM, SIGINT or, as a child, until the parent is gone without having released the server.
 
     Prints one line of JSON with the endpoint as soon as the server answers.
     """
@@ -40,13 +41,10 @@ def main() -> None:
     from sandbox.aws.local import start  # noqa: PLC0415
 
     server, endpoint = start(options.port)
-    print(json.dumps({"endpoint": endpoint}), flush=True)  # noqa: T201
-    parent = os.getppid()
+    print(json.dumps({"endpoint": endpoint}), flush=True)
     if stat.S_ISFIFO(os.fstat(sys.stdin.fileno()).st_mode):
-        threading.Thread(target=_wait_for_end_of_stdin, args=(stop,), daemon=True).start()
-    while not stop.wait(_PARENT_CHECK_S):
-        if os.getppid() != parent:
-            break
+        threading.Thread(target=_wait_for_parent, args=(stop,), daemon=True).start()
+    stop.wait()
     server.stop()
 
 
@@ -59,9 +57,10 @@ def _prepare_environment() -> None:
     os.environ["AWS_CONFIG_FILE"] = os.environ["AWS_SHARED_CREDENTIALS_FILE"] = os.devnull
 
 
-def _wait_for_end_of_stdin(stop: threading.Event) -> None:
-    sys.stdin.buffer.read()
-    stop.set()
+def _wait_for_parent(stop: threading.Event) -> None:
+    """Stop when the parent's end of the pipe closes, be it by a crash, unless it has said goodbye."""
+    if sys.stdin.read() != RELEASE:
+        stop.set()
 
 
 if __name__ == "__main__":

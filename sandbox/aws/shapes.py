@@ -1,4 +1,4 @@
-"""Makes template properties fit an API call: CloudFormation writes names and numbers more loosely than the APIs read them."""
+"""Makes template properties fit an API call: templates write names and numbers more loosely than APIs read them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from typing import Any
 
 from botocore.model import ListShape, MapShape, Shape, StructureShape
 
+Json = Any
+"""A value as JSON has it. Its form is known to botocore's service models at run time, not to a type checker."""
+
 
 class UnknownPropertyError(ValueError):
     """A property that the service's API does not know, or that has the wrong form."""
 
 
-def conform(shape: Shape, value: Any, path: str) -> Any:
+def conform(shape: Shape, value: Json, path: str) -> Json:
     """Return `value` in the form of an API's input shape.
 
     Names are matched without regard to case (`LogGroupName` is `logGroupName`), scalars are converted ("5" is 5,
@@ -37,14 +40,12 @@ def conform(shape: Shape, value: Any, path: str) -> Any:
     try:
         return _scalar(shape.type_name, value)
     except (TypeError, ValueError, KeyError) as error:
-        message = f"{path}: {value!r} is not of type {shape.type_name}"
-        raise UnknownPropertyError(message) from error
+        raise UnknownPropertyError(f"{path}: {value!r} is not of type {shape.type_name}") from error
 
 
-def _structure(shape: StructureShape, value: Any, path: str) -> Any:
+def _structure(shape: StructureShape, value: Json, path: str) -> Json:
     if not isinstance(value, Mapping):
-        message = f"{path}: expected an object, found {value!r}"
-        raise UnknownPropertyError(message)
+        raise UnknownPropertyError(f"{path}: expected an object, found {value!r}")
     if getattr(shape, "is_document_type", False):
         return value
     members = {name.lower(): name for name in shape.members}
@@ -52,13 +53,14 @@ def _structure(shape: StructureShape, value: Any, path: str) -> Any:
     for key, item in value.items():
         name = key if key in shape.members else members.get(key.lower())
         if name is None:
-            message = f"{path}: unknown property {key} (the API takes {', '.join(sorted(shape.members))})"
-            raise UnknownPropertyError(message)
+            raise UnknownPropertyError(
+                f"{path}: unknown property {key} (the API takes {', '.join(sorted(shape.members))})"
+            )
         result[name] = conform(shape.members[name], item, f"{path}.{key}")
     return result
 
 
-def _list(shape: ListShape, value: Any, path: str) -> list[Any]:
+def _list(shape: ListShape, value: Json, path: str) -> list[Any]:
     if isinstance(value, Mapping) and isinstance(shape.member, StructureShape):
         value = [{"Key": key, "Value": item} for key, item in value.items()]
     elif not isinstance(value, (list, tuple)):
@@ -66,18 +68,17 @@ def _list(shape: ListShape, value: Any, path: str) -> list[Any]:
     return [conform(shape.member, item, f"{path}[{index}]") for index, item in enumerate(value)]
 
 
-def _as_map(value: Any, path: str) -> Mapping[str, Any]:
+def _as_map(value: Json, path: str) -> Mapping[str, Any]:
     if isinstance(value, Mapping):
         return value
     if isinstance(value, list) and all(isinstance(item, Mapping) for item in value):
         pairs = [{key.lower(): item for key, item in entry.items()} for entry in value]
         if all({"key", "value"} <= set(pair) for pair in pairs):
             return {pair["key"]: pair["value"] for pair in pairs}
-    message = f"{path}: expected an object, found {value!r}"
-    raise UnknownPropertyError(message)
+    raise UnknownPropertyError(f"{path}: expected an object, found {value!r}")
 
 
-def _scalar(kind: str, value: Any) -> Any:
+def _scalar(kind: str, value: Json) -> Json:
     if kind == "string":
         return value if isinstance(value, str) else json.dumps(value)
     if kind == "boolean":

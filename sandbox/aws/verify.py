@@ -1,14 +1,20 @@
 """What the local AWS says after a deploy, against what the deployment file says."""
 
+from __future__ import annotations
+
 import base64
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import boto3
 
 from blueprint import names
 from blueprint.model.deployment import Deployment
 from blueprint.model.scaling import Comparison, ScalingRule
+
+if TYPE_CHECKING:
+    from types_boto3_ec2.type_defs import ResponseLaunchTemplateDataTypeDef
 
 
 @dataclass(frozen=True)
@@ -49,7 +55,7 @@ class Verifier:
             bounds = fleet.hosts_per_zone
             yield from self._group(name, bounds.min, bounds.max)
             text = self._user_data(name)
-            wanted = [f"HUGE_PAGE_COUNT={fleet.huge_pages.count}", f"MTU={fleet.data_path.mtu}"]
+            wanted = [f"PAGE_COUNT={fleet.huge_pages.count}", f"MTU={fleet.data_path.mtu}"]
             yield Claim(f"{name}: user data says {', '.join(wanted)}", all(line in text for line in wanted))
         for rule in fleet.scaling:
             yield from self._alarm(names.VAD_FLEET, rule, groups)
@@ -93,7 +99,7 @@ class Verifier:
         change = rule.steps[0].change
         yield Claim(f"{name}: {change:+d} in each of {len(groups)} group(s)", policies == dict.fromkeys(groups, change))
 
-    def _template(self, group: str):
+    def _template(self, group: str) -> ResponseLaunchTemplateDataTypeDef:
         found = self._autoscaling.describe_auto_scaling_groups(AutoScalingGroupNames=[group])["AutoScalingGroups"][0]
         reference = found["LaunchTemplate"]
         return self._ec2.describe_launch_template_versions(

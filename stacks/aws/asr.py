@@ -31,6 +31,7 @@ class AsrStack(VoiceStack):
             repositories=registry.registry.repositories,
             retention=self.retention,
         )
+        self.log_group = context.log_group
         self.fleets = {
             fleet.name: AcceleratorFleet(
                 self, fleet.name.capitalize(), props=AcceleratorFleetProps(fleet=fleet, context=context)

@@ -31,4 +31,5 @@ class VadStack(VoiceStack):
             repositories=registry.registry.repositories,
             retention=self.retention,
         )
+        self.log_group = context.log_group
         self.fleet = VadFleet(self, "Fleet", context=context)

@@ -7,6 +7,7 @@ from constructs import Construct
 
 import userdata
 from blueprint import catalog, contract, names
+from blueprint.alerts import scaling_runbook
 from blueprint.contract import Image, Tier
 from blueprint.hosts import asr_images
 from blueprint.model.aws import AsrFleet
@@ -64,6 +65,7 @@ class AcceleratorFleet(Construct):
                     fleet=props.fleet.name,
                     rule=rule,
                     alarm_name=names.scaling_alarm(self._deployment, props.fleet.name, rule),
+                    runbook_url=scaling_runbook(self._deployment, rule),
                     groups=[self.group],
                 ),
             )

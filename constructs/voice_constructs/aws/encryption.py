@@ -1,5 +1,7 @@
 """Customer-managed keys."""
 
+from collections.abc import Sequence
+
 from aws_cdk import Aws, RemovalPolicy
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
@@ -37,6 +39,18 @@ class EncryptionKey(kms.Key):
                 },
             )
         )
+
+    def allow_publishers(self, services: Sequence[str]) -> None:
+        """Let AWS services of this account send messages through a topic that the key encrypts."""
+        for service in services:
+            self.add_to_resource_policy(
+                iam.PolicyStatement(
+                    principals=[iam.ServicePrincipal(f"{service}.amazonaws.com")],
+                    actions=["kms:Decrypt", "kms:GenerateDataKey*"],
+                    resources=["*"],
+                    conditions={"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}},
+                )
+            )
 
     def allow_auto_scaling(self) -> None:
         """Let EC2 Auto Scaling launch instances whose volumes use the key.

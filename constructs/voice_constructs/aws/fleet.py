@@ -20,7 +20,6 @@ from voice_constructs.aws.network import VoiceNetwork
 from voice_constructs.aws.retention import Retention
 from voice_constructs.aws.state import PASSWORD_FIELD, ValkeyStore
 
-LOG_RETENTION_DAYS = 30
 UNPRIVILEGED_USER = 10001
 """User id of every container that opens no raw sockets; the images have it."""
 
@@ -129,7 +128,7 @@ def fleet_context(
         scope,
         "Logs",
         key=key,
-        retention_days=LOG_RETENTION_DAYS,
+        retention_days=deployment.aws.observability.log_retention_days,
         removal_policy=retention.logs,
         name=f"/voice/{deployment.name}/{tier}",
     )

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from aws_cdk import RemovalPolicy
 from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from blueprint.contract import FLOWS, Flow, Port, Tier
@@ -35,6 +36,7 @@ class VoiceNetwork(Construct):
 
     Attributes:
         vpc: The VPC.
+        flow_log_group: Records of every flow, accepted or rejected.
         security_groups: One for each tier, the interface endpoints' (``Tier.AWS``) included; what may reach what
             is ``blueprint.contract.FLOWS``.
     """
@@ -42,7 +44,7 @@ class VoiceNetwork(Construct):
     def __init__(self, scope: Construct, id_: str, *, props: VoiceNetworkProps) -> None:
         super().__init__(scope, id_)
         self.vpc = self._build_vpc(props)
-        self._build_flow_logs(props)
+        self.flow_log_group = self._build_flow_logs(props)
         self.security_groups = self._build_security_groups()
         self._build_endpoints(props.network.interface_endpoints)
 
@@ -80,7 +82,7 @@ class VoiceNetwork(Construct):
             restrict_default_security_group=False,
         )
 
-    def _build_flow_logs(self, props: VoiceNetworkProps) -> None:
+    def _build_flow_logs(self, props: VoiceNetworkProps) -> logs.LogGroup:
         key = EncryptionKey(self, "LogKey", purpose="VPC flow logs", removal_policy=props.removal_policy)
         key.allow_logs(props.region)
         group = log_group(
@@ -91,6 +93,7 @@ class VoiceNetwork(Construct):
             removal_policy=props.removal_policy,
         )
         self.vpc.add_flow_log("FlowLog", destination=ec2.FlowLogDestination.to_cloud_watch_logs(group))
+        return group
 
     def _build_security_groups(self) -> dict[Tier, ec2.SecurityGroup]:
         groups: dict[Tier, ec2.SecurityGroup] = {

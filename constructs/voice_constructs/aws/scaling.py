@@ -50,6 +50,7 @@ class ScalingProps:
         deployment: Dimension of the metric.
         fleet: Dimension of the metric.
         alarm_name: Name of the alarm.
+        runbook_url: Where a person who sees the alarm reads on.
         groups: Each gets the rule's whole change, so that "+2 in every zone" is exact.
     """
 
@@ -57,6 +58,7 @@ class ScalingProps:
     fleet: str
     rule: ScalingRule
     alarm_name: str
+    runbook_url: str
     groups: Sequence[autoscaling.AutoScalingGroup]
 
 
@@ -75,7 +77,10 @@ class RuleScaling(Construct):
             self,
             "Alarm",
             alarm_name=props.alarm_name,
-            alarm_description=f"Fleet {props.fleet} {verb}: {rule.metric} {rule.comparison} {rule.threshold:g}",
+            alarm_description=(
+                f"Fleet {props.fleet} {verb}: {rule.metric} {rule.comparison} {rule.threshold:g}. "
+                f"Runbook: {props.runbook_url}"
+            ),
             metric=fleet_metric(
                 rule.metric,
                 deployment=props.deployment,

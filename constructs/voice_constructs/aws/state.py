@@ -18,7 +18,6 @@ ENGINE_VERSION = "8.1"
 PARAMETER_FAMILY = "valkey8"
 PASSWORD_LENGTH = 48
 PASSWORD_FIELD = "password"  # noqa: S105  the name of a field
-LOG_RETENTION_DAYS = 30
 
 
 @dataclass(frozen=True)
@@ -36,6 +35,7 @@ class StateStoreProps:
     store: StateStore
     vpc: ec2.IVpc
     security_group: ec2.ISecurityGroup
+    log_retention_days: int
     key_policy: RemovalPolicy
     log_policy: RemovalPolicy
     removal_policy: RemovalPolicy
@@ -130,7 +130,7 @@ class ValkeyStore(Construct):
         )
         logs = {
             kind: log_group(
-                self, name, key=self.key, retention_days=LOG_RETENTION_DAYS, removal_policy=props.log_policy
+                self, name, key=self.key, retention_days=props.log_retention_days, removal_policy=props.log_policy
             ).log_group_name
             for kind, name in {"slow-log": "SlowLog", "engine-log": "EngineLog"}.items()
         }

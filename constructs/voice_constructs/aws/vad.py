@@ -7,6 +7,7 @@ from constructs import Construct
 
 import userdata
 from blueprint import catalog, contract, names
+from blueprint.alerts import scaling_runbook
 from blueprint.contract import Image, Tier
 from blueprint.hosts import VAD_IMAGES
 from blueprint.model.aws import DataPathMode, OnDemand
@@ -149,6 +150,7 @@ class VadFleet(Construct):
                     fleet=names.VAD_FLEET,
                     rule=rule,
                     alarm_name=names.scaling_alarm(self._deployment, names.VAD_FLEET, rule),
+                    runbook_url=scaling_runbook(self._deployment, rule),
                     groups=self.groups,
                 ),
             )

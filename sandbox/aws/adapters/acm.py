@@ -24,7 +24,7 @@ class Certificate(Adapter):
             for item in properties.get("DomainValidationOptions", [])
             if "ValidationDomain" in item
         ]
-        extra = {"Options": options} if options else {}
+        extra: Properties = {"Options": options} if options else {}
         extra |= {"DomainValidationOptions": validation} if validation else {}
         return str(self.call("request_certificate", given, extra)["CertificateArn"])
 

@@ -6,7 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from sandbox.aws.adapters.base import Adapter, Properties, only, without
+from sandbox.aws.adapters.base import Adapter, Properties, Scope, only, without
+from sandbox.aws.shapes import Json
 
 
 def patches(old: Properties, new: Properties, paths: Mapping[str, str]) -> list[dict[str, str]]:
@@ -24,7 +25,7 @@ def patches(old: Properties, new: Properties, paths: Mapping[str, str]) -> list[
     ]
 
 
-def as_text(value: Any) -> str:
+def as_text(value: Json) -> str:
     """Return a value as patch operations carry it."""
     return value if isinstance(value, str) else json.dumps(value)
 
@@ -151,9 +152,7 @@ class RequestValidator(ApiGateway):
 
     def update(self, new: Properties) -> None:
         """Patch the validator."""
-        self.call(
-            "update_request_validator", self._named(), patchOperations=patches(self.properties, new, self._paths)
-        )
+        self.call("update_request_validator", self._named(), patchOperations=patches(self.properties, new, self._paths))
 
     def delete(self) -> None:
         """Delete the validator."""
@@ -185,7 +184,7 @@ class Model(ApiGateway):
         self.call("delete_model", restApiId=self.properties["RestApiId"], modelName=self.id)
 
     @classmethod
-    def generate_name(cls, scope: Any) -> str:
+    def generate_name(cls, scope: Scope) -> str:
         """Make up a name of letters and digits, which is all that a model's name may hold."""
         return super().generate_name(scope).replace("-", "")
 

@@ -80,7 +80,9 @@ class AutoScalingGroup(Adapter):
         for operation, arns in (("detach", before - after), ("attach", after - before)):
             if arns:
                 self.call(
-                    f"{operation}_load_balancer_target_groups", AutoScalingGroupName=self.id, TargetGroupARNs=sorted(arns)
+                    f"{operation}_load_balancer_target_groups",
+                    AutoScalingGroupName=self.id,
+                    TargetGroupARNs=sorted(arns),
                 )
 
 

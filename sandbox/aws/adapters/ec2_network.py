@@ -247,9 +247,7 @@ class VpcEndpoint(Ec2):
             before, after = set(self.properties.get(name, [])), set(new.get(name, []))
             moves[f"Add{name}"], moves[f"Remove{name}"] = sorted(after - before), sorted(before - after)
         moves = {name: ids for name, ids in moves.items() if ids}
-        self.call(
-            "modify_vpc_endpoint", only(new, "PolicyDocument", "PrivateDnsEnabled"), moves, VpcEndpointId=self.id
-        )
+        self.call("modify_vpc_endpoint", only(new, "PolicyDocument", "PrivateDnsEnabled"), moves, VpcEndpointId=self.id)
 
     def delete(self) -> None:
         """Delete the endpoint."""

@@ -21,7 +21,7 @@ _EVERYTHING = {"IpProtocol": "-1", "CidrIp": "0.0.0.0/0"}
 
 def permission(rule: Properties) -> dict[str, Any]:
     """Return a rule in the form in which EC2 takes it."""
-    result = {name: rule[name] for name in ("IpProtocol", "FromPort", "ToPort") if name in rule}
+    result: dict[str, Any] = {name: rule[name] for name in ("IpProtocol", "FromPort", "ToPort") if name in rule}
     for name, (group, key) in _PEER.items():
         if name in rule:
             peer = {key: rule[name]}

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sandbox.aws.adapters.base import Adapter, Properties, only, tag_map
+from sandbox.aws.shapes import Json
 
 
 class Key(Adapter):
@@ -55,7 +56,7 @@ def _tags(tags: Mapping[str, str]) -> list[dict[str, str]]:
     return [{"TagKey": key, "TagValue": value} for key, value in tags.items()]
 
 
-def _true(value: Any) -> bool:
+def _true(value: Json) -> bool:
     return str(value).lower() == "true"
 
 

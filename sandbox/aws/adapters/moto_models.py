@@ -14,6 +14,7 @@ from moto.cloudformation.parsing import get_model_map
 from moto.core.common_models import CloudFormationModel
 
 from sandbox.aws.adapters.base import Adapter, Properties
+from sandbox.aws.shapes import Json
 
 _REFUSED = frozenset({"AWS::CloudFormation::Stack", "AWS::CloudFormation::CustomResource", "?"})
 
@@ -57,11 +58,11 @@ class MotoModel(Adapter):
 class _ModelAttributes(dict[str, Any]):
     """Attributes of a moto model, read one by one because a model cannot list them."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Json) -> None:
         super().__init__()
         self._model = model
 
-    def __missing__(self, name: str) -> Any:
+    def __missing__(self, name: str) -> Json:
         try:
             return self._model.get_cfn_attribute(name)
         except Exception as error:

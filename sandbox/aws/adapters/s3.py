@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sandbox.aws.adapters.base import Adapter, Properties, as_tags, only, tag_map
+from sandbox.aws.shapes import Json
 
 # Property of the bucket -> operation that sets it, its argument, and the operation that takes it away.
 _PLAIN = {
@@ -65,8 +66,7 @@ class Bucket(Adapter):
             elif key in _SPECIAL:
                 _SPECIAL[key](self, self.id, new.get(key))
             else:
-                message = f"AWS::S3::Bucket: the sandbox does not represent the property {key}"
-                raise ValueError(message)
+                raise ValueError(f"AWS::S3::Bucket: the sandbox does not represent the property {key}")
 
     def delete(self) -> None:
         """Delete the bucket."""
@@ -83,7 +83,7 @@ class Bucket(Adapter):
             "WebsiteURL": f"http://{self.id}.s3-website-{region}.amazonaws.com",
         }
 
-    def encryption(self, bucket: str, value: Any) -> None:
+    def encryption(self, bucket: str, value: Json) -> None:
         """Set or remove the default encryption."""
         if value is None:
             self.call("delete_bucket_encryption", Bucket=bucket)
@@ -97,7 +97,7 @@ class Bucket(Adapter):
         ]
         self.call("put_bucket_encryption", Bucket=bucket, ServerSideEncryptionConfiguration={"Rules": rules})
 
-    def lifecycle(self, bucket: str, value: Any) -> None:
+    def lifecycle(self, bucket: str, value: Json) -> None:
         """Set or remove the lifecycle rules."""
         if value is None:
             self.call("delete_bucket_lifecycle", Bucket=bucket)
@@ -105,7 +105,7 @@ class Bucket(Adapter):
         rules = [_lifecycle_rule(rule) for rule in value["Rules"]]
         self.call("put_bucket_lifecycle_configuration", Bucket=bucket, LifecycleConfiguration={"Rules": rules})
 
-    def logging(self, bucket: str, value: Any) -> None:
+    def logging(self, bucket: str, value: Json) -> None:
         """Set or remove access logging."""
         target = (
             {
@@ -117,7 +117,7 @@ class Bucket(Adapter):
         )
         self.call("put_bucket_logging", Bucket=bucket, BucketLoggingStatus={"LoggingEnabled": target} if target else {})
 
-    def notifications(self, bucket: str, value: Any) -> None:
+    def notifications(self, bucket: str, value: Json) -> None:
         """Set the notifications; only EventBridge is represented."""
         enabled = bool((value or {}).get("EventBridgeConfiguration"))
         self.call(
@@ -126,7 +126,7 @@ class Bucket(Adapter):
             NotificationConfiguration={"EventBridgeConfiguration": {}} if enabled else {},
         )
 
-    def cors(self, bucket: str, value: Any) -> None:
+    def cors(self, bucket: str, value: Json) -> None:
         """Set or remove the CORS rules."""
         if value is None:
             self.call("delete_bucket_cors", Bucket=bucket)
@@ -135,11 +135,11 @@ class Bucket(Adapter):
         rules = [{names.get(key, key): item for key, item in rule.items()} for rule in value["CorsRules"]]
         self.call("put_bucket_cors", Bucket=bucket, CORSConfiguration={"CORSRules": rules})
 
-    def acl(self, bucket: str, value: Any) -> None:
+    def acl(self, bucket: str, value: Json) -> None:
         """Set the canned ACL; `LogDeliveryWrite` is `log-delivery-write` to the API."""
         self.call("put_bucket_acl", Bucket=bucket, ACL=re.sub(r"(?<!^)(?=[A-Z])", "-", value or "Private").lower())
 
-    def tags(self, bucket: str, value: Any) -> None:
+    def tags(self, bucket: str, value: Json) -> None:
         """Set or remove the tags."""
         if tags := tag_map({"Tags": value}):
             self.call("put_bucket_tagging", Bucket=bucket, Tagging={"TagSet": as_tags(tags)})

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from sandbox.aws.adapters.base import Adapter, Properties, only
+from sandbox.aws.shapes import Json
 
 _OWN_CALLS = frozenset({"Subscription", "Tags", "TopicName", "DataProtectionPolicy", "DeliveryStatusLogging"})
 
 
-def _text(value: Any) -> str:
+def _text(value: Json) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
@@ -92,7 +93,7 @@ class TopicPolicy(Adapter):
         for topic in self.properties["Topics"]:
             self._set(topic, self._owner_only(topic))
 
-    def _set(self, topic: str, policy: Any) -> None:
+    def _set(self, topic: str, policy: Json) -> None:
         self.call("set_topic_attributes", TopicArn=topic, AttributeName="Policy", AttributeValue=_text(policy))
 
     def _owner_only(self, topic: str) -> dict[str, Any]:

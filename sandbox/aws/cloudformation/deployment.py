@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sandbox.aws.adapters import adapter_for
-from sandbox.aws.adapters.base import Adapter, Properties, Scope
+from sandbox.aws.adapters import adapter_class
+from sandbox.aws.adapters.base import Properties, Scope
 from sandbox.aws.clients import client
 from sandbox.aws.cloudformation.functions import Evaluator
 from sandbox.aws.cloudformation.removal import remove
 from sandbox.aws.cloudformation.stack import Resource, Stack
 from sandbox.aws.cloudformation.template import TemplateError, dependencies, in_order
 from sandbox.aws.cloudformation.values import resolve_dynamic
+from sandbox.aws.shapes import Json
 
 
 class DeploymentError(Exception):
@@ -81,8 +82,7 @@ class Deployment:
                     }
                 )
             except TemplateError as error:
-                message = f"Output {key}: {error}"
-                raise DeploymentError(message) from error
+                raise DeploymentError(f"Output {key}: {error}") from error
         return shown
 
     def leftovers(self) -> list[Resource]:
@@ -95,70 +95,58 @@ class Deployment:
         return "Condition" not in body or self.evaluator.condition(body["Condition"])
 
     def _bring(self, name: str, body: Mapping[str, Any], needs: set[str]) -> None:
+        """Create, change, replace or leave one resource."""
         current = self.stack.resources.get(name)
-        kind = adapter_for(body["Type"])
-        adapter = kind(Scope(self.stack.account_id, self.stack.region_name, self.stack.name, self.stack.stack_id, name))
-        target = Resource(adapter, "", {}, named=False, needs=needs, body=body)
-        replacing = False
+        place = Scope(self.stack.account_id, self.stack.region_name, self.stack.name, self.stack.stack_id, name)
+        kind = adapter_class(body["Type"])
+        target = Resource(kind(place), named=False, needs=needs, body=body)
+        same_kind = current is not None and type(current.adapter) is kind
+        verb, failed = "UPDATE" if same_kind else "CREATE", current or target
         try:
-            target.properties = self.evaluator.value(body.get("Properties", {}))
-            target.named = kind.name in target.properties
+            properties = self.evaluator.value(body.get("Properties", {}))
+            target.named = kind.name in properties
             if kind.name and not target.named:
-                keeps = current is not None and type(current.adapter) is kind and not current.named
-                target.properties[kind.name] = (
-                    current.properties[kind.name] if current and keeps else kind.generate_name(adapter.scope)
+                keeps = current is not None and same_kind and not current.named
+                properties[kind.name] = (
+                    current.adapter.properties[kind.name] if current and keeps else kind.generate_name(place)
                 )
-            if current is not None and type(current.adapter) is kind:
-                changed = _changed(current.properties, target.properties)
-                replacing = bool(changed) and kind.must_replace(changed)
-                if not replacing:
-                    self._update(current, target, changed)
-                    return
-                self._rename(kind, current, target)
-            self._create(target, current)
+            if current is None or not same_kind:
+                self._create(target, properties, current)
+                return
+            changed = _changed(current.adapter.properties, properties)
+            if not kind.must_replace(changed):
+                self._update(current, target, properties, changed)
+                return
+            verb, failed = "CREATE", target
+            self._create(target, _renamed(target, current, properties), current)
         except Exception as error:
-            verb = "CREATE" if current is None or replacing else "UPDATE"
-            self.stack.report(target if current is None else current, f"{verb}_FAILED", str(error))
-            message = f"The following resource(s) failed to {verb.lower()}: [{name}]. {error}"
-            raise DeploymentError(message) from error
+            self.stack.report(failed, f"{verb}_FAILED", str(error))
+            raise DeploymentError(f"The following resource(s) failed to {verb.lower()}: [{name}]. {error}") from error
 
-    def _create(self, target: Resource, current: Resource | None) -> None:
+    def _create(self, target: Resource, properties: Properties, current: Resource | None) -> None:
         adapter = target.adapter
         self.stack.report(target, "CREATE_IN_PROGRESS")
         try:
-            target.physical_id = adapter.create(self._resolved(target.properties))
+            adapter.id = adapter.create(self._resolved(properties))
         except Exception:
-            if adapter.begun:
-                target.physical_id = adapter.begun
+            if adapter.id:
+                target.settle(properties)
                 remove(self.stack, [target], keep=frozenset())
             raise
+        target.settle(properties)
         if current is not None:
             self.superseded.append(current)
         self.stack.resources[target.logical_id] = target
         self.stack.report(target, "CREATE_COMPLETE")
 
-    def _update(self, current: Resource, target: Resource, changed: set[str]) -> None:
+    def _update(self, current: Resource, target: Resource, properties: Properties, changed: set[str]) -> None:
         current.body, current.needs, current.named = target.body, target.needs, target.named
         if not changed:
             return
         self.stack.report(current, "UPDATE_IN_PROGRESS")
-        new = self._resolved(target.properties)
-        current.adapter.change(current.physical_id, current.properties, new, changed)
-        current.updated(target.properties)
+        current.adapter.change(self._resolved(properties), changed)
+        current.settle(properties)
         self.stack.report(current, "UPDATE_COMPLETE")
-
-    @staticmethod
-    def _rename(kind: type[Adapter], current: Resource, target: Resource) -> None:
-        if not kind.name:
-            return
-        if target.named and current.properties.get(kind.name) == target.properties[kind.name]:
-            message = (
-                "CloudFormation cannot update a stack when a custom-named resource requires replacing. "
-                f"Rename {target.properties[kind.name]} and update the stack again."
-            )
-            raise TemplateError(message)
-        if not target.named:
-            target.properties[kind.name] = kind.generate_name(target.adapter.scope)
 
     def _resolved(self, properties: Properties) -> Properties:
         resolved: Properties = resolve_dynamic(properties, region=self.stack.region_name, account=self.stack.account_id)
@@ -168,14 +156,12 @@ class Deployment:
         try:
             return self.stack.resources[name]
         except KeyError as error:
-            message = f"Template error: unresolved resource dependency {name}"
-            raise TemplateError(message) from error
+            raise TemplateError(f"Template error: unresolved resource dependency {name}") from error
 
-    def _imported(self, name: str) -> Any:
+    def _imported(self, name: str) -> Json:
         self.imports.add(name)
         if name not in self.exports:
-            message = f"No export named {name} found."
-            raise TemplateError(message)
+            raise TemplateError(f"No export named {name} found.")
         return self.exports[name].value
 
     def _zones(self, region: str) -> list[str]:
@@ -185,3 +171,17 @@ class Deployment:
 
 def _changed(old: Properties, new: Properties) -> set[str]:
     return {key for key in old.keys() | new.keys() if old.get(key) != new.get(key)}
+
+
+def _renamed(target: Resource, current: Resource, properties: Properties) -> Properties:
+    """Return properties under which a resource can be made beside the one that it replaces."""
+    kind = type(target.adapter)
+    if not kind.name:
+        return properties
+    name = properties[kind.name]
+    if target.named and current.adapter.properties.get(kind.name) == name:
+        raise TemplateError(
+            "CloudFormation cannot update a stack when a custom-named resource requires replacing. "
+            f"Rename {name} and update the stack again."
+        )
+    return properties if target.named else {**properties, kind.name: kind.generate_name(target.adapter.scope)}

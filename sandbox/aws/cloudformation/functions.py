@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sandbox.aws.cloudformation.template import SUBSTITUTION, TemplateError
+from sandbox.aws.shapes import Json
 
 _NOTHING = object()  # what Ref to AWS::NoValue gives: the property or list item goes away
 
@@ -35,7 +36,7 @@ class Evaluator:
     zones: Callable[[str], list[str]]
     _conditions: dict[str, bool] = field(default_factory=dict)
 
-    def value(self, node: Any) -> Any:
+    def value(self, node: Json) -> Json:
         """Evaluate a piece of a template."""
         result = self._value(node)
         return None if result is _NOTHING else result
@@ -44,12 +45,11 @@ class Evaluator:
         """Evaluate a named condition."""
         if name not in self._conditions:
             if name not in self.template.get("Conditions", {}):
-                message = f"Template error: unresolved condition {name}"
-                raise TemplateError(message)
+                raise TemplateError(f"Template error: unresolved condition {name}")
             self._conditions[name] = bool(self.value(self.template["Conditions"][name]))
         return self._conditions[name]
 
-    def _value(self, node: Any) -> Any:
+    def _value(self, node: Json) -> Json:
         if isinstance(node, list):
             return [value for item in node if (value := self._value(item)) is not _NOTHING]
         if not isinstance(node, dict):
@@ -60,17 +60,16 @@ class Evaluator:
             if function is not None:
                 return function(self, argument)
             if key.startswith("Fn::"):
-                message = f"Template error: the sandbox does not know {key}"
-                raise TemplateError(message)
+                raise TemplateError(f"Template error: the sandbox does not know {key}")
         return {key: value for key, item in node.items() if (value := self._value(item)) is not _NOTHING}
 
-    def ref(self, name: str) -> Any:
+    def ref(self, name: str) -> Json:
         """Evaluate `Ref`."""
         if name == "AWS::NoValue":
             return _NOTHING
         return self.parameters[name] if name in self.parameters else self.resource(name)
 
-    def get_att(self, argument: str | list[Any]) -> Any:
+    def get_att(self, argument: str | list[Any]) -> Json:
         """Evaluate `Fn::GetAtt`, in its list and its dotted form."""
         name, attribute = argument.split(".", 1) if isinstance(argument, str) else argument
         return self.attribute(name, self.value(attribute))
@@ -92,19 +91,18 @@ class Evaluator:
                 pieces.append(_text(self.get_att(name) if "." in name else self.ref(name)))
         return "".join([*pieces, text[end:]])
 
-    def choose(self, argument: list[Any]) -> Any:
+    def choose(self, argument: list[Any]) -> Json:
         """Evaluate `Fn::If`."""
         name, if_true, if_false = argument
         return self._value(if_true if self.condition(name) else if_false)
 
-    def find_in_map(self, argument: list[Any]) -> Any:
+    def find_in_map(self, argument: list[Any]) -> Json:
         """Evaluate `Fn::FindInMap`."""
         name, first, second = (self.value(item) for item in argument[:3])
         try:
             return self.value(self.template["Mappings"][name][first][second])
         except KeyError as error:
-            message = f"Template error: Unable to get mapping for {name}::{first}::{second}"
-            raise TemplateError(message) from error
+            raise TemplateError(f"Template error: Unable to get mapping for {name}::{first}::{second}") from error
 
     def cidr(self, argument: list[Any]) -> list[str]:
         """Evaluate `Fn::Cidr`."""
@@ -124,11 +122,11 @@ class Evaluator:
         return _text(left) == _text(right)
 
 
-def _text(value: Any) -> str:
+def _text(value: Json) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _select(evaluator: Evaluator, argument: list[Any]) -> Any:
+def _select(evaluator: Evaluator, argument: list[Any]) -> Json:
     index, items = evaluator.value(argument)
     return items[int(index)]
 

@@ -19,6 +19,7 @@ from sandbox.aws.cloudformation.operations import Wanted
 from sandbox.aws.cloudformation.stack import Stack
 from sandbox.aws.cloudformation.template import TemplateError, check, parse
 from sandbox.aws.cloudformation.values import resolve_parameters
+from sandbox.aws.shapes import Json
 
 _BROKEN = frozenset({"CREATE_FAILED", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "DELETE_FAILED"})
 
@@ -35,7 +36,7 @@ class SandboxCloudFormation(CloudFormationBackend):
         self._lock = threading.RLock()
 
     def create_stack(  # type: ignore[override]
-        self, name: str, template: str, parameters: dict[str, str], **options: Any
+        self, name: str, template: str, parameters: dict[str, str], **options: Json
     ) -> Stack:
         """Deploy a new stack; a failed one ends as ROLLBACK_COMPLETE, with the reasons in its events."""
         with self._lock:
@@ -80,8 +81,9 @@ class SandboxCloudFormation(CloudFormationBackend):
             if stack is None:
                 return
             if stack.enable_termination_protection:
-                message = f"Stack [{stack.name}] cannot be deleted while TerminationProtection is enabled"
-                raise ValidationError(message=message)
+                raise ValidationError(
+                    message=f"Stack [{stack.name}] cannot be deleted while TerminationProtection is enabled"
+                )
             for name in retain:
                 stack.resources.pop(name, None)
             if operations.delete(stack, self._claim):
@@ -112,11 +114,12 @@ class SandboxCloudFormation(CloudFormationBackend):
         self,
         stack_name: str,
         change_set_name: str,
+        *,
         template: str,
         parameters: dict[str, str],
         description: str | None,
         change_set_type: str,
-        **options: Any,
+        **options: Json,
     ) -> tuple[str, str]:
         """Plan a change of a stack, or a stack yet to come; return the ids of change set and stack."""
         with self._lock:
@@ -172,8 +175,9 @@ class SandboxCloudFormation(CloudFormationBackend):
         with self._lock:
             change_set = self.describe_change_set(change_set_name, stack_name)
             if change_set.execution_status != "AVAILABLE":
-                message = f"ChangeSet [{change_set_name}] cannot be executed: {change_set.status_reason}"
-                raise ValidationError(message=message)
+                raise ValidationError(
+                    message=f"ChangeSet [{change_set_name}] cannot be executed: {change_set.status_reason}"
+                )
             del self.change_sets[change_set.change_set_id]
             change_set.stack.change_set_id = change_set.change_set_id
             if change_set.stack.status == "REVIEW_IN_PROGRESS":
@@ -183,8 +187,7 @@ class SandboxCloudFormation(CloudFormationBackend):
 
     def _update(self, stack: Stack, wanted: Wanted) -> None:
         if stack.status in _BROKEN:
-            message = f"Stack:{stack.stack_id} is in {stack.status} state and can not be updated."
-            raise ValidationError(message=message)
+            raise ValidationError(message=f"Stack:{stack.stack_id} is in {stack.status} state and can not be updated.")
         operations.update(stack, wanted, self.exports, self._claim)
 
     def _live(self, name_or_id: str) -> Stack | None:
@@ -192,8 +195,7 @@ class SandboxCloudFormation(CloudFormationBackend):
 
     def _enter(self, name: str, options: dict[str, Any]) -> Stack:
         if self._live(name):
-            message = f"Stack [{name}] already exists"
-            raise AlreadyExistsException(message)
+            raise AlreadyExistsException(f"Stack [{name}] already exists")
         stack = Stack(
             stack_id=generate_stack_id(name, self.region_name, self.account_id),
             name=name,
@@ -222,16 +224,16 @@ class SandboxCloudFormation(CloudFormationBackend):
         values = {output["ExportName"]: str(output["OutputValue"]) for output in outputs if output["ExportName"]}
         mine = {name: item for name, item in self.exports.items() if item.exporting_stack_id == stack.stack_id}
         for name in values.keys() & (self.exports.keys() - mine.keys()):
-            message = f"Export with name {name} is already exported by stack {self.exports[name].exporting_stack_id}"
-            raise DeploymentError(message)
+            raise DeploymentError(
+                f"Export with name {name} is already exported by stack {self.exports[name].exporting_stack_id}"
+            )
         for name, export in mine.items():
             if values.get(name) == export.value:
                 continue
             readers = [item.name for item in self.stacks.values() if name in item.imports and item is not stack]
             if readers:
                 verb = "updated" if name in values else "deleted"
-                message = f"Export {name} cannot be {verb} as it is in use by {', '.join(readers)}"
-                raise DeploymentError(message)
+                raise DeploymentError(f"Export {name} cannot be {verb} as it is in use by {', '.join(readers)}")
         for name in mine:
             del self.exports[name]
         self.exports.update({name: Export(stack.stack_id, name, value) for name, value in values.items()})

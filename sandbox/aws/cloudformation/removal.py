@@ -49,8 +49,8 @@ def _delete(stack: Stack, resource: Resource, *, snapshot: bool) -> str | None:
     stack.report(resource, "DELETE_IN_PROGRESS")
     try:
         if snapshot:
-            resource.adapter.snapshot(resource.physical_id)
-        resource.adapter.delete(resource.physical_id, resource.properties)
+            resource.adapter.snapshot()
+        resource.adapter.delete()
     except Exception as error:  # noqa: BLE001 - whatever a service answers is the reason that the user has to see
         if not (isinstance(error, ClientError) and is_missing(error)):
             stack.report(resource, "DELETE_FAILED", str(error))

@@ -70,7 +70,7 @@ class SandboxCloudFormationResponse(CloudFormationResponse):
             raise ValidationError(message=f"Resource {wanted} does not exist for stack {stack.name}")
         return stack, found
 
-    def _validate_different_update(self, *_: Any) -> None:
+    def _validate_different_update(self, *_: object) -> None:
         """Leave the question whether anything changed to the stacks, which know the resolved parameters."""
 
 

@@ -12,6 +12,7 @@ from moto.core.utils import utcnow
 
 from sandbox.aws.adapters.base import Adapter, Properties
 from sandbox.aws.cloudformation.template import TemplateError
+from sandbox.aws.shapes import Json
 
 
 @dataclass
@@ -19,23 +20,20 @@ class Resource:
     """One deployed resource of a stack.
 
     Attributes:
-        adapter: Reaches the resource through its service.
-        physical_id: What `Ref` gives.
-        properties: The properties that were deployed; dynamic references are kept as such, so no secret lies here.
+        adapter: Reaches the resource through its service; holds its physical id and its properties.
         named: Whether the template itself gave the resource its name.
         needs: Logical ids of the resources that this one refers to.
         body: The resource's part of the template, for its deletion policies.
         status: CloudFormation's status of the resource.
         reason: Why the status is what it is.
+        timestamp: Since when.
     """
 
     adapter: Adapter
-    physical_id: str
-    properties: Properties
     named: bool
     needs: set[str]
     body: Mapping[str, Any]
-    status: str = "CREATE_COMPLETE"
+    status: str = ""
     reason: str | None = None
     timestamp: datetime = field(default_factory=utcnow)
     _attributes: Mapping[str, Any] | None = None
@@ -46,36 +44,35 @@ class Resource:
         return self.adapter.scope.logical_id
 
     @property
+    def physical_id(self) -> str:
+        """What `Ref` gives."""
+        return self.adapter.id
+
+    @property
     def resource_type(self) -> str:
         """The CloudFormation type."""
         return str(self.body["Type"])
 
-    def attribute(self, name: str) -> Any:
+    def attribute(self, name: str) -> Json:
         """Return what `Fn::GetAtt` gives.
 
         Raises:
             TemplateError: If the type has no such attribute.
         """
         if self._attributes is None:
-            self._attributes = self.adapter.attributes(self.physical_id, self.properties)
+            self._attributes = self.adapter.attributes()
         try:
             return self._attributes[name]
         except KeyError as error:
-            message = (
+            raise TemplateError(
                 f"Template error: resource {self.logical_id} ({self.resource_type}) does not support attribute type "
                 f"{name} in Fn::GetAtt (known here: {', '.join(sorted(self._attributes)) or 'none'})"
-            )
-            raise TemplateError(message) from error
+            ) from error
 
-    def updated(self, properties: Properties) -> None:
-        """Note that the resource now has these properties."""
-        self.properties = properties
+    def settle(self, properties: Properties) -> None:
+        """Note the properties that the resource now has."""
+        self.adapter.properties = properties
         self._attributes = None
-        self.mark("UPDATE_COMPLETE")
-
-    def mark(self, status: str, reason: str | None = None) -> None:
-        """Note the resource's status."""
-        self.status, self.reason, self.timestamp = status, reason, utcnow()
 
 
 @dataclass
@@ -126,7 +123,7 @@ class Stack:
         shown = []
         for name, value in self.stack_parameters.items():
             hidden = str(declared[name].get("NoEcho", "")).lower() == "true"
-            entry = {"ParameterKey": name, "ParameterValue": "****" if hidden else value}
+            entry: dict[str, str | None] = {"ParameterKey": name, "ParameterValue": "****" if hidden else value}
             if declared[name].get("Type", "").startswith("AWS::SSM::"):
                 resolved = self.resolved.get(name)
                 entry["ResolvedValue"] = ",".join(resolved) if isinstance(resolved, list) else resolved
@@ -167,7 +164,7 @@ class Stack:
 
     def report(self, resource: Resource, status: str, reason: str | None = None) -> None:
         """Move a resource to a status and write the event."""
-        resource.mark(status, reason)
+        resource.status, resource.reason, resource.timestamp = status, reason, utcnow()
         self._event(resource.logical_id, resource.physical_id, resource.resource_type, status, reason)
 
     def _event(self, logical_id: str, physical_id: str, resource_type: str, status: str, reason: str | None) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 
 import yaml
 
+from sandbox.aws.shapes import Json
+
 SUBSTITUTION = re.compile(r"\$\{(!?)([^}]+)\}")
 
 
@@ -47,14 +49,11 @@ def parse(body: str) -> dict[str, Any]:
     try:
         template = json.loads(body) if body.lstrip().startswith("{") else yaml.load(body, Loader=_Loader)  # noqa: S506
     except (ValueError, yaml.YAMLError) as error:
-        message = f"Template format error: {error}"
-        raise TemplateError(message) from error
+        raise TemplateError(f"Template format error: {error}") from error
     if not isinstance(template, dict) or not template.get("Resources"):
-        message = "Template format error: At least one Resources member must be defined."
-        raise TemplateError(message)
+        raise TemplateError("Template format error: At least one Resources member must be defined.")
     if "Transform" in template:
-        message = f"Template format error: the sandbox runs no transforms ({template['Transform']})"
-        raise TemplateError(message)
+        raise TemplateError(f"Template format error: the sandbox runs no transforms ({template['Transform']})")
     return template
 
 
@@ -67,8 +66,7 @@ def check(template: Mapping[str, Any], known: Callable[[str], bool]) -> None:
     resources = template["Resources"]
     unknown = [f"{body['Type']} ({name})" for name, body in resources.items() if not known(body["Type"])]
     if unknown:
-        message = f"Template format error: Unrecognized resource types: [{', '.join(unknown)}]"
-        raise TemplateError(message)
+        raise TemplateError(f"Template format error: Unrecognized resource types: [{', '.join(unknown)}]")
     in_order(dependencies(resources))
 
 
@@ -83,7 +81,7 @@ def dependencies(resources: Mapping[str, Any]) -> dict[str, set[str]]:
     return found
 
 
-def references(node: Any) -> Iterator[str]:
+def references(node: Json) -> Iterator[str]:
     """Yield every name that a piece of a template refers to."""
     if isinstance(node, list):
         for item in node:
@@ -116,8 +114,7 @@ def in_order(needs: Mapping[str, Iterable[str]]) -> list[str]:
             return
         if name in path:
             circle = ", ".join(path[path.index(name) :])
-            message = f"Circular dependency between resources: [{circle}]"
-            raise TemplateError(message)
+            raise TemplateError(f"Circular dependency between resources: [{circle}]")
         path.append(name)
         for needed in sorted(needs[name]):
             if needed in needs:

@@ -11,6 +11,7 @@ from botocore.exceptions import ClientError
 
 from sandbox.aws.clients import client
 from sandbox.aws.cloudformation.template import TemplateError
+from sandbox.aws.shapes import Json
 
 _DYNAMIC = re.compile(r"\{\{resolve:(ssm|ssm-secure|secretsmanager):([^{}]+)\}\}")
 _ARN_PARTS = 7
@@ -28,14 +29,12 @@ def resolve_parameters(
     """
     declared = template.get("Parameters", {})
     if unknown := sorted(given.keys() - declared.keys()):
-        message = f"Parameters: [{', '.join(unknown)}] do not exist in the template"
-        raise TemplateError(message)
+        raise TemplateError(f"Parameters: [{', '.join(unknown)}] do not exist in the template")
     values = {}
     for name, declaration in declared.items():
         value = given.get(name, declaration.get("Default"))
         if value is None:
-            message = f"Parameters: [{name}] must have values"
-            raise TemplateError(message)
+            raise TemplateError(f"Parameters: [{name}] must have values")
         _check(name, str(value), declaration)
         kind = declaration.get("Type", "String")
         if kind.startswith("AWS::SSM::Parameter::Value"):
@@ -45,7 +44,7 @@ def resolve_parameters(
     return values
 
 
-def resolve_dynamic(node: Any, *, region: str, account: str) -> Any:
+def resolve_dynamic(node: Json, *, region: str, account: str) -> Json:
     """Replace the `{{resolve:...}}` references in resource properties by what they stand for."""
     if isinstance(node, dict):
         return {key: resolve_dynamic(item, region=region, account=account) for key, item in node.items()}
@@ -68,8 +67,7 @@ def _check(name: str, value: str, declaration: Mapping[str, Any]) -> None:
     pattern = declaration.get("AllowedPattern")
     if (allowed and value not in [str(item) for item in allowed]) or (pattern and not re.fullmatch(pattern, value)):
         wanted = f"one of {allowed}" if allowed else f"a match of {pattern}"
-        message = f"Parameter '{name}' is {value!r}, but must be {wanted}"
-        raise TemplateError(message)
+        raise TemplateError(f"Parameter '{name}' is {value!r}, but must be {wanted}")
 
 
 def _ssm(name: str, *, region: str, account: str) -> str:
@@ -77,8 +75,9 @@ def _ssm(name: str, *, region: str, account: str) -> str:
     try:
         return str(api.get_parameter(Name=name, WithDecryption=True)["Parameter"]["Value"])
     except ClientError as error:
-        message = f"Unable to fetch parameters [{name}] from parameter store for this account: {error}"
-        raise TemplateError(message) from error
+        raise TemplateError(
+            f"Unable to fetch parameters [{name}] from parameter store for this account: {error}"
+        ) from error
 
 
 def _secret(reference: str, *, region: str, account: str) -> str:
@@ -97,5 +96,6 @@ def _secret(reference: str, *, region: str, account: str) -> str:
     try:
         return str(json.loads(text)[key])
     except (ValueError, KeyError) as error:
-        message = f"Could not find a value associated with JSON key {key} in the secret {secret_id}"
-        raise TemplateError(message) from error
+        raise TemplateError(
+            f"Could not find a value associated with JSON key {key} in the secret {secret_id}"
+        ) from error

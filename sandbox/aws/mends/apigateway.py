@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from moto.apigateway import models, urls
-from moto.apigateway.models import Integration
+from moto.apigateway.models import DomainName, Integration, VpcLink
 from moto.apigateway.responses import APIGatewayResponse
-from moto.core.responses import TYPE_RESPONSE
+from moto.core.common_models import BaseModel
+from moto.core.common_types import TYPE_RESPONSE
 
 from sandbox.aws.mends.base import Record, take_over
 
@@ -102,7 +103,7 @@ class MendedApiGateway(APIGatewayResponse):
         plan.apply_patch_operations(others)
         return json.dumps(plan.to_json())
 
-    def _patched(self, model: Any, fields: Fields) -> TYPE_RESPONSE:
+    def _patched(self, model: VpcLink | DomainName, fields: Fields) -> TYPE_RESPONSE:
         for patch in self._get_param("patchOperations"):
             _apply(model, patch, fields)
         return 200, {}, json.dumps(model.to_json())
@@ -111,10 +112,9 @@ class MendedApiGateway(APIGatewayResponse):
         return self.path.strip("/").split("/")[1]
 
 
-def _apply(model: Any, patch: dict[str, str], fields: Fields) -> None:
+def _apply(model: BaseModel, patch: dict[str, str], fields: Fields) -> None:
     if patch["path"] not in fields:
-        message = f"API Gateway: the sandbox cannot patch {patch['path']}"
-        raise NotImplementedError(message)
+        raise NotImplementedError(f"API Gateway: the sandbox cannot patch {patch['path']}")
     attribute, convert = fields[patch["path"]]
     setattr(model, attribute, convert(patch.get("value", "")))
 

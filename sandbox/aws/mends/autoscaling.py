@@ -11,7 +11,7 @@ from moto.autoscaling.responses import AutoScalingResponse
 from moto.core.exceptions import ServiceException
 from moto.core.responses import ActionResult
 
-from sandbox.aws.mends.base import Record, keep, take_over
+from sandbox.aws.mends.base import Record, keep, result, take_over
 
 # What moto's groups do not keep.
 _KEPT = (
@@ -63,7 +63,8 @@ class MendedAutoScaling(AutoScalingResponse):
         for state in group.instance_states:
             state.protected_from_scale_in, state.lifecycle_state = False, "InService"
         answer = super().delete_auto_scaling_group()
-        for kept in (backend.policies, backend.lifecycle_hooks, backend.scheduled_actions):
+        hanging: list[dict[str, Any]] = [backend.policies, backend.lifecycle_hooks, backend.scheduled_actions]
+        for kept in hanging:
             for key, item in list(kept.items()):
                 if item.auto_scaling_group_name == group.name:
                     del kept[key]
@@ -78,7 +79,7 @@ class MendedAutoScaling(AutoScalingResponse):
     def put_scaling_policy(self) -> ActionResult:
         """Answer PutScalingPolicy; moto misspells the name of the ARN, which then is lost."""
         answer = super().put_scaling_policy()
-        return ActionResult({"PolicyARN": answer.result["PolicyArn"], "Alarms": []})
+        return ActionResult({"PolicyARN": result(answer)["PolicyArn"], "Alarms": []})
 
     def _put_hook(self, hook: Record) -> None:
         made = self.autoscaling_backend.create_lifecycle_hook(
@@ -128,7 +129,7 @@ class MendedGroup(FakeAutoScalingGroup):
                 launch_template={"LaunchTemplateId": template.id, "Version": self.launch_template_version},
                 tags={"instance": {**self.instance_tags, **propagated_tags, models.ASG_NAME_TAG: self.name}},
             )
-            instance = reservation.instances[0]
+            instance: Any = reservation.instances[0]  # moto hangs the group on it below
             instance.autoscaling_group = self
             self._give_profile(instance.id, data.get("IamInstanceProfile", {}))
             protected = self.new_instances_protected_from_scale_in

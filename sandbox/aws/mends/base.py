@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 from botocore import xform_name
 from moto.core.base_backend import BaseBackend
-from moto.core.responses import BaseResponse
+from moto.core.responses import ActionResult, BaseResponse
 
 Record = dict[str, Any]
 
@@ -31,7 +31,12 @@ def records(backend: BaseBackend, kind: str) -> dict[str, Record]:
     return kept
 
 
-def keep(model: Any, request: Record, *names: str) -> None:
+def result(answer: ActionResult) -> Record:
+    """Return what an answer of moto's holds, which is a dictionary in every operation that is mended here."""
+    return cast("Record", answer.result)
+
+
+def keep(model: object, request: Record, *names: str) -> None:
     """Put parameters of a request on a model that does not keep them; moto's serialiser finds them there."""
     for name in names:
         if name in request:

@@ -6,7 +6,7 @@ from moto.cloudwatch import urls
 from moto.cloudwatch.responses import CloudWatchResponse
 from moto.core.responses import ActionResult
 
-from sandbox.aws.mends.base import keep, take_over
+from sandbox.aws.mends.base import keep, result, take_over
 
 
 class MendedCloudWatch(CloudWatchResponse):
@@ -39,7 +39,7 @@ class MendedCloudWatch(CloudWatchResponse):
         kinds = self._get_param("AlarmTypes", None) or ["MetricAlarm"]
         for kind in ("MetricAlarm", "CompositeAlarm"):
             if kind not in kinds:
-                answer.result[f"{kind}s"] = []
+                result(answer)[f"{kind}s"] = []
         return answer
 
 

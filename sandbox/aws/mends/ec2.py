@@ -63,13 +63,14 @@ class MendedEc2(NetworkResponses):
         """Answer CreateCapacityReservation; capacity is never short here."""
         params = self._get_params()
         identifier = _new_id("cr")
+        arn = f"arn:aws:ec2:{self.region}:{self.current_account}:capacity-reservation/{identifier}"
         reservation = {
             "EndDateType": "unlimited",
             "InstanceMatchCriteria": "open",
             "Tenancy": "default",
             **params,
             "CapacityReservationId": identifier,
-            "CapacityReservationArn": f"arn:aws:ec2:{self.region}:{self.current_account}:capacity-reservation/{identifier}",
+            "CapacityReservationArn": arn,
             "OwnerId": self.current_account,
             "State": "active",
             "TotalInstanceCount": params["InstanceCount"],

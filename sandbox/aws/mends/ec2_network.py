@@ -5,6 +5,8 @@ from __future__ import annotations
 from moto.core.responses import ActionResult
 from moto.ec2.responses import EC2Response
 
+from sandbox.aws.mends.base import result
+
 
 class NetworkResponses(EC2Response):
     """moto's EC2 API with gateways that go completely."""
@@ -23,7 +25,7 @@ class NetworkResponses(EC2Response):
         """Answer CreateVpcEndpoint; the interfaces get the endpoint's security groups."""
         answer = super().create_vpc_endpoint()
         groups = self._get_param("SecurityGroupIds", [])
-        for interface in answer.result["VpcEndpoint"].network_interface_ids or []:
+        for interface in result(answer)["VpcEndpoint"].network_interface_ids or []:
             self.ec2_backend.modify_network_interface_attribute(interface, groups)
         return answer
 

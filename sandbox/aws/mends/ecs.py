@@ -7,7 +7,7 @@ from moto.ecs import urls
 from moto.ecs.models import Service
 from moto.ecs.responses import EC2ContainerServiceResponse
 
-from sandbox.aws.mends.base import keep, take_over
+from sandbox.aws.mends.base import keep, result, take_over
 
 # What moto's services do not keep.
 _KEPT = (
@@ -32,13 +32,13 @@ class MendedEcs(EC2ContainerServiceResponse):
     def create_service(self) -> ActionResult:
         """Answer CreateService."""
         answer = super().create_service()
-        self._settle(answer.result["service"])
+        self._settle(result(answer)["service"])
         return answer
 
     def update_service(self) -> ActionResult:
         """Answer UpdateService."""
         answer = super().update_service()
-        self._settle(answer.result["service"])
+        self._settle(result(answer)["service"])
         return answer
 
     def list_clusters(self) -> ActionResult:
@@ -50,7 +50,7 @@ class MendedEcs(EC2ContainerServiceResponse):
         """Answer ListServices without deleted services."""
         answer = super().list_services()
         gone = {item.arn for item in self.ecs_backend.services.values() if item.status == "INACTIVE"}
-        answer.result["serviceArns"] = [arn for arn in answer.result["serviceArns"] if arn not in gone]
+        result(answer)["serviceArns"] = [arn for arn in result(answer)["serviceArns"] if arn not in gone]
         return answer
 
     def _settle(self, service: Service) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from types import ModuleType
-from typing import Any
 
 from moto.core.exceptions import ServiceException
 from moto.elbv2 import urls
 from moto.elbv2.models import ELBv2Backend, FakeListener, FakeLoadBalancer, elbv2_backends
+
+from sandbox.aws.shapes import Json
 
 _PATH = {"network": "net", "gateway": "gwy"}
 
@@ -19,7 +20,7 @@ class MendedElbv2(ELBv2Backend):
     def _url_module(self) -> ModuleType:
         return urls
 
-    def create_load_balancer(self, name: str, *args: Any, **options: Any) -> FakeLoadBalancer:
+    def create_load_balancer(self, name: str, *args: Json, **options: Json) -> FakeLoadBalancer:
         """Create a load balancer; names are unique, as in AWS."""
         if any(balancer.name == name for balancer in self.load_balancers.values()):
             raise ServiceException(
@@ -37,7 +38,7 @@ class MendedElbv2(ELBv2Backend):
             self.tagging_service.tag_resource(balancer.arn, tags)
         return balancer
 
-    def create_listener(self, *args: Any, **options: Any) -> FakeListener:
+    def create_listener(self, *args: Json, **options: Json) -> FakeListener:
         """Create a listener; only an encrypted one has a policy for it."""
         listener = super().create_listener(*args, **options)
         if listener.protocol not in {"HTTPS", "TLS"}:

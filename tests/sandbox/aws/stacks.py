@@ -16,13 +16,17 @@ class Deployed:
         self.name = name
         self.cloudformation = aws.client("cloudformation")
 
-    def create(self, resources: dict[str, Any], outputs: dict[str, Any] | None = None, **sections: Any) -> Deployed:
+    def create(
+        self, resources: dict[str, Any], outputs: dict[str, Any] | None = None, **sections: dict[str, Any]
+    ) -> Deployed:
         body = json.dumps({"Resources": resources, "Outputs": outputs or {}, **sections})
         self.cloudformation.create_stack(StackName=self.name, TemplateBody=body)
         assert self.status == "CREATE_COMPLETE", self.reasons
         return self
 
-    def update(self, resources: dict[str, Any], outputs: dict[str, Any] | None = None, **sections: Any) -> Deployed:
+    def update(
+        self, resources: dict[str, Any], outputs: dict[str, Any] | None = None, **sections: dict[str, Any]
+    ) -> Deployed:
         body = json.dumps({"Resources": resources, "Outputs": outputs or {}, **sections})
         self.cloudformation.update_stack(StackName=self.name, TemplateBody=body)
         assert self.status == "UPDATE_COMPLETE", self.reasons
