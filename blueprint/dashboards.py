@@ -1,10 +1,12 @@
 """Dashboards as data: one for each tier, and the overview that is looked at first."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from blueprint import names
+from blueprint.alerts import CALLERS_AFFECTED, Alert, alerts
 from blueprint.aws_metrics import API_GATEWAY, CONTAINER_SERVICE, NETWORK_LOAD_BALANCER
-from blueprint.contract import DropReason
+from blueprint.contract import DropReason, Tier
 from blueprint.hosts import fleets_with
 from blueprint.model.aws import AsrFleet
 from blueprint.model.deployment import Deployment
@@ -37,11 +39,13 @@ class Dashboard:
     Attributes:
         topic: A tier, or ``overview``; last part of the dashboard's name.
         about: What one sees here, as Markdown.
-        panels: In reading order.
+        alarms: Names of the alarms whose state its head shows.
+        panels: In reading order; one without series, for want of such a fleet, is left out.
     """
 
     topic: str
     about: str
+    alarms: tuple[str, ...]
     panels: tuple[Panel, ...]
 
 
@@ -55,6 +59,10 @@ def _overview(deployment: Deployment) -> Dashboard:
     return Dashboard(
         "overview",
         "Are callers served? From their side of the platform to the store behind it.",
+        (
+            names.alert_alarm(deployment, CALLERS_AFFECTED),
+            *_alarms(deployment, lambda alert: alert.callers_affected or alert.tier is Tier.AWS),
+        ),
         (
             Panel("Callers", _callers()),
             Panel(
@@ -76,6 +84,7 @@ def _overview(deployment: Deployment) -> Dashboard:
             _gpu(deployment),
             _nodes(deployment, "Valkey memory, %", "DatabaseMemoryUsagePercentage", "Maximum"),
             _nodes(deployment, "Valkey engine CPU, %", "EngineCPUUtilization", "Average"),
+            Panel("Packets refused between our own addresses", (of_log(deployment, "InternalPacketsRejected", "all"),)),
             Panel("Session API", (_api("Count", "Sum", "requests"), _api("5XXError", "Sum", "failed"))),
         ),
     )
@@ -87,6 +96,7 @@ def _edge(deployment: Deployment) -> Dashboard:
     return Dashboard(
         "edge",
         "Session API, load balancers and the gateway service.",
+        _alarms(deployment, lambda alert: alert.tier is Tier.GATEWAY),
         (
             Panel("Callers", _callers()),
             Panel(
@@ -127,6 +137,7 @@ def _vad(deployment: Deployment) -> Dashboard:
     return Dashboard(
         "vad",
         "The packet tier: what comes in, what is dropped and why.",
+        _alarms(deployment, lambda alert: alert.tier is Tier.VAD),
         (
             _ring(deployment),
             _drops(deployment),
@@ -141,7 +152,6 @@ def _vad(deployment: Deployment) -> Dashboard:
             Panel("Targets", _targets(Resource.VAD_TARGETS, Resource.PUBLIC_LOAD_BALANCER, "VAD")),
             *_hosts(names.vad_groups(deployment)),
             Panel("Launches given up", (of_log(deployment, "VadHostsAbandoned", "hosts"),)),
-            Panel("Packets refused between our own addresses", (of_log(deployment, "InternalPacketsRejected", "all"),)),
         ),
     )
 
@@ -151,6 +161,7 @@ def _asr(deployment: Deployment) -> Dashboard:
     return Dashboard(
         "asr",
         "Speech recognition: silicon first, GPUs when it is full.",
+        _alarms(deployment, lambda alert: alert.tier is Tier.ASR),
         (
             _headroom(deployment),
             _gpu(deployment),
@@ -167,6 +178,7 @@ def _state(deployment: Deployment) -> Dashboard:
     return Dashboard(
         "state",
         "Valkey: sessions, host registry, transcripts.",
+        _alarms(deployment, lambda alert: alert.tier is Tier.STATE),
         (
             _nodes(deployment, "Memory, %", "DatabaseMemoryUsagePercentage", "Maximum"),
             _nodes(deployment, "Engine CPU, %", "EngineCPUUtilization", "Average"),
@@ -176,6 +188,10 @@ def _state(deployment: Deployment) -> Dashboard:
             _nodes(deployment, "Read latency in the engine, µs", "SuccessfulReadRequestLatency", "Average"),
         ),
     )
+
+
+def _alarms(deployment: Deployment, chosen: Callable[[Alert], bool]) -> tuple[str, ...]:
+    return tuple(alert.alarm_name(deployment) for alert in alerts(deployment) if chosen(alert))
 
 
 def _callers() -> tuple[Series, ...]:

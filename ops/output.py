@@ -5,6 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 import typer
+from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -79,7 +80,7 @@ def print_json(value: object) -> None:
 
 def stack_table(title: str, stacks: dict[str, Counter[str]]) -> Table:
     """Return a table of resource counts by stack and type."""
-    table = Table(title=title, title_justify="left")
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
     table.add_column("stack")
     table.add_column("resources", justify="right")
     table.add_column("types")
@@ -91,6 +92,5 @@ def stack_table(title: str, stacks: dict[str, Counter[str]]) -> Table:
 
 
 def describe_types(types: Counter[str]) -> str:
-    """Return a short list such as "9 EC2::Subnet, 1 EC2::VPC", most frequent first."""
-    # A no-break space keeps a count on its type's line.
-    return ", ".join(f"{count}\N{NO-BREAK SPACE}{kind.removeprefix('AWS::')}" for kind, count in types.most_common())
+    """Return a short list such as "9×EC2::Subnet, 1×EC2::VPC", most frequent first."""
+    return ", ".join(f"{count}×{kind.removeprefix('AWS::')}" for kind, count in types.most_common())

@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
+from rich import box
 from rich.table import Table
 
 from blueprint import checks
@@ -90,11 +91,15 @@ def _fleet_as_dict(deployment: Deployment, fleet: Fleet) -> dict[str, object]:
 
 def _fleet_table(deployment: Deployment) -> Table:
     aws = deployment.aws
-    table = Table(title=f"{deployment.name} ({deployment.environment}): fleets in {aws.region}", title_justify="left")
+    table = Table(
+        title=f"{deployment.name} ({deployment.environment}): fleets in {aws.region}",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+    )
     for heading in ("fleet", "instance type", "accelerators"):
-        table.add_column(heading)
-    for heading in ("groups", "hosts", "vCPU", "USD/h"):
-        table.add_column(heading, justify="right")
+        table.add_column(heading, no_wrap=True)
+    for heading in ("hosts", "vCPU", "USD/h"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for fleet in fleets(deployment):
         row = fleet.instance_type
         price = row.usd_per_hour.get(aws.region)
@@ -102,14 +107,14 @@ def _fleet_table(deployment: Deployment) -> Table:
             fleet.name,
             row.name,
             f"{row.accelerator.count} x {row.accelerator.model}" if row.accelerator else "-",
-            str(fleet.groups),
             _range(fleet.min_hosts, fleet.max_hosts),
             _range(fleet.min_hosts * row.vcpus, fleet.max_hosts * row.vcpus),
-            f"{price * fleet.min_hosts:,.2f} - {price * fleet.max_hosts:,.2f}" if price else "not listed",
+            f"{price * fleet.min_hosts:,.2f}-{price * fleet.max_hosts:,.2f}" if price else "not listed",
         )
-    table.caption = "USD/h: On-Demand list price of the hosts alone, at the minimum and at the maximum"
+    table.caption = "USD/h: On-Demand list price of the hosts alone, minimum to maximum"
+    table.caption_justify = "left"
     return table
 
 
 def _range(low: int, high: int) -> str:
-    return f"{low} - {high}"
+    return f"{low}-{high}"

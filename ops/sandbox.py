@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich import box
 from rich.table import Table
 
 from ops.exits import FAILED, INTERRUPTED
@@ -72,7 +73,7 @@ def _rehearse(rehearsal: Rehearsal, *, keep: bool) -> bool:
 
 
 def _drill_table(outcomes: list[Outcome]) -> Table:
-    table = Table(title="scaling drill: desired capacity of each group", title_justify="left")
+    table = Table(title="scaling drill: desired capacity of each group", title_justify="left", box=box.SIMPLE_HEAD)
     for heading in ("fleet", "scenario", "before", "after", ""):
         table.add_column(heading)
     for outcome in outcomes:

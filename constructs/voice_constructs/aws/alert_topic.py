@@ -1,0 +1,60 @@
+"""Where alarms and the budget speak, and who listens."""
+
+from dataclasses import dataclass
+
+from aws_cdk import Aws, RemovalPolicy, SecretValue
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_sns as sns
+from constructs import Construct
+
+from blueprint.model.observability import Observability
+from voice_constructs.aws.encryption import EncryptionKey
+
+PUBLISHERS = ("cloudwatch", "budgets")
+"""Services that publish: alarms and the budget."""
+
+
+@dataclass(frozen=True)
+class AlertTopicProps:
+    """What ``AlertTopic`` is made from.
+
+    Attributes:
+        name: Name of the topic.
+        key_policy: Removal policy of the key.
+    """
+
+    name: str
+    observability: Observability
+    key_policy: RemovalPolicy
+
+
+class AlertTopic(Construct):
+    """An encrypted topic that only AWS' own alarms and budgets of this account publish to.
+
+    Attributes:
+        arn: Of the topic.
+    """
+
+    def __init__(self, scope: Construct, id_: str, *, props: AlertTopicProps) -> None:
+        super().__init__(scope, id_)
+        key = EncryptionKey(self, "Key", purpose="messages of alarms", removal_policy=props.key_policy)
+        key.allow_publishers(PUBLISHERS)
+        self._topic = sns.Topic(self, "Topic", topic_name=props.name, master_key=key, enforce_ssl=True)
+        self.arn = self._topic.topic_arn
+        self._topic.add_to_resource_policy(
+            iam.PolicyStatement(
+                principals=[iam.ServicePrincipal(f"{service}.amazonaws.com") for service in PUBLISHERS],
+                actions=["sns:Publish"],
+                resources=[self.arn],
+                conditions={"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}},
+            )
+        )
+        if props.observability.email:
+            self._subscribe("Email", sns.SubscriptionProtocol.EMAIL, props.observability.email)
+        if props.observability.chat_webhook_secret:
+            # The URL is a credential: CloudFormation reads it when it deploys, and no template holds it.
+            url = SecretValue.secrets_manager(props.observability.chat_webhook_secret).unsafe_unwrap()
+            self._subscribe("Chat", sns.SubscriptionProtocol.HTTPS, url)
+
+    def _subscribe(self, id_: str, protocol: sns.SubscriptionProtocol, endpoint: str) -> None:
+        sns.Subscription(self, id_, topic=self._topic, protocol=protocol, endpoint=endpoint)
