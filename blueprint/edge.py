@@ -9,10 +9,6 @@ Source: https://docs.aws.amazon.com/AmazonECS/latest/APIReference/API_ContainerD
 GATEWAY_DRAIN_TIMEOUT_S = FARGATE_STOP_TIMEOUT_S - 10
 """What a stopping task gives its callers to move; the rest is for its last logs and metrics."""
 
-FARGATE_MEMORY_GIB: dict[float, range] = {0.5: range(1, 5), 1: range(2, 9), 2: range(4, 17), 4: range(8, 31)}
-"""Memory that Fargate sells with each number of vCPUs, GiB.
-Source: https://docs.aws.amazon.com/AmazonECS/latest/developerguide/fargate-tasks-services.html"""
-
 STREAM_TIMEOUT_S = 900
 """Longest that API Gateway keeps a streamed response open; callers resume with ``Last-Event-ID``."""
 STREAM_IDLE_S = 300

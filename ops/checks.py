@@ -1,9 +1,9 @@
 """`voice checks`: every check with its source."""
 
-from rich.table import Table
+from rich.markup import escape
 
 from blueprint.checks import CHECKS
-from ops.output import out, print_json
+from ops.output import MARKS, out, print_json
 from ops.plan import Json
 
 
@@ -22,9 +22,7 @@ def list_checks(as_json: Json = False) -> None:
             ]
         )
         return
-    table = Table(show_lines=True)
-    for heading in ("check", "level", "what must hold", "source"):
-        table.add_column(heading, overflow="fold")
     for check in CHECKS:
-        table.add_row(check.id, check.level.value, check.about, check.source)
-    out.print(table)
+        out.print(f"{MARKS[check.level]} [bold]{check.id}[/]")
+        out.print(f"  {escape(check.about)}", soft_wrap=True)
+        out.print(f"  [dim]{escape(check.source)}[/]", soft_wrap=True)

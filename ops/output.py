@@ -19,7 +19,7 @@ from ops.exits import REFUSED
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
 
-_MARK = {Level.ERROR: "[red]✗ error[/]", Level.WARNING: "[yellow]! warning[/]", Level.INFO: "[blue]i info[/]"}
+MARKS = {Level.ERROR: "[red]✗ error[/]", Level.WARNING: "[yellow]! warning[/]", Level.INFO: "[blue]i info[/]"}
 
 
 def load(file: Path) -> Deployment:
@@ -46,7 +46,7 @@ def print_findings(console: Console, deployment: Deployment, findings: list[Find
     """Print findings with their place in the file, remedy and source."""
     for finding in findings:
         check, violation = finding.check, finding.violation
-        mark = "[green]✓ accepted[/]" if finding.accepted_because else _MARK[check.level]
+        mark = "[green]✓ accepted[/]" if finding.accepted_because else MARKS[check.level]
         place = f"{deployment.source.file}:{deployment.source.line(violation.location)}"
         console.print(f"{mark} [bold]{check.id}[/] {escape(place)}", soft_wrap=True)
         console.print(f"  {escape(violation.message)}", soft_wrap=True)

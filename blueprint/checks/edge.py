@@ -37,7 +37,7 @@ class EdgeAuthorizerInProduction(Check):
     id = "edge-authorizer-in-production"
     level = Level.ERROR
     about = "In production, callers of the session API are known."
-    source = "docs/architecture.md"
+    source = "https://docs.aws.amazon.com/apigateway/latest/developerguide/apigateway-control-access-to-api.html"
 
     def examine(self, deployment: Deployment) -> Iterator[Violation]:
         """Look for an open API."""
@@ -90,26 +90,6 @@ class ApiLimits(Check):
                 )
 
 
-class FargateSize(Check):
-    """Fargate sells fixed pairs of CPU and memory."""
-
-    id = "fargate-size"
-    level = Level.ERROR
-    about = "Fargate offers the gateway's memory with its number of vCPUs."
-    source = "https://docs.aws.amazon.com/AmazonECS/latest/developerguide/fargate-tasks-services.html"
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Look the pair up."""
-        gateway = deployment.aws.edge.gateway
-        offered = edge.FARGATE_MEMORY_GIB[gateway.vcpu]
-        if gateway.memory_gib not in offered:
-            yield Violation(
-                ("aws", "edge", "gateway", "memory_gib"),
-                f"Fargate has no task of {gateway.vcpu:g} vCPU with {gateway.memory_gib} GiB",
-                f"with {gateway.vcpu:g} vCPU it offers {offered[0]} to {offered[-1]} GiB",
-            )
-
-
 class PlaceholderDomain(Check):
     """The shipped files name a zone that is nobody's."""
 
@@ -156,7 +136,6 @@ CHECKS: tuple[Check, ...] = (
     GatewayDrainExceedsIdle(),
     EdgeAuthorizerInProduction(),
     ApiLimits(),
-    FargateSize(),
     PlaceholderDomain(),
     CertificateNamesMediaHost(),
 )

@@ -21,6 +21,10 @@ _STOP_S = 10
 class LocalAws:
     """A local AWS in a child process, which ends with the `with` block, or with this process.
 
+    Args:
+        log: File for what the server has to complain about.
+        region: The region that `environment` chooses.
+
     Attributes:
         endpoint: The URL at which every service answers.
         region: The region that `environment` chooses.
@@ -29,23 +33,26 @@ class LocalAws:
 
     account = "123456789012"
 
-    def __init__(self, *, region: str = "us-east-1") -> None:
+    def __init__(self, log: Path, *, region: str = "us-east-1") -> None:
         self.region = region
         command = [sys.executable, "-m", "sandbox.aws.server"]
         root = Path(__file__).resolve().parents[2]
-        self._process = subprocess.Popen(  # noqa: S603
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            cwd=root,
-            text=True,
-            # Ctrl-C is for the parent, which stops the server when it is done with it.
-            start_new_session=True,
-        )
+        # A file of its own: a server that is kept must not hold its parent's output open.
+        with log.open("w") as errors:
+            self._process = subprocess.Popen(  # noqa: S603
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                cwd=root,
+                text=True,
+                # Ctrl-C is for the parent, which stops the server when it is done with it.
+                start_new_session=True,
+            )
         assert self._process.stdout is not None  # noqa: S101 - asked for above
         line = self._process.stdout.readline()
         if not line:
-            raise RuntimeError(f"the local AWS did not start (exit code {self._process.wait()})")
+            raise RuntimeError(f"the local AWS did not start (exit code {self._process.wait()}): {log.read_text()}")
         self.endpoint = str(json.loads(line)["endpoint"])
         # The CDK caches account ids by access key: a key of its own for each server.
         self._access_key = f"SANDBOX{uuid.uuid4().hex[:13].upper()}"

@@ -31,7 +31,7 @@ class Rehearsal:
     def __init__(self, deployment: Deployment) -> None:
         self._deployment = deployment
         self.home = Path(mkdtemp(prefix="voice-sandbox-"))
-        self.aws = LocalAws(region=deployment.aws.region)
+        self.aws = LocalAws(self.home / "aws.log", region=deployment.aws.region)
         self.cdk = Cdk(self.aws, deployment, self.home)
         self.session = self.aws.session()
         self._before: dict[str, set[str]] = {}

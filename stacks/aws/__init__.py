@@ -4,7 +4,9 @@ from aws_cdk import App
 
 from blueprint.model.deployment import Deployment
 from stacks.aws.asr import AsrStack
+from stacks.aws.edge import EdgeStack
 from stacks.aws.network import NetworkStack
+from stacks.aws.observability import ObservabilityStack
 from stacks.aws.registry import RegistryStack
 from stacks.aws.stack import VoiceStack
 from stacks.aws.state import StateStack
@@ -18,4 +20,6 @@ def build(app: App, deployment: Deployment) -> list[VoiceStack]:
     state = StateStack(app, deployment, network=network)
     vad = VadStack(app, deployment, network=network, registry=registry, state=state)
     asr = AsrStack(app, deployment, network=network, registry=registry, state=state)
-    return [network, registry, state, vad, asr]
+    edge = EdgeStack(app, deployment, network=network, registry=registry, state=state, vad=vad)
+    observability = ObservabilityStack(app, deployment, network=network, vad=vad, asr=asr, edge=edge)
+    return [network, registry, state, vad, asr, edge, observability]

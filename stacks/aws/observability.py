@@ -85,14 +85,15 @@ class ObservabilityStack(VoiceStack):
 
 def _resources(vad: VadStack, edge: EdgeStack) -> dict[Resource, str]:
     """Return the dimension values that AWS makes up when it creates what they name."""
+    public, link = edge.load_balancer, edge.api.link
     return {
-        Resource.PUBLIC_LOAD_BALANCER: edge.load_balancer.public.load_balancer_full_name,
-        Resource.API_LOAD_BALANCER: edge.api.load_balancer.load_balancer_full_name,
+        Resource.PUBLIC_LOAD_BALANCER: public.load_balancer.load_balancer_full_name,
+        Resource.API_LOAD_BALANCER: link.load_balancer.load_balancer_full_name,
         Resource.VAD_TARGETS: vad.fleet.target_group.target_group_full_name,
-        Resource.GATEWAY_PUBLIC_TARGETS: edge.load_balancer.gateway_targets.target_group_full_name,
-        Resource.GATEWAY_API_TARGETS: edge.api.targets.target_group_full_name,
-        Resource.API: edge.api.name,
-        Resource.API_STAGE: edge.api.stage,
-        Resource.GATEWAY_CLUSTER: edge.gateway.cluster_name,
-        Resource.GATEWAY_SERVICE: edge.gateway.service_name,
+        Resource.GATEWAY_PUBLIC_TARGETS: public.gateway_targets.target_group_full_name,
+        Resource.GATEWAY_API_TARGETS: link.gateway_targets.target_group_full_name,
+        Resource.API: edge.api.rest_api.rest_api_name,
+        Resource.API_STAGE: edge.api.stage.stage_name,
+        Resource.GATEWAY_CLUSTER: edge.gateway.cluster.cluster_name,
+        Resource.GATEWAY_SERVICE: edge.gateway.service.service_name,
     }

@@ -106,7 +106,7 @@ aws:
           steps: [{{change: -1}}]
   edge:
     authorizer: {{kind: iam}}
-    domain: {{name: voice.example.com, zone_id: Z0123456789EXAMPLE, zone_name: example.com}}
+    domain: {{name: voice.callers.dev, zone_id: Z0123456789EXAMPLE, zone_name: callers.dev}}
     throttle: {{requests_per_s: 100, burst: 200, requests_per_address_5_min: 1000}}
     gateway: {{vcpu: 1, memory_gib: 2, tasks: {{min: 3, max: 6}}, sockets_per_task: 1000}}
     cross_zone: false

@@ -125,10 +125,10 @@ MISTAKES = {
     "memory below what Fargate sells": Mistake("memory_gib: 2", "memory_gib: 1", "vcpu", ("no 1 GiB with 1 vCPU",)),
     "memory above what Fargate sells": Mistake("memory_gib: 2", "memory_gib: 9", "vcpu", ("take 2 to 8 GiB",)),
     "domain outside its zone": Mistake(
-        "zone_name: example.com", "zone_name: example.org", "domain", ("voice.example.com", "zone example.org")
+        "zone_name: callers.dev", "zone_name: example.org", "domain", ("voice.callers.dev", "zone example.org")
     ),
     "no certificate": Mistake(
-        "    domain: {name: voice.example.com, zone_id: Z0123456789EXAMPLE, zone_name: example.com}\n", "", "  edge:",
+        "    domain: {name: voice.callers.dev, zone_id: Z0123456789EXAMPLE, zone_name: callers.dev}\n", "", "  edge:",
         ("`aws.edge`", "`certificate_arn`"),
     ),
     # Missing

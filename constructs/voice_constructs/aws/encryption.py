@@ -52,6 +52,17 @@ class EncryptionKey(kms.Key):
                 )
             )
 
+    def allow_log_delivery(self, region: str) -> None:
+        """Let AWS deliver the access logs of this account's load balancers to buckets that the key encrypts."""
+        self.add_to_resource_policy(
+            iam.PolicyStatement(
+                principals=[iam.ServicePrincipal("delivery.logs.amazonaws.com")],
+                actions=["kms:Encrypt", "kms:Decrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*", "kms:DescribeKey"],
+                resources=["*"],
+                conditions=of_log_delivery(region),
+            )
+        )
+
     def allow_auto_scaling(self) -> None:
         """Let EC2 Auto Scaling launch instances whose volumes use the key.
 
@@ -82,3 +93,11 @@ class EncryptionKey(kms.Key):
                 conditions={**of_auto_scaling, "Bool": {"kms:GrantIsForAWSResource": "true"}},
             )
         )
+
+
+def of_log_delivery(region: str) -> dict[str, dict[str, str]]:
+    """Return the condition that a request of AWS's log delivery comes from this account and region."""
+    return {
+        "StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID},
+        "ArnLike": {"aws:SourceArn": f"arn:{Aws.PARTITION}:logs:{region}:{Aws.ACCOUNT_ID}:*"},
+    }

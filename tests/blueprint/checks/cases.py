@@ -13,6 +13,8 @@ VFIO = {"aws.vad.data_path.mode": "vfio"}
 ZONES = [f"us-east-1{letter}" for letter in "abcdef"]
 CAPACITY_BLOCK = {"option": "capacity-block", "reservation_id": "cr-0123456789abcdef0"}
 DIGEST = "sha256:" + "a" * 64
+EDGE = "aws.edge"
+CERTIFICATE = "arn:aws:acm:us-east-1:123456789012:certificate/00000000-0000-0000-0000-000000000000"
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,10 @@ def period(seconds: int, datapoints: int = 3) -> Edits:
 
 def pages(count: int, size_mib: int = 2, instance_type: str = "c8g.12xlarge") -> Edits:
     return {"aws.vad.huge_pages": {"count": count, "size_mib": size_mib}, "aws.vad.instance_type": instance_type}
+
+
+def domain(zone: str) -> Edits:
+    return {f"{EDGE}.domain": {"name": f"voice.{zone}", "zone_id": "Z0123456789EXAMPLE", "zone_name": zone}}
 
 
 def mtu(value: int, *others: Edits) -> Edits:
@@ -229,8 +235,30 @@ CASES: tuple[Case, ...] = (
          {"aws.vad.scaling.1.missing_data": "ignore"}, ("ring-low", "-1 hosts")),
     Case("alarm-actions-fit", "aws.availability_zones", {"aws.availability_zones": ZONES},
          {"aws.availability_zones": ZONES[:5]}, ("6 zones", "5")),
+    # Edge
+    Case("gateway-drain-exceeds-idle", f"{EDGE}.idle_timeout_s", {f"{EDGE}.idle_timeout_s": 110},
+         {f"{EDGE}.idle_timeout_s": 109}, ("110", "120 s")),
+    Case("edge-authorizer-in-production", f"{EDGE}.authorizer.kind", {f"{EDGE}.authorizer": {"kind": "none"}},
+         {f"{EDGE}.authorizer": {"kind": "api-key"}}, ("anybody",)),
+    Case("edge-authorizer-in-production", f"{EDGE}.authorizer.kind", {f"{EDGE}.authorizer": {"kind": "none"}},
+         {f"{EDGE}.authorizer": {"kind": "none"}, "environment": "staging"}),
+    Case("api-limits", f"{EDGE}.idle_timeout_s", {f"{EDGE}.idle_timeout_s": 900, f"{EDGE}.token_ttl_s": 3600},
+         {f"{EDGE}.idle_timeout_s": 899, f"{EDGE}.token_ttl_s": 3600}, ("every 300 s", "after 300 s")),
+    Case("api-limits", f"{EDGE}.token_ttl_s", {f"{EDGE}.token_ttl_s": 60}, {f"{EDGE}.token_ttl_s": 61},
+         ("token_ttl_s 60", "idle_timeout_s 60")),
+    Case("api-limits", f"{EDGE}.throttle.requests_per_s", {f"{EDGE}.throttle.requests_per_s": 10_001},
+         {f"{EDGE}.throttle.requests_per_s": 10_000}, ("10001", "10000")),
+    Case("api-limits", f"{EDGE}.throttle.burst", {f"{EDGE}.throttle.burst": 5001}, {f"{EDGE}.throttle.burst": 5000},
+         ("5001", "5000")),
+    Case("placeholder-domain", f"{EDGE}.domain", domain("example.com"), domain("example-callers.com"),
+         ("example.com",)),
+    Case("placeholder-domain", f"{EDGE}.domain", domain("voice.example"),
+         {**domain("voice.example"), "environment": "sandbox"}),
+    Case("certificate-names-media-host", f"{EDGE}.certificate_arn",
+         {f"{EDGE}.domain": ABSENT, f"{EDGE}.certificate_arn": CERTIFICATE}, {}, (CERTIFICATE,)),
     # Supply
     Case("images-have-digests", "images", {"images.telemetry": ABSENT}, {}, ("telemetry",)),
+    Case("images-have-digests", "images", {"images.gateway": ABSENT}, {}, ("gateway",)),
     Case("images-have-digests", "images", {"aws.asr.0.instance_type": "inf2.48xlarge"},
          {"aws.asr.0.instance_type": "inf2.48xlarge", "images.asr-neuron": DIGEST}, ("asr-neuron",)),
     Case("images-have-digests", "images", {"aws.asr.0.engine": "vllm"},

@@ -163,6 +163,7 @@ NUMBER_REMEDIES = (
     ("chunk-fits-mtu", "aws.vad.data_path.mtu", r"between (\d+)"),
     ("rx-ring-size", "aws.vad.data_path.rx_ring_size", r"take (\d+)"),
     ("rx-queues-fit", "aws.vad.data_path.rx_queues", r"at most (\d+)"),
+    ("gateway-drain-exceeds-idle", "aws.edge.idle_timeout_s", r"at most (\d+)"),
     ("nat-per-zone", "aws.network.nat_gateways", r"set nat_gateways to (\d+)"),
 )
 

@@ -9,38 +9,46 @@ from sandbox.aws.process import LocalAws
 
 
 class Deployed:
-    """A stack under test."""
+    """A stack that is created, changed and deleted by template, and asserts that each step succeeds."""
 
     def __init__(self, aws: LocalAws, name: str) -> None:
         self.aws = aws
         self.name = name
         self.cloudformation = aws.client("cloudformation")
 
-    def create(
-        self, resources: dict[str, Any], outputs: dict[str, Any] | None = None, **sections: dict[str, Any]
-    ) -> Deployed:
-        body = json.dumps({"Resources": resources, "Outputs": outputs or {}, **sections})
+    def try_create(self, resources: dict[str, Any], **sections: dict[str, Any]) -> str:
+        """Create the stack and return the status that it ends in."""
+        body = json.dumps({"Resources": resources, **sections})
         self.cloudformation.create_stack(StackName=self.name, TemplateBody=body)
-        assert self.status == "CREATE_COMPLETE", self.reasons
-        return self
+        return self.status
 
-    def update(
-        self, resources: dict[str, Any], outputs: dict[str, Any] | None = None, **sections: dict[str, Any]
-    ) -> Deployed:
-        body = json.dumps({"Resources": resources, "Outputs": outputs or {}, **sections})
+    def create(self, resources: dict[str, Any], **sections: dict[str, Any]) -> None:
+        assert self.try_create(resources, **sections) == "CREATE_COMPLETE", self.reasons
+
+    def try_update(self, resources: dict[str, Any], **sections: dict[str, Any]) -> str:
+        """Update the stack and return the status that it ends in."""
+        body = json.dumps({"Resources": resources, **sections})
         self.cloudformation.update_stack(StackName=self.name, TemplateBody=body)
-        assert self.status == "UPDATE_COMPLETE", self.reasons
-        return self
+        return self.status
+
+    def update(self, resources: dict[str, Any], **sections: dict[str, Any]) -> None:
+        assert self.try_update(resources, **sections) == "UPDATE_COMPLETE", self.reasons
 
     def delete(self) -> None:
         self.cloudformation.delete_stack(StackName=self.name)
-        live = [item["StackName"] for item in self.cloudformation.describe_stacks()["Stacks"]]
-        assert self.name not in live, self.reasons
+        assert not self.exists, self.reasons
+
+    def client(self, service: str) -> Any:  # noqa: ANN401 - boto3's clients are made at run time
+        return self.aws.client(service)
 
     def __getitem__(self, logical_id: str) -> str:
         """The physical id of a resource."""
         found = self.cloudformation.describe_stack_resource(StackName=self.name, LogicalResourceId=logical_id)
         return str(found["StackResourceDetail"]["PhysicalResourceId"])
+
+    @property
+    def exists(self) -> bool:
+        return self.name in [item["StackName"] for item in self.cloudformation.describe_stacks()["Stacks"]]
 
     @property
     def status(self) -> str:

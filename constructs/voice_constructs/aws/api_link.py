@@ -1,0 +1,71 @@
+"""The private way from API Gateway to the gateway service."""
+
+from aws_cdk import Duration
+from aws_cdk import aws_apigateway as apigateway
+from aws_cdk import aws_elasticloadbalancingv2 as elbv2
+from constructs import Construct
+
+from blueprint.contract import GATEWAY_HTTP, Tier
+from blueprint.edge import STREAM_TIMEOUT_S
+from voice_constructs.aws.acknowledge import acknowledge
+from voice_constructs.aws.edge import EdgeContext
+
+
+class ApiLink(Construct):
+    """A VPC link, and the internal load balancer that it ends at.
+
+    Attributes:
+        load_balancer: The load balancer; about 0.0225 USD an hour.
+        gateway_targets: Where it leads.
+    """
+
+    def __init__(self, scope: Construct, id_: str, *, context: EdgeContext) -> None:
+        super().__init__(scope, id_)
+        self.load_balancer = elbv2.NetworkLoadBalancer(
+            self,
+            "LoadBalancer",
+            vpc=context.network.vpc,
+            vpc_subnets=context.network.private_subnets(),
+            internet_facing=False,
+            security_groups=[context.network.security_groups[Tier.API_LOAD_BALANCER]],
+            # API Gateway comes over PrivateLink, from addresses of its own; nothing else is let in.
+            enforce_security_group_inbound_rules_on_private_link_traffic=False,
+            # The link enters in any zone, and with few tasks a zone may be without one.
+            cross_zone_enabled=True,
+            deletion_protection=context.retention.protected,
+        )
+        acknowledge(
+            self.load_balancer,
+            "AwsSolutions-ELB2",
+            "AWS writes access logs of TLS listeners only; API Gateway logs every request that comes this way",
+        )
+        self.gateway_targets = context.gateway_targets(self, "GatewayTargets", GATEWAY_HTTP)
+        self.load_balancer.add_listener(
+            "Http",
+            port=GATEWAY_HTTP.number,
+            protocol=elbv2.Protocol.TCP,
+            default_target_groups=[self.gateway_targets],
+        )
+        self._link = apigateway.VpcLink(self, "Link", targets=[self.load_balancer])
+
+    def integration(self, method: str, path: str, *, stream: bool = False) -> apigateway.HttpIntegration:
+        """Pass a method's requests on unchanged.
+
+        Args:
+            path: As the gateway knows it; ``{id}`` is filled in from the request.
+            stream: Pass the response on as it comes, for up to ``STREAM_TIMEOUT_S``.
+        """
+        return apigateway.HttpIntegration(
+            f"http://{self.load_balancer.load_balancer_dns_name}:{GATEWAY_HTTP.number}{path}",
+            http_method=method,
+            proxy=True,
+            options=apigateway.IntegrationOptions(
+                connection_type=apigateway.ConnectionType.VPC_LINK,
+                vpc_link=self._link,
+                request_parameters={"integration.request.path.id": "method.request.path.id"}
+                if "{id}" in path
+                else None,
+                response_transfer_mode=apigateway.ResponseTransferMode.STREAM if stream else None,
+                timeout=Duration.seconds(STREAM_TIMEOUT_S) if stream else None,
+            ),
+        )

@@ -1,0 +1,54 @@
+"""Names of one's own: certificate and DNS records."""
+
+from aws_cdk import aws_certificatemanager as acm
+from aws_cdk import aws_route53 as route53
+from constructs import Construct
+
+from blueprint import edge
+from blueprint.model.edge import Domain
+
+
+class EdgeDomain(Construct):
+    """A certificate for ``api.<name>`` and ``media.<name>``, and the records that lead there.
+
+    The zone is referred to by id, so that synth asks AWS nothing. ACM validates the certificate through records that
+    CloudFormation writes into the zone; a deploy waits until it is issued, for as long as the zone is not delegated.
+
+    Attributes:
+        api_host: Host name of the session API.
+        media_host: Host name of the public listeners.
+        certificate_arn: Certificate for both.
+    """
+
+    def __init__(self, scope: Construct, id_: str, *, domain: Domain) -> None:
+        super().__init__(scope, id_)
+        self._zone_id = domain.zone_id
+        self.api_host = edge.api_host(domain)
+        self.media_host = edge.media_host(domain)
+        self.certificate_arn = acm.CfnCertificate(
+            self,
+            "Certificate",
+            domain_name=self.api_host,
+            subject_alternative_names=[self.media_host],
+            validation_method="DNS",
+            domain_validation_options=[
+                acm.CfnCertificate.DomainValidationOptionProperty(domain_name=host, hosted_zone_id=domain.zone_id)
+                for host in (self.api_host, self.media_host)
+            ],
+        ).ref
+
+    def lead(self, host: str, *, to: str, zone_id: str) -> None:
+        """Make a host name an alias of an AWS endpoint.
+
+        Args:
+            to: DNS name of the endpoint.
+            zone_id: Hosted zone of that DNS name, which is AWS's.
+        """
+        route53.CfnRecordSet(
+            self,
+            "".join(part.capitalize() for part in host.split(".")),
+            hosted_zone_id=self._zone_id,
+            name=host,
+            type="A",
+            alias_target=route53.CfnRecordSet.AliasTargetProperty(dns_name=to, hosted_zone_id=zone_id),
+        )

@@ -1,0 +1,248 @@
+"""The session API: who may open sessions, and how transcripts come back."""
+
+import json
+
+from aws_cdk import Aws
+from aws_cdk import aws_apigateway as apigateway
+from constructs import Construct
+
+from blueprint import session_api
+from blueprint.contract import TOKEN_HEADER
+from blueprint.session_api import LAST_EVENT_ID_HEADER, Schema
+from voice_constructs.aws.acknowledge import acknowledge
+from voice_constructs.aws.api_link import ApiLink
+from voice_constructs.aws.domain import EdgeDomain
+from voice_constructs.aws.edge import EdgeContext
+from voice_constructs.aws.web_acl import LOG_GROUP_PREFIX, WebAcl
+
+STAGE = "live"
+JSON = "application/json"
+
+ACCESS_LOG = {
+    "requestId": "$context.requestId",
+    "time": "$context.requestTimeEpoch",
+    "address": "$context.identity.sourceIp",
+    "caller": "$context.identity.userArn",
+    "apiKeyId": "$context.identity.apiKeyId",
+    "method": "$context.httpMethod",
+    "route": "$context.resourcePath",
+    "status": "$context.status",
+    "latencyMs": "$context.responseLatency",
+    "integrationStatus": "$context.integration.status",
+    "integrationLatencyMs": "$context.integration.latency",
+    "responseBytes": "$context.responseLength",
+    "error": "$context.error.message",
+    "waf": "$context.waf.status",
+}
+"""No header, no query string and no session id: ``resourcePath`` is the route's pattern, ``apiKeyId`` not the key."""
+
+
+class SessionApi(Construct):
+    """A Regional REST API on the gateway service.
+
+    Regional, since an edge-optimized endpoint closes a stream after 30 s of silence; REST, since HTTP APIs do not
+    stream. REST APIs have no JWT authorizer that is not a Lambda function or a Cognito user pool, so with ``jwt`` the
+    gateway service verifies callers' tokens against the issuer's keys.
+
+    It sets API Gateway's log role, which is one for all APIs of an account and region: without it no stage can log.
+    The role has the rights that AWS's own policy for it has, so other APIs go on logging; outside the sandbox it stays
+    when the stack is deleted.
+
+    Attributes:
+        rest_api: The API.
+        stage: Its only stage.
+        link: The way to the gateway service.
+    """
+
+    def __init__(self, scope: Construct, id_: str, *, context: EdgeContext, domain: EdgeDomain | None) -> None:
+        super().__init__(scope, id_)
+        self._context = context
+        self._name = f"{context.deployment.name}-sessions"
+        self.link = ApiLink(self, "Link", context=context)
+        self.rest_api = self._build_rest_api(domain)
+        self.stage = self.rest_api.deployment_stage
+        self._build_execution_log()
+        self._build_routes()
+        self._build_refusals()
+        self._protect()
+        self._build_keys()
+        if domain is not None:
+            self._name_it(domain)
+
+    def _build_rest_api(self, domain: EdgeDomain | None) -> apigateway.RestApi:
+        throttle = self._context.settings.throttle
+        access_log = self._context.log_group(self, "AccessLog", f"/voice/{self._context.deployment.name}/api-access")
+        api = apigateway.RestApi(
+            self,
+            "Api",
+            rest_api_name=self._name,
+            description="Opens, follows and closes sessions",
+            endpoint_types=[apigateway.EndpointType.REGIONAL],
+            # Callers use the domain, where there is one; AWS's name would be a second door beside it.
+            disable_execute_api_endpoint=domain is not None,
+            cloud_watch_role=True,
+            cloud_watch_role_removal_policy=self._context.retention.keys,
+            deploy_options=apigateway.StageOptions(
+                stage_name=STAGE,
+                access_log_destination=apigateway.LogGroupLogDestination(access_log),
+                access_log_format=apigateway.AccessLogFormat.custom(json.dumps(ACCESS_LOG)),
+                logging_level=apigateway.MethodLoggingLevel.ERROR,
+                data_trace_enabled=False,
+                tracing_enabled=True,
+                throttling_rate_limit=throttle.requests_per_s,
+                throttling_burst_limit=throttle.burst,
+            ),
+        )
+        if domain is not None:
+            # CDK's output of the address that was just switched off.
+            api.node.try_remove_child("Endpoint")
+        acknowledge(
+            api,
+            "AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/service-role/"
+            "AmazonAPIGatewayPushToCloudWatchLogs]",
+            "The role is the account's, for every API in it, and this policy is the one that API Gateway asks for",
+        )
+        return api
+
+    def _build_execution_log(self) -> None:
+        # API Gateway would make it itself, unencrypted and for ever.
+        log = self._context.log_group(
+            self, "ExecutionLog", f"API-Gateway-Execution-Logs_{self.rest_api.rest_api_id}/{STAGE}"
+        )
+        self.stage.node.add_dependency(log)
+
+    def _build_routes(self) -> None:
+        self._validator = self.rest_api.add_request_validator(
+            "Validator", validate_request_body=True, validate_request_parameters=True
+        )
+        error = self._model("Error", session_api.ERROR)
+        sessions = self.rest_api.root.resource_for_path(session_api.SESSIONS_PATH)
+        self._route(
+            sessions,
+            "POST",
+            answers={"201": self._model("Session", session_api.SESSION), "400": error, "503": error},
+            request=self._model("SessionRequest", session_api.SESSION_REQUEST),
+        )
+        of_session = {f"method.request.header.{TOKEN_HEADER}": True, "method.request.path.id": True}
+        session = sessions.add_resource("{id}")
+        self._route(session, "DELETE", answers={"204": None, "404": error}, parameters=of_session)
+        self._route(
+            session.add_resource("events"),
+            "GET",
+            answers={"200": None, "404": error},
+            parameters={**of_session, f"method.request.header.{LAST_EVENT_ID_HEADER}": False},
+            stream=True,
+        )
+
+    def _model(self, name: str, schema: Schema) -> apigateway.IModel:
+        model = apigateway.CfnModel(
+            self,
+            f"{name}Model",
+            rest_api_id=self.rest_api.rest_api_id,
+            content_type=JSON,
+            name=name,
+            schema={"$schema": "http://json-schema.org/draft-04/schema#", "title": name, **schema},
+        )
+        deployment = self.rest_api.latest_deployment
+        assert deployment is not None  # noqa: S101  `deploy` is on
+        # A stage serves a snapshot: a changed model needs a new one.
+        deployment.add_to_logical_id(schema)
+        return apigateway.Model.from_model_name(self, name, model.ref)
+
+    def _route(
+        self,
+        resource: apigateway.IResource,
+        method: str,
+        *,
+        answers: dict[str, apigateway.IModel | None],
+        request: apigateway.IModel | None = None,
+        parameters: dict[str, bool] | None = None,
+        stream: bool = False,
+    ) -> None:
+        kind = self._context.settings.authorizer.kind
+        made = resource.add_method(
+            method,
+            self.link.integration(method, resource.path, stream=stream),
+            authorization_type=apigateway.AuthorizationType.IAM if kind == "iam" else apigateway.AuthorizationType.NONE,
+            api_key_required=kind == "api-key",
+            request_validator=self._validator,
+            request_models={JSON: request} if request else None,
+            request_parameters=parameters,
+            method_responses=[
+                apigateway.MethodResponse(status_code=status, response_models={JSON: model} if model else None)
+                for status, model in answers.items()
+            ],
+        )
+        acknowledge(made, "AwsSolutions-COG4", "Callers are services and users of the operator's, not of a user pool")
+        reasons = {
+            "jwt": "The gateway service verifies the caller's token: a REST API can only do so with a Lambda function",
+            "api-key": "The method takes no request without an API key",
+            "none": "The deployment file asks for it; the check edge-authorizer-in-production refuses it there",
+        }
+        if kind in reasons:
+            acknowledge(made, "AwsSolutions-APIG4", reasons[kind])
+
+    def _build_refusals(self) -> None:
+        types = apigateway.ResponseType
+        for name, type_, status, headers in (
+            ("Throttled", types.THROTTLED, "429", {"Retry-After": "'1'"}),
+            ("Unauthorized", types.UNAUTHORIZED, "401", {}),
+            ("Denied", types.ACCESS_DENIED, "403", {}),
+            ("Unsigned", types.MISSING_AUTHENTICATION_TOKEN, "403", {}),
+            ("Keyless", types.INVALID_API_KEY, "403", {}),
+            ("Invalid", types.BAD_REQUEST_BODY, "400", {}),
+            ("Incomplete", types.BAD_REQUEST_PARAMETERS, "400", {}),
+        ):
+            detail = "validationErrorString" if type_ is types.BAD_REQUEST_BODY else "responseType"
+            self.rest_api.add_gateway_response(
+                name,
+                type=type_,
+                status_code=status,
+                response_headers=headers,
+                templates={JSON: f'{{"error": $context.error.messageString, "detail": "$context.error.{detail}"}}'},
+            )
+
+    def _protect(self) -> None:
+        name = self._context.deployment.name
+        WebAcl(
+            self,
+            "WebAcl",
+            name=name,
+            requests_per_address_5_min=self._context.settings.throttle.requests_per_address_5_min,
+            log_group=self._context.log_group(self, "WebAclLog", f"{LOG_GROUP_PREFIX}{name}"),
+            protects=(
+                f"arn:{Aws.PARTITION}:apigateway:{Aws.REGION}::/restapis/{self.rest_api.rest_api_id}"
+                f"/stages/{self.stage.stage_name}"
+            ),
+        )
+
+    def _build_keys(self) -> None:
+        if self._context.settings.authorizer.kind != "api-key":
+            return
+        throttle = self._context.settings.throttle
+        # API Gateway makes the key's value; the template never holds it.
+        key = self.rest_api.add_api_key("Key", description=f"Callers of {self._name}")
+        plan = self.rest_api.add_usage_plan(
+            "Plan",
+            throttle=apigateway.ThrottleSettings(rate_limit=throttle.requests_per_s, burst_limit=throttle.burst),
+            api_stages=[apigateway.UsagePlanPerApiStage(api=self.rest_api, stage=self.stage)],
+        )
+        plan.add_api_key(key)
+
+    def _name_it(self, domain: EdgeDomain) -> None:
+        name = apigateway.CfnDomainName(
+            self,
+            "Domain",
+            domain_name=domain.api_host,
+            endpoint_configuration=apigateway.CfnDomainName.EndpointConfigurationProperty(types=["REGIONAL"]),
+            regional_certificate_arn=domain.certificate_arn,
+            security_policy="TLS_1_2",
+        )
+        apigateway.CfnBasePathMapping(
+            self,
+            "Mapping",
+            domain_name=name.ref,
+            rest_api_id=self.rest_api.rest_api_id,
+            stage=self.stage.stage_name,
+        )
+        domain.lead(domain.api_host, to=name.attr_regional_domain_name, zone_id=name.attr_regional_hosted_zone_id)

@@ -1,0 +1,53 @@
+"""How callers reach the platform."""
+
+from aws_cdk import App
+
+from blueprint.model.deployment import Deployment
+from stacks.aws.network import NetworkStack
+from stacks.aws.registry import RegistryStack
+from stacks.aws.stack import VoiceStack
+from stacks.aws.state import StateStack
+from stacks.aws.vad import VadStack
+from voice_constructs.aws.domain import EdgeDomain
+from voice_constructs.aws.edge import edge_context
+from voice_constructs.aws.gateway import Gateway, GatewayProps
+from voice_constructs.aws.public_load_balancer import PublicLoadBalancer
+from voice_constructs.aws.session_api import SessionApi
+
+
+class EdgeStack(VoiceStack):
+    """Public load balancer for audio, session API for control and events, gateway service behind both."""
+
+    tier = "edge"
+    about = "load balancers, session API, gateway service"
+
+    def __init__(
+        self,
+        app: App,
+        deployment: Deployment,
+        *,
+        network: NetworkStack,
+        registry: RegistryStack,
+        state: StateStack,
+        vad: VadStack,
+    ) -> None:
+        super().__init__(app, deployment)
+        context = edge_context(self, deployment=deployment, network=network.network, retention=self.retention)
+        named = deployment.aws.edge.domain
+        domain = EdgeDomain(self, "Domain", domain=named) if named else None
+        self.load_balancer = PublicLoadBalancer(
+            self, "Public", context=context, domain=domain, rtp_targets=vad.fleet.target_group
+        )
+        self.api = SessionApi(self, "Sessions", context=context, domain=domain)
+        self.gateway = Gateway(
+            self,
+            "Gateway",
+            props=GatewayProps(
+                context=context,
+                store=state.store,
+                repositories=registry.registry.repositories,
+                media_host=self.load_balancer.host,
+                media_targets=self.load_balancer.gateway_targets,
+                api_targets=self.api.link.gateway_targets,
+            ),
+        )

@@ -1,0 +1,132 @@
+"""Groups of hosts: what is launched, what hangs on the group, and that all of it ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.sandbox.aws.samples import IMAGE_PARAMETER, att, fleet, ref
+from tests.sandbox.aws.stacks import Deployed
+
+
+@pytest.fixture
+def deployed(stack: Deployed) -> Deployed:
+    stack.create(fleet(), Parameters=IMAGE_PARAMETER)
+    return stack
+
+
+def instances(stack: Deployed, group: str = "Fleet") -> list[dict[str, Any]]:
+    mine = [{"Name": "tag:aws:autoscaling:groupName", "Values": [stack[group]]}]
+    found = stack.client("ec2").describe_instances(Filters=mine)["Reservations"]
+    return [item for reservation in found for item in reservation["Instances"] if item["State"]["Name"] == "running"]
+
+
+def group(stack: Deployed, name: str = "Fleet") -> dict[str, Any]:
+    found = stack.client("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=[stack[name]])
+    shown: dict[str, Any] = found["AutoScalingGroups"][0]
+    return shown
+
+
+def test_hosts_are_launched_as_the_template_says(deployed: Deployed) -> None:
+    hosts = instances(deployed)
+    assert {host["SubnetId"] for host in hosts} == {deployed["SubnetA"], deployed["SubnetB"]}
+    for host in hosts:
+        assert (host["InstanceType"], host["Architecture"]) == ("c8g.12xlarge", "arm64")
+        assert host["MetadataOptions"]["HttpTokens"] == "required"
+        assert [item["GroupId"] for item in host["SecurityGroups"]] == [deployed["Group"]]
+        assert host["IamInstanceProfile"]["Arn"].endswith(deployed["Profile"])
+        assert [item["DeviceName"] for item in host["BlockDeviceMappings"]] == ["/dev/xvda"]
+        assert {"Key": "team", "Value": "voice"} in host["Tags"]
+    (mixed,) = instances(deployed, "Mixed")
+    assert mixed["InstanceType"] == "inf2.48xlarge"
+
+
+def test_a_group_keeps_all_its_settings(deployed: Deployed) -> None:
+    shown = group(deployed)
+    assert shown["NewInstancesProtectedFromScaleIn"] is True
+    assert (shown["DefaultInstanceWarmup"], shown["MaxInstanceLifetime"]) == (120, 604800)
+    assert all(host["ProtectedFromScaleIn"] for host in shown["Instances"])
+    overrides = group(deployed, "Mixed")["MixedInstancesPolicy"]["LaunchTemplate"]["Overrides"]
+    assert overrides == [{"InstanceType": "inf2.48xlarge"}]
+
+
+def test_hooks_policies_actions_and_pool_hang_on_the_group(deployed: Deployed) -> None:
+    autoscaling = deployed.client("autoscaling")
+    name = deployed["Fleet"]
+    hooks = autoscaling.describe_lifecycle_hooks(AutoScalingGroupName=name)["LifecycleHooks"]
+    assert {hook["LifecycleTransition"]: hook["HeartbeatTimeout"] for hook in hooks} == {
+        "autoscaling:EC2_INSTANCE_LAUNCHING": 600,
+        "autoscaling:EC2_INSTANCE_TERMINATING": 900,
+    }
+    assert not any("NotificationTargetARN" in hook for hook in hooks)
+    (policy,) = autoscaling.describe_policies(AutoScalingGroupName=name)["ScalingPolicies"]
+    assert policy["PolicyARN"] == deployed["Policy"]
+    assert policy["StepAdjustments"] == [{"MetricIntervalLowerBound": 0.0, "ScalingAdjustment": 2}]
+    (night,) = autoscaling.describe_scheduled_actions(AutoScalingGroupName=name)["ScheduledUpdateGroupActions"]
+    assert night["DesiredCapacity"] == 2
+    assert autoscaling.describe_warm_pool(AutoScalingGroupName=name)["WarmPoolConfiguration"]["PoolState"] == "Stopped"
+
+
+def test_capacity_and_placement_are_recorded(deployed: Deployed) -> None:
+    ec2 = deployed.client("ec2")
+    (reserved,) = ec2.describe_capacity_reservations(CapacityReservationIds=[deployed["Capacity"]])["CapacityReservations"]
+    assert (reserved["TotalInstanceCount"], reserved["State"]) == (2, "active")
+    assert reserved["Tags"] == [{"Key": "team", "Value": "voice"}]
+    (placement,) = ec2.describe_placement_groups(GroupNames=[deployed["Cluster"]])["PlacementGroups"]
+    assert placement["Strategy"] == "cluster"
+
+
+def test_a_new_template_version_reaches_the_group(deployed: Deployed) -> None:
+    template = fleet()
+    template["Template"]["Properties"]["LaunchTemplateData"]["InstanceType"] = "c8g.16xlarge"
+    template["Fleet"]["Properties"] |= {"MaxSize": "6", "DesiredCapacity": "3", "DefaultInstanceWarmup": 60}
+    hook = template["Fleet"]["Properties"]["LifecycleHookSpecificationList"][0]
+    hook["HeartbeatTimeout"] = 300
+    template["Capacity"]["Properties"]["InstanceCount"] = 4
+    template["Policy"]["Properties"]["StepAdjustments"] = [{"MetricIntervalLowerBound": 0, "ScalingAdjustment": 4}]
+    before = {name: deployed[name] for name in ("Fleet", "Template", "Policy", "Capacity")}
+    version = {"Version": {"Value": att("Template", "LatestVersionNumber")}}
+    deployed.update(template, Parameters=IMAGE_PARAMETER, Outputs=version)
+    assert {name: deployed[name] for name in before} == before
+    assert deployed.outputs["Version"] == "2"
+    shown = group(deployed)
+    assert (shown["LaunchTemplate"]["Version"], shown["MaxSize"], shown["DefaultInstanceWarmup"]) == ("2", 6, 60)
+    assert sorted(host["InstanceType"] for host in instances(deployed)) == ["c8g.12xlarge"] * 2 + ["c8g.16xlarge"]
+    autoscaling = deployed.client("autoscaling")
+    hooks = autoscaling.describe_lifecycle_hooks(AutoScalingGroupName=deployed["Fleet"])["LifecycleHooks"]
+    assert {hook["HeartbeatTimeout"] for hook in hooks} == {300, 900}
+    (policy,) = autoscaling.describe_policies(AutoScalingGroupName=deployed["Fleet"])["ScalingPolicies"]
+    assert policy["StepAdjustments"][0]["ScalingAdjustment"] == 4
+    (reserved,) = deployed.client("ec2").describe_capacity_reservations()["CapacityReservations"][-1:]
+    assert reserved["TotalInstanceCount"] == 4
+
+
+def test_target_groups_are_attached_and_detached(stack: Deployed) -> None:
+    template = fleet()
+    template["Audio"] = {
+        "Type": "AWS::ElasticLoadBalancingV2::TargetGroup",
+        "Properties": {"Protocol": "UDP", "Port": 5004, "VpcId": ref("Vpc")},
+    }
+    template["Fleet"]["Properties"]["TargetGroupARNs"] = [ref("Audio")]
+    stack.create(template, Parameters=IMAGE_PARAMETER)
+    health = stack.client("elbv2").describe_target_health(TargetGroupArn=stack["Audio"])["TargetHealthDescriptions"]
+    assert {item["Target"]["Id"] for item in health} == {host["InstanceId"] for host in instances(stack)}
+    del template["Fleet"]["Properties"]["TargetGroupARNs"]
+    stack.update(template, Parameters=IMAGE_PARAMETER)
+    assert group(stack)["TargetGroupARNs"] == []
+
+
+def test_nothing_of_a_fleet_is_left(deployed: Deployed) -> None:
+    deployed.delete()
+    ec2, autoscaling = deployed.client("ec2"), deployed.client("autoscaling")
+    states = [item["State"]["Name"] for found in ec2.describe_instances()["Reservations"] for item in found["Instances"]]
+    assert set(states) == {"terminated"}
+    assert not ec2.describe_network_interfaces()["NetworkInterfaces"]
+    assert not ec2.describe_volumes()["Volumes"]
+    assert not ec2.describe_launch_templates()["LaunchTemplates"]
+    assert not ec2.describe_placement_groups()["PlacementGroups"]
+    assert {item["State"] for item in ec2.describe_capacity_reservations()["CapacityReservations"]} == {"cancelled"}
+    assert not autoscaling.describe_auto_scaling_groups()["AutoScalingGroups"]
+    assert not autoscaling.describe_policies()["ScalingPolicies"]
+    assert not autoscaling.describe_scheduled_actions()["ScheduledUpdateGroupActions"]

@@ -1,0 +1,43 @@
+"""Template properties in the form of an API call."""
+
+from __future__ import annotations
+
+import botocore.session
+import pytest
+
+from sandbox.aws.shapes import UnknownPropertyError, conform
+
+
+def shape(service: str, operation: str) -> object:
+    model = botocore.session.get_session().get_service_model(service)
+    return model.operation_model(operation).input_shape
+
+
+def test_names_scalars_tags_and_documents_are_converted() -> None:
+    given = {"LogGroupName": "g", "Tags": [{"Key": "team", "Value": "voice"}], "DeletionProtectionEnabled": "true"}
+    assert conform(shape("logs", "CreateLogGroup"), given, "T") == {
+        "logGroupName": "g",
+        "tags": {"team": "voice"},
+        "deletionProtectionEnabled": True,
+    }
+    given = {"AlarmName": "a", "EvaluationPeriods": "3", "Threshold": "80", "AlarmActions": "arn:x"}
+    assert conform(shape("cloudwatch", "PutMetricAlarm"), given, "T") == {
+        "AlarmName": "a",
+        "EvaluationPeriods": 3,
+        "Threshold": 80.0,
+        "AlarmActions": ["arn:x"],
+    }
+    assert conform(shape("s3", "PutBucketPolicy"), {"Policy": {"Version": "1"}}, "T") == {"Policy": '{"Version": "1"}'}
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ({"AlarmNme": "a"}, "T: unknown property AlarmNme"),
+        ({"EvaluationPeriods": "three"}, "T.EvaluationPeriods: 'three' is not of type integer"),
+        ({"Dimensions": [{"Nam": "x"}]}, r"T.Dimensions\[0\]: unknown property Nam"),
+    ],
+)
+def test_what_the_api_cannot_take_is_refused_by_name(given: dict[str, object], complaint: str) -> None:
+    with pytest.raises(UnknownPropertyError, match=complaint):
+        conform(shape("cloudwatch", "PutMetricAlarm"), given, "T")

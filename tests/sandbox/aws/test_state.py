@@ -1,0 +1,126 @@
+"""Valkey: endpoints, users with secrets, sizes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from sandbox.aws.process import LocalAws
+from tests.sandbox.aws.samples import att, state
+from tests.sandbox.aws.stacks import Deployed
+
+
+@pytest.fixture
+def deployed(stack: Deployed) -> Deployed:
+    names = ("PrimaryEndPoint.Address", "PrimaryEndPoint.Port", "ReaderEndPoint.Address")
+    stack.create(state(), Outputs={name.replace(".", ""): {"Value": att("Cache", name)} for name in names})
+    return stack
+
+
+def replication_group(stack: Deployed) -> dict[str, Any]:
+    found = stack.client("elasticache").describe_replication_groups(ReplicationGroupId=stack["Cache"])
+    shown: dict[str, Any] = found["ReplicationGroups"][0]
+    return shown
+
+
+def test_a_replication_group_shows_what_was_asked_for(deployed: Deployed) -> None:
+    shown = replication_group(deployed)
+    assert (shown["AutomaticFailover"], shown["MultiAZ"], shown["Engine"]) == ("enabled", "enabled", "valkey")
+    assert shown["TransitEncryptionEnabled"] is True
+    assert shown["AtRestEncryptionEnabled"] is True
+    assert shown["UserGroupIds"] == ["callers"]
+    assert deployed.outputs["PrimaryEndPointAddress"].startswith(f"master.{deployed['Cache']}")
+    assert deployed.outputs["PrimaryEndPointPort"] == "6379"
+    members = deployed.client("elasticache").describe_cache_clusters()["CacheClusters"]
+    assert [item["CacheClusterId"] for item in members] == shown["MemberClusters"]
+    assert {item["PreferredAvailabilityZone"] for item in members} == {"us-east-1a", "us-east-1b"}
+    for member in members:
+        assert member["EngineVersion"] == "8.0"
+        assert member["CacheSubnetGroupName"] == deployed["Subnets"]
+        assert member["CacheParameterGroup"]["CacheParameterGroupName"] == deployed["Parameters"]
+        assert [item["SecurityGroupId"] for item in member["SecurityGroups"]] == [deployed["Group"]]
+
+
+def test_the_password_comes_out_of_the_secret(deployed: Deployed) -> None:
+    secret = json.loads(deployed.client("secretsmanager").get_secret_value(SecretId=deployed["Secret"])["SecretString"])
+    assert secret["username"] == "gateway"
+    assert len(secret["password"]) == 40
+    assert secret["targetId"] == deployed["Cache"]
+    (user,) = deployed.client("elasticache").describe_users(UserId="gateway")["Users"]
+    assert user["Authentication"] == {"Type": "password", "PasswordCount": 1}
+    assert user["UserGroupIds"] == ["callers"]
+    template = deployed.cloudformation.get_template(StackName=deployed.name)["TemplateBody"]
+    events = deployed.cloudformation.describe_stack_events(StackName=deployed.name)["StackEvents"]
+    assert secret["password"] not in json.dumps([template, events], default=str)
+
+
+def test_parameters_are_set_and_reset(deployed: Deployed) -> None:
+    def values() -> dict[str, str]:
+        found = deployed.client("elasticache").describe_cache_parameters(CacheParameterGroupName=deployed["Parameters"])
+        return {item["ParameterName"]: item["ParameterValue"] for item in found["Parameters"]}
+
+    assert values() == {"maxmemory-policy": "volatile-ttl", "stream-node-max-entries": "100"}
+    template = state()
+    template["Parameters"]["Properties"]["Properties"] = {"maxmemory-policy": "noeviction"}
+    deployed.update(template)
+    assert values() == {"maxmemory-policy": "noeviction"}
+
+
+def test_size_users_and_settings_change_in_place(deployed: Deployed) -> None:
+    before = {name: deployed[name] for name in ("Cache", "Users", "Gateway", "Secret")}
+    template = state()
+    template["Cache"]["Properties"] |= {"ReplicasPerNodeGroup": 2, "SnapshotRetentionLimit": 14, "EngineVersion": "8.1"}
+    template["Gateway"]["Properties"]["AccessString"] = "on ~session:* +@all"
+    template["Secret"]["Properties"]["Description"] = "changed"
+    template["Users"]["Properties"]["UserIds"].append({"Ref": "Second"})
+    template["Second"] = json.loads(json.dumps(template["Nobody"]))
+    template["Second"]["Properties"] |= {"UserId": "second", "UserName": "second"}
+    deployed.update(template)
+    assert {name: deployed[name] for name in before} == before
+    shown = replication_group(deployed)
+    assert (len(shown["MemberClusters"]), shown["SnapshotRetentionLimit"]) == (3, 14)
+    cache = deployed.client("elasticache")
+    assert {item["EngineVersion"] for item in cache.describe_cache_clusters()["CacheClusters"]} == {"8.1"}
+    assert cache.describe_users(UserId="gateway")["Users"][0]["AccessString"] == "on ~session:* +@all"
+    assert cache.describe_user_groups(UserGroupId="callers")["UserGroups"][0]["UserIds"] == [
+        "nobody",
+        "gateway",
+        "second",
+    ]
+
+
+def test_cluster_mode_has_a_configuration_endpoint_and_all_slots(stack: Deployed) -> None:
+    template = state()
+    template["Cache"]["Properties"] |= {"NumNodeGroups": 3, "ClusterMode": "enabled"}
+    stack.create(template, Outputs={"Endpoint": {"Value": att("Cache", "ConfigurationEndPoint.Address")}})
+    assert stack.outputs["Endpoint"].startswith("clustercfg.")
+    shards = replication_group(stack)["NodeGroups"]
+    assert [item["Slots"] for item in shards] == ["0-5460", "5461-10921", "10922-16383"]
+    template["Cache"]["Properties"]["NumNodeGroups"] = 4
+    stack.update(template)
+    assert len(replication_group(stack)["MemberClusters"]) == 8
+
+
+def test_a_final_snapshot_is_taken_where_the_policy_asks_for_it(stack: Deployed) -> None:
+    template = state()
+    template["Cache"]["DeletionPolicy"] = "Snapshot"
+    stack.create(template)
+    name = stack["Cache"]
+    stack.delete()
+    cache = stack.client("elasticache")
+    assert [item["SnapshotName"] for item in cache.describe_snapshots()["Snapshots"]] == [f"{name}-final"]
+    cache.delete_snapshot(SnapshotName=f"{name}-final")
+
+
+def test_nothing_of_the_state_is_left(deployed: Deployed, aws: LocalAws) -> None:
+    deployed.delete()
+    cache = aws.client("elasticache")
+    assert not cache.describe_replication_groups()["ReplicationGroups"]
+    assert not cache.describe_cache_clusters()["CacheClusters"]
+    assert not cache.describe_user_groups()["UserGroups"]
+    assert [item["UserId"] for item in cache.describe_users()["Users"]] == ["default"]
+    assert not cache.describe_cache_subnet_groups()["CacheSubnetGroups"]
+    assert not cache.describe_cache_parameter_groups()["CacheParameterGroups"]
+    assert not aws.client("secretsmanager").list_secrets()["SecretList"]
