@@ -1,6 +1,14 @@
 """Guards and fixtures of the whole test suite."""
 
+import os
+
 import pytest
+from hypothesis import settings
+
+# On CI the same examples every time: a change is judged by what it changes. Everywhere else new ones each run.
+settings.register_profile("ci", derandomize=True, deadline=None)
+settings.register_profile("developer", deadline=None)
+settings.load_profile("ci" if os.environ.get("CI") else "developer")
 
 
 def pytest_configure(config: pytest.Config) -> None:

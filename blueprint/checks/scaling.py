@@ -207,7 +207,30 @@ class MissingDataIsSafe(Check):
                 yield Violation(
                     (*location, "missing_data"),
                     f"without data, {rule.name} would change fleet {fleet.name} by {rule.steps[0].change} hosts",
-                    "use not-breaching to scale out, ignore to scale in",
+                    "use not-breaching",
+                )
+
+
+class SilentAlarmEnds(Check):
+    """An alarm that keeps its state over silence keeps acting."""
+
+    id = "silent-alarm-ends"
+    level = Level.WARNING
+    about = "A scaling alarm whose metric falls silent goes back to OK."
+    source = (
+        "https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarm-actions.html "
+        "(Auto Scaling actions are repeated every minute while the alarm stays in ALARM)"
+    )
+
+    def examine(self, deployment: Deployment) -> Iterator[Violation]:
+        """Look for ``ignore``."""
+        for fleet, rule, location in _rules(deployment):
+            if rule.missing_data is MissingData.IGNORE:
+                yield Violation(
+                    (*location, "missing_data"),
+                    f"if the exporters die while {rule.name} is in ALARM, it stays there and changes fleet "
+                    f"{fleet.name} by {rule.steps[0].change} every minute, to its bound",
+                    "use not-breaching",
                 )
 
 
@@ -238,6 +261,7 @@ CHECKS: tuple[Check, ...] = (
     ScaleInBesideScaleOut(),
     ScalingDoesNotFlap(),
     MissingDataIsSafe(),
+    SilentAlarmEnds(),
     ScalesFromZero(),
     AlarmActionsFit(),
 )

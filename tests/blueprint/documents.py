@@ -66,7 +66,7 @@ aws:
         period_s: 60
         breaching_datapoints: 3
         evaluated_datapoints: 3
-        missing_data: ignore
+        missing_data: not-breaching
         steps: [{{change: -1}}]
   asr:
     - name: p5
@@ -102,7 +102,7 @@ aws:
           period_s: 60
           breaching_datapoints: 3
           evaluated_datapoints: 3
-          missing_data: ignore
+          missing_data: not-breaching
           steps: [{{change: -1}}]
   edge:
     authorizer: {{kind: iam}}

@@ -170,7 +170,8 @@ def test_only_values_decide_what_is_loaded(tmp_path: Path) -> None:
 
 
 def explained(error: DeploymentFileError, content: str) -> bool:
-    lines = range(1, content.count("\n") + 2)
+    # YAML breaks lines at a carriage return too; splitlines() at those and a few more.
+    lines = range(1, len(content.splitlines()) + 2)
     return bool(error.problems) and all(
         problem.message and (problem.line is None or problem.line in lines) for problem in error.problems
     )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from botocore.exceptions import ClientError
+from botocore.parsers import ResponseParserError
 
 from sandbox.aws.adapters.tagging import TAG_CALLS
 from sandbox.aws.clients import client
@@ -111,6 +112,10 @@ class Adapter:
             operation: boto3's name of the operation.
             properties: Template properties to pass on.
             more: Further arguments; they win over the properties.
+
+        Raises:
+            ClientError: If the service refuses.
+            NotImplementedError: If moto lacks the operation or breaks down in it.
         """
         api = client(self.service, region=self.scope.region, account=self.scope.account)
         model = api.meta.service_model.operation_model(api.meta.method_to_api_mapping[operation])
@@ -119,7 +124,14 @@ class Adapter:
             arguments.update(given)
         if model.input_shape is not None:
             arguments = conform(model.input_shape, arguments, self.resource_type)
-        result: dict[str, Any] = getattr(api, operation)(**arguments)
+        try:
+            result: dict[str, Any] = getattr(api, operation)(**arguments)
+        except (ClientError, ResponseParserError) as error:
+            if isinstance(error, ResponseParserError) or str(error.response["Error"]["Code"]) == "500":
+                raise NotImplementedError(
+                    f"{self.resource_type}: moto cannot carry out {self.service}.{operation}; the server's log says why"
+                ) from error
+            raise
         return result
 
     def retag(self, before: Mapping[str, str], after: Mapping[str, str]) -> None:

@@ -131,6 +131,8 @@ class MendedGroup(FakeAutoScalingGroup):
             )
             instance: Any = reservation.instances[0]  # moto hangs the group on it below
             instance.autoscaling_group = self
+            # moto shows the groups of a host only if they were not given with its interface.
+            instance.security_groups = instance.nics[0].group_set
             self._give_profile(instance.id, data.get("IamInstanceProfile", {}))
             protected = self.new_instances_protected_from_scale_in
             self.instance_states.append(InstanceState(instance, protected_from_scale_in=protected))

@@ -12,8 +12,9 @@ from moto.ec2 import urls
 from moto.ec2.models import instances
 from moto.ec2.models.instances import Instance, InstanceState
 from moto.ec2.responses import EC2Response
+from moto.ec2.utils import parse_user_data
 
-from sandbox.aws.mends.base import Record, records, take_over
+from sandbox.aws.mends.base import Record, records, result, take_over
 from sandbox.aws.mends.ec2_network import NetworkResponses
 
 
@@ -102,6 +103,14 @@ class MendedEc2(NetworkResponses):
         reservation = self._reservation(self._get_param("CapacityReservationId"))
         reservation.update(State="cancelled", AvailableInstanceCount=0)
         return ActionResult({"Return": True})
+
+    def create_launch_template_version(self) -> ActionResult:
+        """Answer CreateLaunchTemplateVersion; no host can start from a version whose user data moto left as text."""
+        answer = super().create_launch_template_version()
+        data = result(answer)["LaunchTemplateVersion"].data
+        if isinstance(data.get("UserData"), str):
+            data["UserData"] = parse_user_data(data["UserData"])
+        return answer
 
     def create_tags(self) -> ActionResult:
         """Answer CreateTags, also for the resources that live here."""

@@ -1,4 +1,4 @@
-"""EC2: NAT gateways and VPC endpoints that leave no interface behind."""
+"""EC2: VPCs, NAT gateways and VPC endpoints that leave nothing behind."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ from sandbox.aws.mends.base import result
 
 
 class NetworkResponses(EC2Response):
-    """moto's EC2 API with gateways that go completely."""
+    """moto's EC2 API with networks that go completely."""
+
+    def delete_vpc(self) -> ActionResult:
+        """Answer DeleteVpc; moto would leave the VPC's default access list."""
+        answer = super().delete_vpc()
+        lists = self.ec2_backend.network_acls
+        for name in [name for name, item in lists.items() if item.vpc_id == self._get_param("VpcId")]:
+            del lists[name]
+        return answer
 
     def delete_nat_gateway(self) -> ActionResult:
         """Answer DeleteNatGateway; the gateway stays visible as deleted, as in AWS, its interface does not."""

@@ -233,6 +233,8 @@ CASES: tuple[Case, ...] = (
          {f"{VAD_RULE}.missing_data": "not-breaching"}, ("ring-high", "vad", "2 hosts")),
     Case("missing-data-is-safe", "aws.vad.scaling.1.missing_data", {"aws.vad.scaling.1.missing_data": "missing"},
          {"aws.vad.scaling.1.missing_data": "ignore"}, ("ring-low", "-1 hosts")),
+    Case("silent-alarm-ends", "aws.vad.scaling.1.missing_data", {"aws.vad.scaling.1.missing_data": "ignore"},
+         {"aws.vad.scaling.1.missing_data": "not-breaching"}, ("ring-low", "-1 every minute")),
     Case("alarm-actions-fit", "aws.availability_zones", {"aws.availability_zones": ZONES},
          {"aws.availability_zones": ZONES[:5]}, ("6 zones", "5")),
     # Edge

@@ -1,0 +1,1 @@
+"""Every measured claim has its command here."""

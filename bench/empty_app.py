@@ -1,0 +1,7 @@
+"""What `cdk init` makes, less its comments: the rival of bench/synth.py."""
+
+from aws_cdk import App, Stack
+
+app = App(builtin_cloud_formation_validation=False, analytics_reporting=False)
+Stack(app, "Empty")
+app.synth()

@@ -1,0 +1,78 @@
+"""Every variable that an image reads is set by everything that launches the image."""
+
+import re
+import shlex
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from blueprint.contract import Image, Variable
+from tests.contract.templates import Templates, of_type, text
+
+PREFIX = "VOICE_"
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One container as a launcher starts it.
+
+    Attributes:
+        own: Variables that it alone gets.
+        shared: Variables of every container beside it.
+    """
+
+    where: str
+    image: str
+    own: frozenset[str]
+    shared: frozenset[str] = frozenset()
+
+
+def launches(templates: Templates) -> Iterator[Launch]:
+    """Yield every container of every launch template and task definition."""
+    for template in of_type(templates, "EC2::LaunchTemplate"):
+        yield from _of_host(str(template), text(template.properties["LaunchTemplateData"]["UserData"]))
+    for task in of_type(templates, "ECS::TaskDefinition"):
+        for container in task.properties["ContainerDefinitions"]:
+            given = [*container.get("Environment", []), *container.get("Secrets", [])]
+            yield Launch(str(task), container["Name"], frozenset(entry["Name"] for entry in given))
+
+
+def violations(templates: Templates, environment: Mapping[Image, Collection[Variable]]) -> list[str]:
+    """Return variables that a launcher forgets, that nobody reads, and images that the contract does not know."""
+    return [problem for launch in launches(templates) for problem in _check(launch, environment)]
+
+
+def _check(launch: Launch, environment: Mapping[Image, Collection[Variable]]) -> Iterator[str]:
+    where = f"{launch.where}, container {launch.image}"
+    if launch.image not in {image.value for image in environment}:
+        yield f"{where}: the contract knows no such image"
+        return
+    read = {variable.name for variable in environment[Image(launch.image)]}
+    for name in sorted(read - launch.own - launch.shared):
+        yield f"{where}: {name} is read and not set"
+    for name in sorted(launch.own - read):
+        yield f"{where}: {name} is set and not read"
+
+
+def _of_host(where: str, script: str) -> Iterator[Launch]:
+    tables = dict(_tables(script))
+    on_the_host = re.search(r"^environment_of\(\) \{\n(.*?)^\}", script, re.DOTALL | re.MULTILINE)
+    shared = _names(re.findall(rf"{PREFIX}\w+=", on_the_host[1] if on_the_host else ""))
+    common = re.search(r"^COMMON=('.*?')$", script, re.DOTALL | re.MULTILINE)
+    shared |= _names(shlex.split(common[1])[0].splitlines() if common else [])
+    for name, uri in tables["IMAGE"].items():
+        # The address has the repository as a reference to the registry's resource: the digest is what is literal.
+        assert "@sha256:" in uri
+        yield Launch(where, name, _names(tables.get("ENVIRONMENT", {}).get(name, "").splitlines()), shared)
+
+
+def _tables(script: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield each associative array of the line ``declare -A IMAGE=([a]='...' [b]='...') ENVIRONMENT=(...)``."""
+    declared = re.search(r"^declare -A (.*?\))$(?=\n\w+=)", script, re.DOTALL | re.MULTILINE)
+    assert declared, "user data declares no containers"
+    for name, body in re.findall(r"(\w+)=\(((?:\[[^\]]+\]=(?:'[^']*'|\S+?)\s?)*)\)", declared[1]):
+        entries = re.findall(r"\[([^\]]+)\]=('[^']*'|\S+)", body)
+        yield name, {key: shlex.split(value)[0] for key, value in entries}
+
+
+def _names(assignments: Collection[str]) -> frozenset[str]:
+    return frozenset(assignment.partition("=")[0] for assignment in assignments)
