@@ -9,8 +9,9 @@ export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/node_modules/.bin:$(PATH)
 UV_VERSION := 0.13.8
 UV := .tools/bin/uv
 SETUP := .venv/.ready
+CHECKOV := .tools/checkov/.ready
 
-.PHONY: help setup test sandbox lint format lock clean
+.PHONY: help setup test sandbox bench-synth lint format lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -26,7 +27,13 @@ $(SETUP): $(UV) pyproject.toml uv.lock package.json package-lock.json
 	npm ci --no-audit --no-fund --loglevel=error
 	touch $@
 
-test: $(SETUP) ## Run every check and test
+# checkov pins libraries that the project has outgrown: an environment of its own.
+$(CHECKOV): $(UV) tests/checkov/requirements.txt
+	$(UV) venv --quiet --clear .tools/checkov
+	$(UV) pip sync --quiet --require-hashes --python .tools/checkov/bin/python tests/checkov/requirements.txt
+	touch $@
+
+test: $(SETUP) $(CHECKOV) ## Run every check and test
 	ruff check .
 	ruff format --check .
 	yamllint --strict .
@@ -36,6 +43,9 @@ test: $(SETUP) ## Run every check and test
 
 sandbox: $(SETUP) ## Deploy everything to a local AWS, drill the scaling, tear it down
 	voice sandbox deployments/sandbox.yaml
+
+bench-synth: $(SETUP) ## Time synth of the whole suite against an empty CDK app
+	python -m bench.synth
 
 lint: $(SETUP) ## Run the static checks alone
 	pre-commit run --all-files
@@ -47,6 +57,8 @@ format: $(SETUP) ## Format the code
 lock: $(UV) ## Refresh the lock files after a change of a pinned version
 	$(UV) lock
 	npm install --package-lock-only
+	$(UV) pip compile --quiet --generate-hashes --python-version 3.11 tests/checkov/requirements.in \
+		--output-file tests/checkov/requirements.txt
 
 clean: ## Remove what the other targets made
 	rm -rf .venv .tools node_modules cdk.out build dist

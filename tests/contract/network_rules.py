@@ -60,7 +60,7 @@ def _tiers(templates: Templates) -> dict[tuple[str, str], str]:
 
 
 def _rules(templates: Templates, tiers: Mapping[tuple[str, str], str]) -> Iterator[Rule]:
-    def tier_of(stack: str, value: Any) -> str:
+    def tier_of(stack: str, value: object) -> str:
         found = origin(templates, stack, value)
         return tiers.get(found, str(found)) if found else str(value)
 

@@ -1,10 +1,8 @@
 """No template holds a secret: passwords are references, and nothing looks like a key."""
 
-import math
 import re
-from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from itertools import pairwise
 
 from tests.contract.templates import Templates, of_type, text
 
@@ -23,9 +21,12 @@ KNOWN_SHAPES = {
     "a token": re.compile(r"\b(xox[abprs]-|gh[pousr]_|eyJ[\w-]{10,}\.)"),
 }
 
-WORD = re.compile(r"[A-Za-z0-9+/_=-]{24,}")
-ENTROPY_BITS = 4.2
-"""A character of 24 or more that are drawn from 64 has more; 16 hexadecimal digits have 4 at most, as digests do."""
+WORD = re.compile(r"[A-Za-z0-9+]{20,}")
+CDK_HASH = re.compile(r"[0-9A-F]{8}$")
+"""CDK ends the names that it makes in a hash of their path."""
+CHANGES = 0.45
+"""Neighbours in random letters and digits differ in kind (lower, upper, digit) 62 times in 100; in names and in
+digests, which have no upper-case letters, far less often."""
 
 STRUCTURE = {"Ref", "Fn::GetAtt", "Fn::ImportValue", "DependsOn", "Export", "Condition"}
 """Names that CDK makes of a hash and the path of a construct."""
@@ -39,7 +40,7 @@ def violations(templates: Templates) -> list[str]:
     ]
 
 
-def _walk(value: Any, path: str, name: str = "") -> Iterator[str]:
+def _walk(value: object, path: str, name: str = "") -> Iterator[str]:
     if isinstance(value, dict):
         for key, each in value.items():
             if key not in STRUCTURE:
@@ -65,11 +66,10 @@ def _literal(path: str, name: str, value: str) -> Iterator[str]:
 
 
 def _random(word: str) -> bool:
-    """Whether a word mixes all kinds of characters as no name does."""
-    kinds = all(re.search(kind, word) for kind in ("[a-z]", "[A-Z]", "[0-9]"))
-    counts = Counter(word).values()
-    entropy = -sum(count / len(word) * math.log2(count / len(word)) for count in counts)
-    return kinds and entropy > ENTROPY_BITS
+    """Whether a word mixes lower case, upper case and digits as no name does."""
+    kinds = [(letter.isdigit(), letter.isupper()) for letter in CDK_HASH.sub("", word)]
+    changes = sum(here != there for here, there in pairwise(kinds))
+    return len(set(kinds)) > 2 and changes > CHANGES * len(kinds)
 
 
 def _webhooks(templates: Templates) -> Iterator[str]:

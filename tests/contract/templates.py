@@ -8,8 +8,6 @@ Template = dict[str, Any]
 Templates = Mapping[str, Template]
 """By tier: ``network``, ``vad``, ..."""
 
-JOIN, GET_ATT, IMPORT, BASE64 = "Fn::Join", "Fn::GetAtt", "Fn::ImportValue", "Fn::Base64"
-
 
 class Resource(NamedTuple):
     """A resource and where it stands."""
@@ -30,32 +28,33 @@ def of_type(templates: Templates, kind: str) -> Iterator[Resource]:
                 yield Resource(tier, logical_id, resource.get("Properties", {}))
 
 
-def text(value: Any) -> str:
-    """Return a value as text, with ``<...>`` in place of what only a deploy knows."""
-    if isinstance(value, str):
-        return value
-    if not isinstance(value, dict) or len(value) != 1:
-        return json.dumps(value)
-    ((function, argument),) = value.items()
-    if function == JOIN:
-        separator, parts = argument
-        return str(separator).join(map(text, parts))
-    if function == BASE64:
-        return text(argument)
-    return f"<{function} {argument if isinstance(argument, str) else json.dumps(argument)}>".replace('"', "'")
+def text(value: object) -> str:
+    """Return a value as text, with ``<...>`` in place of what only a deploy knows; it never has a quote in it."""
+    match value:
+        case str():
+            return value
+        case {"Fn::Join": [str(separator), list(parts)]}:
+            return separator.join(map(text, parts))
+        case {"Fn::Base64": inner}:
+            return text(inner)
+        case {"Ref": str(name)} | {"Fn::ImportValue": str(name)}:
+            return f"<{name}>"
+        case {"Fn::GetAtt": [str(name), str(attribute)]}:
+            return f"<{name}.{attribute}>"
+        case dict():
+            return f"<{next(iter(value))}>"
+        case _:
+            return json.dumps(value)
 
 
-def origin(templates: Templates, tier: str, value: Any) -> tuple[str, str] | None:
+def origin(templates: Templates, tier: str, value: object) -> tuple[str, str] | None:
     """Return tier and logical id of the resource that a reference leads to, through exports of other stacks."""
-    if not isinstance(value, dict):
-        return None
-    if "Ref" in value:
-        return tier, value["Ref"]
-    if GET_ATT in value:
-        return tier, value[GET_ATT][0]
-    if IMPORT in value:
-        for exporter, template in templates.items():
-            for output in template.get("Outputs", {}).values():
-                if output.get("Export", {}).get("Name") == value[IMPORT]:
-                    return origin(templates, exporter, output["Value"])
+    match value:
+        case {"Ref": str(name)} | {"Fn::GetAtt": [str(name), _]}:
+            return tier, name
+        case {"Fn::ImportValue": str(export)}:
+            for exporter, template in templates.items():
+                for output in template.get("Outputs", {}).values():
+                    if output.get("Export", {}).get("Name") == export:
+                        return origin(templates, exporter, output["Value"])
     return None

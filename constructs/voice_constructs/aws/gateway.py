@@ -141,13 +141,12 @@ class Gateway(Construct):
             contract.TOKEN_KEY: ecs.Secret.from_secrets_manager(self.token_key),
         }
         assert {*environment, *secrets} == set(ENVIRONMENT[Image.GATEWAY])  # noqa: S101  the contract is kept
-        acknowledge(task, "AwsSolutions-ECS2", "What is secret is injected by reference; the rest are names and numbers")
-        if task.execution_role is not None:
-            acknowledge(
-                task.execution_role,
-                "AwsSolutions-IAM5[Resource::*]",
-                "ecr:GetAuthorizationToken knows no resources; what may be pulled is one repository",
-            )
+        acknowledge(task, "AwsSolutions-ECS2", "Secrets are injected by reference; the rest are names and numbers")
+        acknowledge(
+            task,
+            "AwsSolutions-IAM5[Resource::*]",
+            "ecr:GetAuthorizationToken knows no resources; what may be pulled is one repository",
+        )
         linux = ecs.LinuxParameters(self, "Linux", init_process_enabled=True)
         linux.drop_capabilities(ecs.Capability.ALL)
         task.add_container(

@@ -102,7 +102,7 @@ class Adapter:
         """Say whether a change of these properties needs a new resource."""
         fixed = cls.replaced_by | {cls.name}
         if cls.update is Adapter.update:
-            return any(key != "Tags" for key in changed) or cls.service not in TAG_CALLS
+            return any(key != "Tags" or cls.service not in TAG_CALLS for key in changed)
         return any(key in fixed for key in changed)
 
     def call(self, operation: str, /, *properties: Mapping[str, Any], **more: Json) -> dict[str, Any]:

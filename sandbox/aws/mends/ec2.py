@@ -107,7 +107,7 @@ class MendedEc2(NetworkResponses):
     def create_launch_template_version(self) -> ActionResult:
         """Answer CreateLaunchTemplateVersion; no host can start from a version whose user data moto left as text."""
         answer = super().create_launch_template_version()
-        data = result(answer)["LaunchTemplateVersion"].data
+        data = result(answer)["LaunchTemplateVersion"]["LaunchTemplateData"]
         if isinstance(data.get("UserData"), str):
             data["UserData"] = parse_user_data(data["UserData"])
         return answer

@@ -66,6 +66,14 @@ def test_an_update_changes_in_place_and_keeps_the_name(stack: Deployed) -> None:
     assert stack.client("ssm").get_parameter(Name=before)["Parameter"]["Value"] == "two"
 
 
+def test_what_did_not_change_is_left_alone(stack: Deployed) -> None:
+    topic = resource("SQS::Queue")
+    stack.create({"Queue": topic, "P": PARAMETER})
+    before = stack["Queue"]
+    stack.update({"Queue": topic, "P": resource("SSM::Parameter", Type="String", Value="two")})
+    assert stack["Queue"] == before
+
+
 def test_a_replacement_reaches_what_refers_to_it_and_goes_last(stack: Deployed) -> None:
     def template(text: str) -> dict[str, Any]:
         group = resource("EC2::SecurityGroup", GroupDescription=text, VpcId=ref("Vpc"))

@@ -1,0 +1,56 @@
+"""checkov on the production templates: nothing fails but what accepted.yaml gives a reason for.
+
+checkov pins libraries that the project has outgrown, so it has an environment of its own, which `make test` makes.
+"""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import blueprint
+from stacks.aws.app import make_app
+from tests.blueprint.documents import parsed
+
+ROOT = Path(__file__).parents[2]
+CHECKOV = ROOT / ".tools/checkov/bin/checkov"
+Finding = tuple[str, str, str]
+"""Check id, tier of the stack, resource."""
+
+
+@pytest.fixture(scope="module")
+def findings(tmp_path_factory: pytest.TempPathFactory) -> set[Finding]:
+    assert CHECKOV.exists(), "checkov is not installed: run `make test`, or `make .tools/checkov/.ready` once"
+    deployment = blueprint.load(ROOT / "deployments/production-us-east-1.yaml")
+    folder = tmp_path_factory.mktemp("templates")
+    make_app(deployment, outdir=str(folder)).synth()
+    done = subprocess.run(  # noqa: S603
+        [CHECKOV, "--directory", folder, "--framework", "cloudformation", "--output", "json", "--skip-download"],
+        capture_output=True, text=True, check=False, timeout=200,
+    )  # fmt: skip
+    report = json.loads(done.stdout)
+    assert report["summary"]["passed"] > 200, done.stderr
+    assert report["summary"]["parsing_errors"] == 0
+    return {
+        (
+            check["check_id"],
+            Path(check["file_path"]).name.removesuffix(".template.json").removeprefix(f"{deployment.name}-"),
+            check["resource"],
+        )
+        for check in report["results"]["failed_checks"]
+    }
+
+
+def accepted() -> set[Finding]:
+    entries = parsed((Path(__file__).parent / "accepted.yaml").read_text(encoding="utf-8"))
+    assert all(len(entry["reason"]) > 20 for entry in entries)
+    return {(entry["check"], entry["stack"], entry["resource"]) for entry in entries}
+
+
+def test_nothing_fails_without_a_reason(findings: set[Finding]) -> None:
+    assert findings - accepted() == set()
+
+
+def test_no_reason_has_outlived_its_finding(findings: set[Finding]) -> None:
+    assert accepted() - findings == set()

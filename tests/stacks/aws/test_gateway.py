@@ -1,0 +1,139 @@
+"""The gateway service."""
+
+import json
+
+import pytest
+
+from blueprint import contract
+from blueprint.contract import ENVIRONMENT, FLOWS, Image, Tier
+from tests.stacks.aws.edge import container, environment
+from tests.synthesized import Stack
+
+# --- Gateway service ------------------------------------------------------------------------------------
+
+
+def test_tasks_are_arm64_in_private_subnets_of_all_zones(edge: Stack) -> None:
+    task, service = edge.the("ECS::TaskDefinition"), edge.the("ECS::Service")
+    assert task["RuntimePlatform"] == {"CpuArchitecture": "ARM64", "OperatingSystemFamily": "LINUX"}
+    assert (task["Cpu"], task["Memory"]) == ("512", "1024")
+    assert service["LaunchType"] == "FARGATE"
+    network = service["NetworkConfiguration"]["AwsvpcConfiguration"]
+    assert network["AssignPublicIp"] == "DISABLED"
+    assert len(network["Subnets"]) == 3
+    assert all("privateSubnet" in subnet["Fn::ImportValue"] for subnet in network["Subnets"])
+    (group,) = network["SecurityGroups"]
+    assert "NetworkGateway" in group["Fn::ImportValue"]
+
+
+def test_container_can_write_nothing_and_is_nobody(edge: Stack) -> None:
+    found = container(edge)
+    assert found["ReadonlyRootFilesystem"] is True
+    assert found["User"] == "65532:65532"
+    assert found["LinuxParameters"]["Capabilities"] == {"Drop": ["ALL"]}
+    assert not found.get("Privileged")
+    assert found["HealthCheck"]["Command"] == ["CMD", contract.HEALTH_COMMAND]
+
+
+@pytest.mark.parametrize("kind", ["iam", "jwt"])
+def test_container_gets_every_variable_of_the_contract_once(by_authorizer: dict[str, Stack], kind: str) -> None:
+    found = container(by_authorizer[kind])
+    given = [variable["Name"] for variable in (*found["Environment"], *found["Secrets"])]
+    assert sorted(given) == sorted(variable.name for variable in ENVIRONMENT[Image.GATEWAY])
+
+
+def test_secrets_are_references(edge: Stack) -> None:
+    secrets = {secret["Name"]: json.dumps(secret["ValueFrom"]) for secret in container(edge)["Secrets"]}
+    assert set(secrets) == {contract.VALKEY_PASSWORD.name, contract.TOKEN_KEY.name}
+    assert "StoreGatewaySecret" in secrets[contract.VALKEY_PASSWORD.name]
+    assert ":password::" in secrets[contract.VALKEY_PASSWORD.name]
+    assert json.loads(secrets[contract.TOKEN_KEY.name]) == {"Ref": next(iter(edge.of_type("SecretsManager::Secret")))}
+
+
+def test_template_holds_no_secret_value(by_authorizer: dict[str, Stack]) -> None:
+    for stack in by_authorizer.values():
+        secret = stack.the("SecretsManager::Secret")
+        assert "SecretString" not in secret
+        assert "Fn::GetAtt" in secret["KmsKeyId"]
+        assert "{{resolve:" not in json.dumps(stack.template)
+        assert "secret" not in json.dumps(stack.template.get("Outputs", {})).lower()
+
+
+def test_image_is_by_digest(edge: Stack) -> None:
+    *registry, digest = container(edge)["Image"]["Fn::Join"][1]
+    assert "RegistryGateway" in json.dumps(registry)
+    assert digest == f"@sha256:{'1' * 64}"
+
+
+def test_without_an_image_no_task_is_started(production: Stack, edge: Stack) -> None:
+    assert production.the("ECS::Service")["DesiredCount"] == 0
+    assert production.the("ApplicationAutoScaling::ScalableTarget")["MinCapacity"] == 0
+    # With one, the number belongs to the scaling: a deployment that names it would reset it.
+    assert "DesiredCount" not in edge.the("ECS::Service")
+    target = edge.the("ApplicationAutoScaling::ScalableTarget")
+    assert (target["MinCapacity"], target["MaxCapacity"]) == (1, 6)
+
+
+def test_service_grows_with_the_open_sockets_of_a_task(edge: Stack) -> None:
+    policy = edge.the("ApplicationAutoScaling::ScalingPolicy")["TargetTrackingScalingPolicyConfiguration"]
+    metric = policy["CustomizedMetricSpecification"]
+    declared = contract.METRICS["OpenSockets"]
+    assert (metric["Namespace"], metric["MetricName"]) == (declared.namespace, declared.name)
+    assert {d["Name"]: d["Value"] for d in metric["Dimensions"]} == {"Deployment": "sandbox", "Fleet": "gateway"}
+    assert {d["Name"] for d in metric["Dimensions"]} == set(declared.dimensions)
+    assert metric["Statistic"] == "Average"
+    assert policy["TargetValue"] == 1000
+    given = environment(edge)
+    assert (given["VOICE_DEPLOYMENT"], given["VOICE_FLEET"]) == ("sandbox", "gateway")
+
+
+def test_a_broken_release_rolls_back(edge: Stack) -> None:
+    deployment = edge.the("ECS::Service")["DeploymentConfiguration"]
+    assert deployment["DeploymentCircuitBreaker"] == {"Enable": True, "Rollback": True}
+    assert deployment["MinimumHealthyPercent"] == 100
+
+
+def test_a_stopping_task_outlives_the_longest_silence(edge: Stack) -> None:
+    idle_s = int(environment(edge)[contract.IDLE_TIMEOUT_S.name])
+    drain_s = int(environment(edge)[contract.DRAIN_TIMEOUT_S.name])
+    assert idle_s < drain_s < container(edge)["StopTimeout"] <= 120
+    for targets in edge.properties("ElasticLoadBalancingV2::TargetGroup"):
+        (delay,) = [
+            attribute["Value"]
+            for attribute in targets["TargetGroupAttributes"]
+            if attribute["Key"] == "deregistration_delay.timeout_seconds"
+        ]
+        assert int(delay) > idle_s
+
+
+def test_tasks_listen_on_the_ports_that_flows_lead_to(edge: Stack) -> None:
+    listening = {mapping["ContainerPort"] for mapping in container(edge)["PortMappings"]}
+    assert listening == {flow.port.number for flow in FLOWS if flow.destination is Tier.GATEWAY}
+    given = environment(edge)
+    assert listening == {int(given[contract.HTTP_PORT.name]), int(given[contract.MEDIA_PORT.name])}
+
+
+def test_tasks_may_do_nothing_in_aws_and_their_launcher_little(edge: Stack) -> None:
+    task = edge.the("ECS::TaskDefinition")
+    roles = edge.of_type("IAM::Role")
+    assert not roles[task["TaskRoleArn"]["Fn::GetAtt"][0]]["Properties"].keys() & {"Policies", "ManagedPolicyArns"}
+    policy = edge.the("IAM::Policy")
+    assert policy["Roles"] == [{"Ref": task["ExecutionRoleArn"]["Fn::GetAtt"][0]}]
+    for statement in policy["PolicyDocument"]["Statement"]:
+        if statement["Resource"] == "*":
+            assert statement["Action"] == "ecr:GetAuthorizationToken"
+        if statement["Action"] == "kms:Decrypt":
+            assert statement["Condition"] == {
+                "StringEquals": {"kms:ViaService": "secretsmanager.us-east-1.amazonaws.com"}
+            }
+
+
+# --- Logs -----------------------------------------------------------------------------------------------
+
+
+def test_logs_are_encrypted_and_kept_as_long_as_the_file_says(production: Stack) -> None:
+    groups = production.of_type("Logs::LogGroup").values()
+    assert len(groups) == 4
+    for group in groups:
+        assert group["Properties"]["KmsKeyId"]
+        assert group["Properties"]["RetentionInDays"] == 90
+        assert group["DeletionPolicy"] == "Retain"

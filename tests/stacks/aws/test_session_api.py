@@ -1,0 +1,186 @@
+"""The session API: who gets in, what passes, what is kept quiet."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from blueprint import contract
+from blueprint.session_api import SESSION_REQUEST
+from tests.stacks.aws.edge import balancer, environment, log_group, routes
+from tests.synthesized import Stack, edited_sandbox
+
+# --- Session API ----------------------------------------------------------------------------------------
+
+
+def test_api_has_three_routes_and_no_other(edge: Stack) -> None:
+    assert set(routes(edge)) == {
+        "POST /v1/sessions",
+        "DELETE /v1/sessions/{id}",
+        "GET /v1/sessions/{id}/events",
+    }
+
+
+def test_api_is_regional_and_is_reached_by_its_own_name_only(edge: Stack, unnamed: Stack) -> None:
+    api = edge.the("ApiGateway::RestApi")
+    assert api["EndpointConfiguration"]["Types"] == ["REGIONAL"]
+    assert api["DisableExecuteApiEndpoint"] is True
+    assert not unnamed.the("ApiGateway::RestApi").get("DisableExecuteApiEndpoint")
+
+
+@pytest.mark.parametrize(
+    ("kind", "authorization", "key"),
+    [("iam", "AWS_IAM", False), ("jwt", "NONE", False), ("api-key", "NONE", True), ("none", "NONE", False)],
+)
+def test_every_route_asks_for_what_the_file_says(
+    by_authorizer: dict[str, Stack], kind: str, authorization: str, key: bool
+) -> None:
+    for method in routes(by_authorizer[kind]).values():
+        assert method["AuthorizationType"] == authorization
+        assert bool(method.get("ApiKeyRequired")) is key
+
+
+def test_keys_come_with_a_throttled_plan_and_no_value(by_authorizer: dict[str, Stack]) -> None:
+    stack = by_authorizer["api-key"]
+    plan = stack.the("ApiGateway::UsagePlan")
+    assert plan["Throttle"] == {"RateLimit": 200, "BurstLimit": 400}
+    assert len(plan["ApiStages"]) == 1
+    assert "Value" not in stack.the("ApiGateway::ApiKey")
+    assert stack.the("ApiGateway::UsagePlanKey")["KeyId"] == {"Ref": next(iter(stack.of_type("ApiGateway::ApiKey")))}
+    assert not by_authorizer["iam"].of_type("ApiGateway::UsagePlan")
+
+
+def test_only_with_jwt_does_the_gateway_know_an_issuer(by_authorizer: dict[str, Stack]) -> None:
+    for kind, stack in by_authorizer.items():
+        given = environment(stack)
+        issuer, audience = given[contract.JWT_ISSUER.name], given[contract.JWT_AUDIENCE.name]
+        assert (issuer, audience) == (("https://login.callers.dev/", "voice") if kind == "jwt" else ("", ""))
+
+
+def test_events_stream_for_fifteen_minutes_and_resume(edge: Stack) -> None:
+    events = routes(edge)["GET /v1/sessions/{id}/events"]
+    assert events["Integration"]["ResponseTransferMode"] == "STREAM"
+    assert events["Integration"]["TimeoutInMillis"] == 15 * 60 * 1000
+    assert events["RequestParameters"]["method.request.header.Last-Event-ID"] is False
+    others = [method for route, method in routes(edge).items() if not route.startswith("GET")]
+    assert all(method["Integration"].get("ResponseTransferMode") in {None, "BUFFERED"} for method in others)
+
+
+def test_requests_pass_through_the_link_to_the_gateway_unchanged(edge: Stack) -> None:
+    internal, _ = balancer(edge, "internal")
+    assert edge.the("ApiGateway::VpcLink")["TargetArns"] == [{"Ref": internal}]
+    for route, method in routes(edge).items():
+        verb, path = route.split()
+        integration = method["Integration"]
+        assert integration["Type"] == "HTTP_PROXY"
+        assert integration["IntegrationHttpMethod"] == verb
+        assert integration["ConnectionType"] == "VPC_LINK"
+        assert integration["ConnectionId"] == {"Ref": next(iter(edge.of_type("ApiGateway::VpcLink")))}
+        scheme, host, rest = integration["Uri"]["Fn::Join"][1]
+        assert (scheme, host["Fn::GetAtt"]) == ("http://", [internal, "DNSName"])
+        assert rest == f":{contract.GATEWAY_HTTP.number}{path}"
+        if "{id}" in path:
+            assert integration["RequestParameters"] == {"integration.request.path.id": "method.request.path.id"}
+
+
+def test_requests_are_validated(edge: Stack) -> None:
+    validator = edge.the("ApiGateway::RequestValidator")
+    assert validator["ValidateRequestBody"] is True
+    assert validator["ValidateRequestParameters"] is True
+    for route, method in routes(edge).items():
+        assert method["RequestValidatorId"]
+        # What belongs to a session needs its token, and in a header: addresses end up in logs.
+        needs_token = method.get("RequestParameters", {}).get(f"method.request.header.{contract.TOKEN_HEADER}", False)
+        assert needs_token is ("{id}" in route)
+    model = routes(edge)["POST /v1/sessions"]["RequestModels"]["application/json"]["Ref"]
+    schema = edge.of_type("ApiGateway::Model")[model]["Properties"]["Schema"]
+    assert schema["properties"] == SESSION_REQUEST["properties"]
+    assert schema["additionalProperties"] is False
+
+
+def test_a_changed_model_is_deployed(edge: Stack, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(SESSION_REQUEST, "required", [])
+    changed = edited_sandbox({}, tmp_path)["edge"]
+    assert set(changed.of_type("ApiGateway::Deployment")) != set(edge.of_type("ApiGateway::Deployment"))
+
+
+def test_refusals_are_json_and_throttled_callers_are_told_when_to_return(edge: Stack) -> None:
+    answers = {answer["ResponseType"]: answer for answer in edge.properties("ApiGateway::GatewayResponse")}
+    assert {"THROTTLED", "UNAUTHORIZED", "ACCESS_DENIED", "BAD_REQUEST_BODY"} <= set(answers)
+    assert answers["THROTTLED"]["StatusCode"] == "429"
+    assert answers["THROTTLED"]["ResponseParameters"] == {"gatewayresponse.header.Retry-After": "'1'"}
+    for answer in answers.values():
+        # API Gateway quotes messageString itself.
+        body = answer["ResponseTemplates"]["application/json"].replace("$context.error.messageString", '"refused"')
+        assert json.loads(body)["error"] == "refused"
+
+
+def test_stage_is_throttled_and_traced_and_logs_no_payload(edge: Stack) -> None:
+    stage = edge.the("ApiGateway::Stage")
+    (settings,) = stage["MethodSettings"]
+    assert (settings["HttpMethod"], settings["ResourcePath"]) == ("*", "/*")
+    assert (settings["ThrottlingRateLimit"], settings["ThrottlingBurstLimit"]) == (200, 400)
+    assert settings["LoggingLevel"] == "ERROR"
+    assert settings["DataTraceEnabled"] is False
+    assert stage["TracingEnabled"] is True
+
+
+def test_access_log_names_no_credential_no_query_and_no_session(edge: Stack) -> None:
+    logged = edge.the("ApiGateway::Stage")["AccessLogSetting"]
+    fields = set(json.loads(logged["Format"]).values())
+    assert "$context.requestId" in fields
+    secret = re.compile(r"header|querystring|authorizer|apiKey$|\$context\.path$|accessKey|overrides", re.IGNORECASE)
+    assert not [field for field in fields if secret.search(field)]
+    assert log_group(edge, logged["DestinationArn"])["KmsKeyId"]
+
+
+def test_execution_log_is_made_before_api_gateway_would_make_it(edge: Stack) -> None:
+    (stage,) = edge.of_type("ApiGateway::Stage").values()
+    api = next(iter(edge.of_type("ApiGateway::RestApi")))
+    (name,) = [
+        name
+        for name, group in edge.of_type("Logs::LogGroup").items()
+        if group["Properties"]["LogGroupName"]
+        == {"Fn::Join": ["", ["API-Gateway-Execution-Logs_", {"Ref": api}, "/live"]]}
+    ]
+    assert name in stage["DependsOn"]
+
+
+# --- Web application firewall ---------------------------------------------------------------------------
+
+
+def test_firewall_limits_addresses_and_knows_common_attacks(edge: Stack) -> None:
+    acl = edge.the("WAFv2::WebACL")
+    rate, *managed = sorted(acl["Rules"], key=lambda rule: rule["Priority"])
+    assert rate["Action"] == {"Block": {}}
+    assert rate["Statement"]["RateBasedStatement"] == {
+        "AggregateKeyType": "IP",
+        "Limit": 1000,
+        "EvaluationWindowSec": 300,
+    }
+    assert [rule["Statement"]["ManagedRuleGroupStatement"]["Name"] for rule in managed] == [
+        "AWSManagedRulesCommonRuleSet",
+        "AWSManagedRulesKnownBadInputsRuleSet",
+    ]
+    assert all(rule["OverrideAction"] == {"None": {}} for rule in managed)
+
+
+def test_firewall_stands_before_the_stage(edge: Stack) -> None:
+    association = edge.the("WAFv2::WebACLAssociation")
+    parts = association["ResourceArn"]["Fn::Join"][1]
+    assert {"Ref": next(iter(edge.of_type("ApiGateway::RestApi")))} in parts
+    assert {"Ref": next(iter(edge.of_type("ApiGateway::Stage")))} in parts
+
+
+def test_firewall_log_is_redacted(edge: Stack) -> None:
+    logging = edge.the("WAFv2::LoggingConfiguration")
+    headers = {field["SingleHeader"]["Name"] for field in logging["RedactedFields"] if "SingleHeader" in field}
+    assert headers == {"authorization", "x-api-key", contract.TOKEN_HEADER.lower()}
+    assert {"QueryString": {}} in logging["RedactedFields"]
+    (destination,) = logging["LogDestinationConfigs"]
+    group = log_group(edge, destination["Fn::Join"][1][-1])
+    assert group["LogGroupName"].startswith("aws-waf-logs-")
+    rules = edge.the("WAFv2::WebACL")
+    shown = [rules["VisibilityConfig"], *(rule["VisibilityConfig"] for rule in rules["Rules"])]
+    assert not any(visibility["SampledRequestsEnabled"] for visibility in shown)
