@@ -5,7 +5,10 @@ from __future__ import annotations
 import warnings
 
 from moto.cloudformation.models import cloudformation_backends
+from moto.core import DEFAULT_ACCOUNT_ID
+from moto.route53.models import HostedZoneIdentifier, route53_backends
 from moto.server import ThreadedMotoServer
+from moto.utilities.id_generator import moto_id_manager
 
 from sandbox.aws import mends
 from sandbox.aws.clients import serve_at
@@ -27,3 +30,10 @@ def start(port: int = 0) -> tuple[ThreadedMotoServer, str]:
     endpoint = f"http://localhost:{bound}"
     serve_at(endpoint)
     return server, endpoint
+
+
+def add_hosted_zone(identifier: str, name: str) -> None:
+    """Add a public DNS zone that an operator has before the first deploy, under the id that Route 53 gave it."""
+    backend = route53_backends[DEFAULT_ACCOUNT_ID]["aws"]
+    moto_id_manager.set_custom_id(HostedZoneIdentifier(DEFAULT_ACCOUNT_ID, name, None), identifier)
+    backend.create_hosted_zone(name, private_zone=False)

@@ -31,15 +31,24 @@ class Rehearsal:
     def __init__(self, deployment: Deployment) -> None:
         self._deployment = deployment
         self.home = Path(mkdtemp(prefix="voice-sandbox-"))
-        self.aws = LocalAws(self.home / "aws.log", region=deployment.aws.region)
+        domain = deployment.aws.edge.domain
+        self.aws = LocalAws(
+            self.home / "aws.log",
+            region=deployment.aws.region,
+            hosted_zone=(domain.zone_id, domain.zone_name) if domain else None,
+        )
         self.cdk = Cdk(self.aws, deployment, self.home)
         self.session = self.aws.session()
         self._before: dict[str, set[str]] = {}
         self._kept = False
 
     def bootstrap(self) -> None:
-        """Prepare the empty account, and take its inventory."""
+        """Prepare the empty account with what an operator has before the first deploy, and take its inventory."""
         self.cdk.bootstrap()
+        webhook = self._deployment.aws.observability.chat_webhook_secret
+        if webhook:
+            secrets = self.session.client("secretsmanager", endpoint_url=self.aws.endpoint)
+            secrets.create_secret(Name=webhook, SecretString="https://chat.invalid/webhook")
         self._before = inventory(self.session, self.aws.endpoint)
 
     def stacks(self) -> dict[str, Counter[str]]:

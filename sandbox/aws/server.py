@@ -24,6 +24,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="A local AWS on a free port of this machine.")
     parser.add_argument("--port", type=int, default=0, help="port to listen on; 0 (the default) takes a free one")
     parser.add_argument("--verbose", action="store_true", help="log every request")
+    parser.add_argument("--hosted-zone", nargs=2, metavar=("ID", "NAME"), help="a DNS zone that exists from the start")
     options = parser.parse_args()
 
     _prepare_environment()
@@ -38,9 +39,11 @@ def main() -> None:
     signal.signal(signal.SIGINT, on_signal)
 
     # Imported here: moto reads the environment when it is imported.
-    from sandbox.aws.local import start  # noqa: PLC0415
+    from sandbox.aws.local import add_hosted_zone, start  # noqa: PLC0415
 
     server, endpoint = start(options.port)
+    if options.hosted_zone:
+        add_hosted_zone(*options.hosted_zone)
     print(json.dumps({"endpoint": endpoint}), flush=True)
     if stat.S_ISFIFO(os.fstat(sys.stdin.fileno()).st_mode):
         threading.Thread(target=_wait_for_parent, args=(stop,), daemon=True).start()

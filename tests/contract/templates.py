@@ -28,6 +28,11 @@ def of_type(templates: Templates, kind: str) -> Iterator[Resource]:
                 yield Resource(tier, logical_id, resource.get("Properties", {}))
 
 
+def properties_of(templates: Templates, kind: str) -> list[dict[str, Any]]:
+    """Return the properties of every resource of a type; they can be changed in place."""
+    return [resource.properties for resource in of_type(templates, kind)]
+
+
 def text(value: object) -> str:
     """Return a value as text, with ``<...>`` in place of what only a deploy knows; it never has a quote in it."""
     match value:

@@ -6,9 +6,9 @@ import copy
 from typing import Any
 
 from moto.autoscaling import models, urls
+from moto.autoscaling.exceptions import AutoscalingClientError
 from moto.autoscaling.models import FakeAutoScalingGroup, InstanceState
 from moto.autoscaling.responses import AutoScalingResponse
-from moto.core.exceptions import ServiceException
 from moto.core.responses import ActionResult
 
 from sandbox.aws.mends.base import Record, keep, result, take_over
@@ -59,7 +59,7 @@ class MendedAutoScaling(AutoScalingResponse):
         backend = self.autoscaling_backend
         if group.instance_states and not self._get_bool_param("ForceDelete", False):
             message = f"You cannot delete an AutoScalingGroup while there are instances in {group.name}."
-            raise ServiceException("ResourceInUse", message)
+            raise AutoscalingClientError("ResourceInUse", message)
         for state in group.instance_states:
             state.protected_from_scale_in, state.lifecycle_state = False, "InService"
         answer = super().delete_auto_scaling_group()
@@ -96,7 +96,7 @@ class MendedAutoScaling(AutoScalingResponse):
         name = self._get_param("AutoScalingGroupName")
         found = self.autoscaling_backend.describe_auto_scaling_groups([name])
         if not found:
-            raise ServiceException("ValidationError", f"AutoScalingGroup name not found - {name}")
+            raise AutoscalingClientError("ValidationError", f"AutoScalingGroup name not found - {name}")
         return found[0]
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import secrets
 from typing import Any
 
-from moto.core.exceptions import ServiceException
 from moto.core.responses import ActionResult, EmptyResult
 from moto.core.utils import utcnow
 from moto.ec2 import urls
+from moto.ec2.exceptions import EC2ClientError
 from moto.ec2.models import instances
 from moto.ec2.models.instances import Instance, InstanceState
 from moto.ec2.responses import EC2Response
@@ -26,7 +26,7 @@ class MendedEc2(NetworkResponses):
         params = self._get_params()
         name = params["GroupName"]
         if name in self._placement_groups:
-            raise ServiceException("InvalidPlacementGroup.Duplicate", f"The placement group '{name}' already exists.")
+            raise EC2ClientError("InvalidPlacementGroup.Duplicate", f"The placement group '{name}' already exists.")
         identifier = _new_id("pg")
         group = {
             "GroupName": name,
@@ -45,7 +45,7 @@ class MendedEc2(NetworkResponses):
         """Answer DescribePlacementGroups by names and ids; other filters are not read."""
         names, ids = self._get_param("GroupNames", []), self._get_param("GroupIds", [])
         if missing := [name for name in names if name not in self._placement_groups]:
-            raise ServiceException("InvalidPlacementGroup.Unknown", f"The placement group '{missing[0]}' is unknown.")
+            raise EC2ClientError("InvalidPlacementGroup.Unknown", f"The placement group '{missing[0]}' is unknown.")
         found = [
             group
             for name, group in self._placement_groups.items()
@@ -57,7 +57,7 @@ class MendedEc2(NetworkResponses):
         """Answer DeletePlacementGroup."""
         name = self._get_param("GroupName")
         if self._placement_groups.pop(name, None) is None:
-            raise ServiceException("InvalidPlacementGroup.Unknown", f"The placement group '{name}' is unknown.")
+            raise EC2ClientError("InvalidPlacementGroup.Unknown", f"The placement group '{name}' is unknown.")
         return EmptyResult()
 
     def create_capacity_reservation(self) -> ActionResult:
@@ -142,7 +142,7 @@ class MendedEc2(NetworkResponses):
     def _reservation(self, identifier: str) -> Record:
         if identifier not in self._reservations:
             code = "InvalidCapacityReservationId.NotFound"
-            raise ServiceException(code, f"The capacity reservation '{identifier}' does not exist.")
+            raise EC2ClientError(code, f"The capacity reservation '{identifier}' does not exist.")
         return self._reservations[identifier]
 
     def _tagged(self) -> list[Record]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from moto.core.exceptions import ServiceException
 from moto.core.responses import ActionResult
+from moto.elasticache.exceptions import ElastiCacheException
 from moto.elasticache.models import CacheSubnetGroup
 from moto.elasticache.responses import ElastiCacheResponse
 
@@ -18,7 +18,7 @@ class GroupResponses(ElastiCacheResponse):
         params = self._get_params()
         name = params["UserGroupId"]
         if name in self._user_groups:
-            raise ServiceException("UserGroupAlreadyExistsFault", f"User group {name} already exists.")
+            raise ElastiCacheException("UserGroupAlreadyExistsFault", f"User group {name} already exists.")
         self._check_users(params["UserIds"])
         group = {
             "UserGroupId": name,
@@ -56,7 +56,9 @@ class GroupResponses(ElastiCacheResponse):
         group = self._user_group(self._get_param("UserGroupId"))
         if group["ReplicationGroups"]:
             users = ", ".join(group["ReplicationGroups"])
-            raise ServiceException("InvalidUserGroupState", f"User group {group['UserGroupId']} is in use by {users}.")
+            raise ElastiCacheException(
+                "InvalidUserGroupState", f"User group {group['UserGroupId']} is in use by {users}."
+            )
         del self._user_groups[group["UserGroupId"]]
         self._link_users()
         return ActionResult({**group, "Status": "deleting"})
@@ -80,7 +82,7 @@ class GroupResponses(ElastiCacheResponse):
         user = self.elasticache_backend.describe_users(self._get_param("UserId"))[0]
         if user.user_group_ids:
             groups = ", ".join(user.user_group_ids)
-            raise ServiceException("InvalidUserState", f"User {user.id} is a member of {groups}.")
+            raise ElastiCacheException("InvalidUserState", f"User {user.id} is a member of {groups}.")
         answer = super().delete_user()
         self.elasticache_backend.users.pop(user.id)
         return answer
@@ -90,7 +92,9 @@ class GroupResponses(ElastiCacheResponse):
         params = self._get_params()
         name = params["CacheParameterGroupName"]
         if name in self._parameter_groups:
-            raise ServiceException("CacheParameterGroupAlreadyExists", f"Cache parameter group {name} already exists.")
+            raise ElastiCacheException(
+                "CacheParameterGroupAlreadyExists", f"Cache parameter group {name} already exists."
+            )
         group = {
             "CacheParameterGroupName": name,
             "CacheParameterGroupFamily": params["CacheParameterGroupFamily"],
@@ -176,19 +180,19 @@ class GroupResponses(ElastiCacheResponse):
 
     def _user_group(self, name: str) -> Record:
         if name not in self._user_groups:
-            raise ServiceException("UserGroupNotFoundFault", f"User group {name} not found.")
+            raise ElastiCacheException("UserGroupNotFoundFault", f"User group {name} not found.")
         return self._user_groups[name]
 
     def _parameter_group(self, name: str) -> Record:
         if name not in self._parameter_groups:
-            raise ServiceException("CacheParameterGroupNotFoundFault", f"CacheParameterGroup {name} not found.")
+            raise ElastiCacheException("CacheParameterGroupNotFoundFault", f"CacheParameterGroup {name} not found.")
         return self._parameter_groups[name]
 
     def _check_users(self, names: list[str]) -> None:
         users = [self.elasticache_backend.describe_users(name)[0] for name in names]
         defaults = [user for user in users if user.name == "default"]
         if len(defaults) != 1:
-            raise ServiceException("DefaultUserRequired", "A user group needs exactly one user named default.")
+            raise ElastiCacheException("DefaultUserRequired", "A user group needs exactly one user named default.")
 
     def _link_users(self) -> None:
         for user in self.elasticache_backend.users.values():
@@ -198,7 +202,7 @@ class GroupResponses(ElastiCacheResponse):
         groups = self.elasticache_backend.replication_groups.values()
         users = [group.replication_group_id for group in groups if getattr(group, attribute) == name]
         if users:
-            raise ServiceException(code, f"{name} is in use by {', '.join(users)}.")
+            raise ElastiCacheException(code, f"{name} is in use by {', '.join(users)}.")
 
     def _arn(self, kind: str, name: str) -> str:
         return f"arn:aws:elasticache:{self.region}:{self.current_account}:{kind}:{name}"

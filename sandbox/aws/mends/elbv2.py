@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from moto.core.exceptions import ServiceException
 from moto.elbv2 import urls
+from moto.elbv2.exceptions import ELBClientError
 from moto.elbv2.models import ELBv2Backend, FakeListener, FakeLoadBalancer, elbv2_backends
 
 from sandbox.aws.shapes import Json
@@ -23,9 +23,7 @@ class MendedElbv2(ELBv2Backend):
     def create_load_balancer(self, name: str, *args: Json, **options: Json) -> FakeLoadBalancer:
         """Create a load balancer; names are unique, as in AWS."""
         if any(balancer.name == name for balancer in self.load_balancers.values()):
-            raise ServiceException(
-                "DuplicateLoadBalancerName", f"A load balancer with the name '{name}' already exists."
-            )
+            raise ELBClientError("DuplicateLoadBalancerName", f"A load balancer with the name '{name}' already exists.")
         balancer = super().create_load_balancer(name, *args, **options)
         path = _PATH.get(options.get("loadbalancer_type") or "")
         if path:
@@ -50,7 +48,7 @@ class MendedElbv2(ELBv2Backend):
         balancer = self.load_balancers.get(arn)
         if balancer is not None and balancer.attrs.get("deletion_protection.enabled") == "true":
             message = f"Load balancer '{arn}' cannot be deleted because deletion protection is enabled"
-            raise ServiceException("OperationNotPermitted", message)
+            raise ELBClientError("OperationNotPermitted", message)
         super().delete_load_balancer(arn)
         for group in self.target_groups.values():
             group.load_balancer_arns = [item for item in group.load_balancer_arns if item != arn]

@@ -46,9 +46,7 @@ def network() -> Resources:
         "Gateway": resource("EC2::InternetGateway", Tags=TAGS),
         "Attachment": resource("EC2::VPCGatewayAttachment", VpcId=ref("Vpc"), InternetGatewayId=ref("Gateway")),
         "Table": resource("EC2::RouteTable", VpcId=ref("Vpc")),
-        "Association": resource(
-            "EC2::SubnetRouteTableAssociation", SubnetId=ref("SubnetA"), RouteTableId=ref("Table")
-        ),
+        "Association": resource("EC2::SubnetRouteTableAssociation", SubnetId=ref("SubnetA"), RouteTableId=ref("Table")),
         "Default": resource(
             "EC2::Route",
             ["Attachment"],
@@ -554,9 +552,7 @@ def api() -> Resources:
             Stage="v1",
             BasePath="voice",
         ),
-        "Blocked": resource(
-            "WAFv2::IPSet", Scope="REGIONAL", IPAddressVersion="IPV4", Addresses=["192.0.2.0/24"]
-        ),
+        "Blocked": resource("WAFv2::IPSet", Scope="REGIONAL", IPAddressVersion="IPV4", Addresses=["192.0.2.0/24"]),
         "Acl": resource(
             "WAFv2::WebACL",
             Scope="REGIONAL",

@@ -97,7 +97,9 @@ def test_the_gateway_service_keeps_its_settings_and_is_stable(stack: Deployed) -
     task = ecs.describe_task_definition(taskDefinition=stack["Task"])["taskDefinition"]
     assert task["runtimePlatform"]["cpuArchitecture"] == "ARM64"
     assert task["containerDefinitions"][0]["readonlyRootFilesystem"] is True
-    (target,) = stack.client("application-autoscaling").describe_scalable_targets(ServiceNamespace="ecs")["ScalableTargets"]
+    (target,) = stack.client("application-autoscaling").describe_scalable_targets(ServiceNamespace="ecs")[
+        "ScalableTargets"
+    ]
     assert target["ResourceId"] == f"service/{stack['Cluster']}/{shown['serviceName']}"
     zones = stack.client("route53").list_hosted_zones_by_vpc(VPCId=stack["Vpc"], VPCRegion="us-east-1")
     assert [item["Name"] for item in zones["HostedZoneSummaries"]] == ["voice.local."]

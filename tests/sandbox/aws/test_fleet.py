@@ -70,7 +70,9 @@ def test_hooks_policies_actions_and_pool_hang_on_the_group(deployed: Deployed) -
 
 def test_capacity_and_placement_are_recorded(deployed: Deployed) -> None:
     ec2 = deployed.client("ec2")
-    (reserved,) = ec2.describe_capacity_reservations(CapacityReservationIds=[deployed["Capacity"]])["CapacityReservations"]
+    (reserved,) = ec2.describe_capacity_reservations(CapacityReservationIds=[deployed["Capacity"]])[
+        "CapacityReservations"
+    ]
     assert (reserved["TotalInstanceCount"], reserved["State"]) == (2, "active")
     assert reserved["Tags"] == [{"Key": "team", "Value": "voice"}]
     (placement,) = ec2.describe_placement_groups(GroupNames=[deployed["Cluster"]])["PlacementGroups"]
@@ -120,7 +122,9 @@ def test_target_groups_are_attached_and_detached(stack: Deployed) -> None:
 def test_nothing_of_a_fleet_is_left(deployed: Deployed) -> None:
     deployed.delete()
     ec2, autoscaling = deployed.client("ec2"), deployed.client("autoscaling")
-    states = [item["State"]["Name"] for found in ec2.describe_instances()["Reservations"] for item in found["Instances"]]
+    states = [
+        item["State"]["Name"] for found in ec2.describe_instances()["Reservations"] for item in found["Instances"]
+    ]
     assert set(states) == {"terminated"}
     assert not ec2.describe_network_interfaces()["NetworkInterfaces"]
     assert not ec2.describe_volumes()["Volumes"]

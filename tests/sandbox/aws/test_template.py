@@ -30,7 +30,10 @@ def evaluate(node: object, **template: dict[str, Any]) -> object:
         ({"Ref": "Size"}, "3"),
         ({"Fn::GetAtt": ["Cache", "PrimaryEndPoint.Address"]}, "Cache/PrimaryEndPoint.Address"),
         ({"Fn::GetAtt": "Cache.PrimaryEndPoint.Address"}, "Cache/PrimaryEndPoint.Address"),
-        ({"Fn::Sub": "${Vpc} ${Cache.PrimaryEndPoint.Port} ${!Literal}"}, "vpc-1 Cache/PrimaryEndPoint.Port ${Literal}"),
+        (
+            {"Fn::Sub": "${Vpc} ${Cache.PrimaryEndPoint.Port} ${!Literal}"},
+            "vpc-1 Cache/PrimaryEndPoint.Port ${Literal}",
+        ),
         ({"Fn::Sub": ["${Own}-${Size}", {"Own": {"Ref": "Queue"}}]}, "queue-1-3"),
         ({"Fn::Join": [",", {"Ref": "Zones"}]}, "a,b"),
         ({"Fn::Select": ["1", {"Fn::GetAZs": ""}]}, "us-east-1b"),
@@ -43,7 +46,10 @@ def evaluate(node: object, **template: dict[str, Any]) -> object:
         ({"Fn::Length": {"Ref": "Zones"}}, 2),
         ([1, {"Ref": "AWS::NoValue"}, {"a": {"Ref": "AWS::NoValue"}, "b": 2}], [1, {"b": 2}]),
         ({"a": {"Fn::If": ["IsSmall", "x", {"Ref": "AWS::NoValue"}]}}, {}),
-        ({"Condition": {"Bool": {"aws:SecureTransport": "false"}}}, {"Condition": {"Bool": {"aws:SecureTransport": "false"}}}),
+        (
+            {"Condition": {"Bool": {"aws:SecureTransport": "false"}}},
+            {"Condition": {"Bool": {"aws:SecureTransport": "false"}}},
+        ),
     ],
 )
 def test_expressions(node: object, value: object) -> None:

@@ -1,0 +1,147 @@
+"""What is provisioned keeps the contract.
+
+Of the two sides of the contract this looks at the provisioning one: alarms, dashboards, scaling policies, security
+groups, user data and task definitions in synthesized templates. The other side are the images. Those that publish,
+images/telemetry and images/gateway, do not exist yet: until they are checked against the ``publisher`` column of the
+tables, a metric counts as published because the table says so.
+"""
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from blueprint import Deployment
+from blueprint.alerts import alerts
+from blueprint.aws_metrics import LOG_METRICS, SERVICE_METRICS
+from blueprint.contract import ENVIRONMENT, FLOWS, Image
+from blueprint.dashboards import dashboards
+from blueprint.names import GATEWAY_FLEET, VAD_FLEET
+from tests.contract import environment_rules, metric_rules, network_rules, runbook_rules, secret_rules
+from tests.contract.sources import DECLARED, RUNBOOKS, SANDBOX, deployment, templates_of
+from tests.contract.templates import Templates, of_type, text
+from tests.synthesized import edited_sandbox, shipped
+
+DEPLOYMENTS = ("sandbox", "production-us-east-1")
+
+Check = Callable[[Templates, Deployment], list[str]]
+
+
+def metrics(templates: Templates, of: Deployment) -> list[str]:
+    fleets = [VAD_FLEET, GATEWAY_FLEET, *(fleet.name for fleet in of.aws.asr)]
+    return metric_rules.violations(templates, DECLARED, deployment=of.name, fleets=fleets)
+
+
+def network(templates: Templates, _: Deployment) -> list[str]:
+    return network_rules.violations(templates, FLOWS)
+
+
+def environment(templates: Templates, _: Deployment) -> list[str]:
+    return environment_rules.violations(templates, ENVIRONMENT)
+
+
+def secrets(templates: Templates, _: Deployment) -> list[str]:
+    return secret_rules.violations(templates)
+
+
+@pytest.mark.parametrize("check", [metrics, network, environment, secrets])
+@pytest.mark.parametrize("name", DEPLOYMENTS)
+def test_shipped_deployment_keeps_the_contract(name: str, check: Check) -> None:
+    assert check(templates_of(shipped(name)), deployment(name)) == []
+
+
+def runbook_problems(name: str) -> list[str]:
+    of = deployment(name)
+    noticed = [alert.alarm_name(of) for alert in alerts(of) if alert.callers_affected]
+    url = of.aws.observability.runbook_url
+    return runbook_rules.violations(templates_of(shipped(name)), RUNBOOKS, url, noticed)
+
+
+def test_every_alarm_has_a_runbook_and_every_runbook_an_alarm() -> None:
+    assert runbook_problems("sandbox") == []
+
+
+def test_without_images_only_the_alarm_on_silence_is_missing() -> None:
+    # The production file ships without digests: its fleets have 0 hosts, which are silent and no fault.
+    assert runbook_problems("production-us-east-1") == ["docs/runbooks/telemetry-silent.md belongs to no alarm"]
+
+
+def test_every_metric_of_aws_and_of_logs_is_read_by_something() -> None:
+    of = deployment("sandbox")
+    read = {(use.namespace, use.name) for use in metric_rules.uses(SANDBOX)}
+    assert {key for key in SERVICE_METRICS if key not in read} == set()
+    assert {name for name in LOG_METRICS if (f"VoiceServe/Logs/{of.name}", name) not in read} == set()
+
+
+@pytest.mark.parametrize("folded", ["silicon-exhausted", "asr-slots-exhausted"])
+def test_alarm_over_several_fleets_returns_one_series(folded: str) -> None:
+    (alarm,) = (
+        each.properties
+        for each in of_type(SANDBOX, "CloudWatch::Alarm")
+        if each.properties["AlarmName"] == f"sandbox-alert-{folded}"
+    )
+    assert [query["Expression"] for query in alarm["Metrics"] if query["ReturnData"]] == [
+        f"MAX([{','.join(query['Id'] for query in alarm['Metrics'] if not query['ReturnData'])}])"
+    ]
+
+
+def test_every_alert_tells_operators_when_it_fires_and_when_it_is_over() -> None:
+    (topic,) = of_type(SANDBOX, "SNS::Topic")
+    told = [
+        each.properties
+        for kind in ("CloudWatch::Alarm", "CloudWatch::CompositeAlarm")
+        for each in of_type(SANDBOX, kind)
+        if each.tier == "observability"
+    ]
+    assert len(told) > len(RUNBOOKS) / 2
+    assert all(alarm["AlarmActions"] == alarm["OKActions"] == [{"Ref": topic.logical_id}] for alarm in told)
+    for budget in of_type(SANDBOX, "Budgets::Budget"):
+        for notification in budget.properties["NotificationsWithSubscribers"]:
+            assert [who["Address"] for who in notification["Subscribers"]] == [{"Ref": topic.logical_id}]
+
+
+def test_topic_is_encrypted_and_takes_messages_of_this_account_over_tls_only() -> None:
+    (topic,) = of_type(SANDBOX, "SNS::Topic")
+    (policy,) = of_type(SANDBOX, "SNS::TopicPolicy")
+    assert topic.properties["KmsMasterKeyId"]
+    deny, allow = policy.properties["PolicyDocument"]["Statement"]
+    assert (deny["Effect"], deny["Condition"]) == ("Deny", {"Bool": {"aws:SecureTransport": "false"}})
+    assert set(allow["Principal"]["Service"]) == {"cloudwatch.amazonaws.com", "budgets.amazonaws.com"}
+    assert allow["Condition"] == {"StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}}
+
+
+@pytest.fixture(scope="module")
+def other_choices(tmp_path_factory: pytest.TempPathFactory) -> Templates:
+    """A chat webhook, vLLM on the GPU fleet, one kind of accelerator only."""
+    folder = tmp_path_factory.mktemp("edited")
+    edits = {
+        "aws.observability.chat_webhook_secret": "voice/chat",
+        "aws.asr.2.engine": "vllm",
+    }
+    return templates_of(edited_sandbox(edits, folder))
+
+
+def test_address_of_the_chat_is_read_from_its_secret_at_deploy(other_choices: Templates) -> None:
+    endpoints = {
+        each.properties["Protocol"]: text(each.properties["Endpoint"])
+        for each in of_type(other_choices, "SNS::Subscription")
+    }
+    assert endpoints["https"] == "{{resolve:secretsmanager:voice/chat:SecretString:::}}"
+    assert secret_rules.violations(other_choices) == []
+
+
+def test_every_image_has_a_launcher_that_sets_its_variables(other_choices: Templates) -> None:
+    launched = {launch.image for launch in environment_rules.launches(other_choices)}
+    assert launched == {image.value for image in Image}
+    assert environment_rules.violations(other_choices, ENVIRONMENT) == []
+
+
+def test_runbooks_name_dashboards_and_graphs_that_exist() -> None:
+    graphs = {panel.title for dashboard in dashboards(deployment("sandbox")) for panel in dashboard.panels}
+    topics = {dashboard.topic for dashboard in dashboards(deployment("sandbox"))}
+    for id_, runbook in RUNBOOKS.items():
+        assert set(re.findall(r"[Dd]ashboard `\$D-(\w+)`", runbook)) <= topics, id_
+        for line in runbook.splitlines():
+            if line.startswith("Dashboard `"):
+                for named in re.findall(r'"([A-Z][^"]+)"', line):
+                    assert any(title.startswith(named) for title in graphs), (id_, named)

@@ -1,0 +1,99 @@
+"""What the mended services refuse, refuse in AWS's words; what they are asked directly, they answer."""
+
+from __future__ import annotations
+
+import pytest
+from botocore.exceptions import ClientError
+
+from sandbox.aws.process import LocalAws
+from tests.sandbox.aws.samples import IMAGE_PARAMETER, balancer, fleet, state
+from tests.sandbox.aws.stacks import Deployed
+
+
+@pytest.mark.parametrize(
+    ("service", "operation", "arguments", "code"),
+    [
+        ("elasticache", "describe_user_groups", {"UserGroupId": "none"}, "UserGroupNotFound"),
+        ("elasticache", "describe_cache_parameters", {"CacheParameterGroupName": "n"}, "CacheParameterGroupNotFound"),
+        ("ec2", "describe_placement_groups", {"GroupNames": ["none"]}, "InvalidPlacementGroup.Unknown"),
+        ("ec2", "delete_placement_group", {"GroupName": "none"}, "InvalidPlacementGroup.Unknown"),
+        (
+            "ec2",
+            "cancel_capacity_reservation",
+            {"CapacityReservationId": "cr-0"},
+            "InvalidCapacityReservationId.NotFound",
+        ),
+        ("autoscaling", "delete_auto_scaling_group", {"AutoScalingGroupName": "none"}, "ValidationError"),
+    ],
+)
+def test_what_does_not_exist_is_named(
+    aws: LocalAws, service: str, operation: str, arguments: dict[str, object], code: str
+) -> None:
+    with pytest.raises(ClientError) as refused:
+        getattr(aws.client(service), operation)(**arguments)
+    assert refused.value.response["Error"]["Code"] == code
+
+
+@pytest.mark.parametrize(
+    ("operation", "arguments", "code"),
+    [
+        ("delete_user", {"UserId": "gateway"}, "InvalidUserState"),
+        ("delete_user_group", {"UserGroupId": "callers"}, "InvalidUserGroupState"),
+        (
+            "create_user_group",
+            {"UserGroupId": "callers", "Engine": "valkey", "UserIds": ["nobody"]},
+            "UserGroupAlready",
+        ),
+        ("create_user_group", {"UserGroupId": "x", "Engine": "valkey", "UserIds": ["gateway"]}, "DefaultUserRequired"),
+        ("modify_user_group", {"UserGroupId": "callers", "UserIdsToRemove": ["nobody"]}, "DefaultUserRequired"),
+    ],
+)
+def test_users_and_groups_in_use_stay(stack: Deployed, operation: str, arguments: dict[str, object], code: str) -> None:
+    stack.create(state())
+    with pytest.raises(ClientError, match=code):
+        getattr(stack.client("elasticache"), operation)(**arguments)
+
+
+def test_groups_that_a_cache_uses_stay(stack: Deployed) -> None:
+    stack.create(state())
+    cache = stack.client("elasticache")
+    with pytest.raises(ClientError, match="is in use by"):
+        cache.delete_cache_subnet_group(CacheSubnetGroupName=stack["Subnets"])
+    with pytest.raises(ClientError, match="is in use by"):
+        cache.delete_cache_parameter_group(CacheParameterGroupName=stack["Parameters"])
+
+
+def test_a_group_with_hosts_is_deleted_by_force_only(stack: Deployed) -> None:
+    stack.create(fleet(), Parameters=IMAGE_PARAMETER)
+    with pytest.raises(ClientError, match="ResourceInUse"):
+        stack.client("autoscaling").delete_auto_scaling_group(AutoScalingGroupName=stack["Fleet"])
+
+
+def test_a_change_of_size_alone_keeps_a_mixed_policy(stack: Deployed) -> None:
+    stack.create(fleet(), Parameters=IMAGE_PARAMETER)
+    autoscaling, name = stack.client("autoscaling"), stack["Mixed"]
+    autoscaling.update_auto_scaling_group(AutoScalingGroupName=name, MaxSize=3)
+    (group,) = autoscaling.describe_auto_scaling_groups(AutoScalingGroupNames=[name])["AutoScalingGroups"]
+    assert group["MixedInstancesPolicy"]["LaunchTemplate"]["Overrides"] == [{"InstanceType": "inf2.48xlarge"}]
+
+
+def test_names_of_load_balancers_are_unique(stack: Deployed) -> None:
+    stack.create(balancer())
+    elbv2 = stack.client("elbv2")
+    (shown,) = elbv2.describe_load_balancers(LoadBalancerArns=[stack["Balancer"]])["LoadBalancers"]
+    with pytest.raises(ClientError, match="DuplicateLoadBalancerName"):
+        elbv2.create_load_balancer(Name=shown["LoadBalancerName"], Subnets=[stack["SubnetA"]])
+
+
+def test_every_instance_type_of_the_project_can_be_launched(aws: LocalAws) -> None:
+    kinds = ["c8g.12xlarge", "c8g.4xlarge", "inf2.48xlarge", "trn1.2xlarge", "p5.4xlarge"]
+    found = aws.client("ec2").describe_instance_types(InstanceTypes=kinds)["InstanceTypes"]
+    assert {item["InstanceType"] for item in found} == set(kinds)
+
+
+@pytest.mark.parametrize(("family", "architecture"), [("arm64", "arm64"), ("neuron", "x86_64"), ("gpu", "x86_64")])
+def test_public_image_parameters_name_images_that_exist(aws: LocalAws, family: str, architecture: str) -> None:
+    name = f"/aws/service/ecs/optimized-ami/amazon-linux-2023/{family}/recommended/image_id"
+    image = aws.client("ssm").get_parameter(Name=name)["Parameter"]["Value"]
+    (shown,) = aws.client("ec2").describe_images(ImageIds=[image])["Images"]
+    assert (shown["Architecture"], shown["RootDeviceName"]) == (architecture, "/dev/xvda")

@@ -1,0 +1,38 @@
+"""The process: it says where it listens, keeps quiet, and ends with its parent."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+COMMAND = [sys.executable, "-m", "sandbox.aws.server"]
+
+
+def started() -> subprocess.Popen[str]:
+    pipe = subprocess.PIPE
+    return subprocess.Popen(COMMAND, stdin=pipe, stdout=pipe, stderr=pipe, cwd=ROOT, text=True)  # noqa: S603
+
+
+@pytest.mark.parametrize("end", ["terminate", "close"])
+def test_the_server_ends_on_a_signal_and_with_its_parent(end: str) -> None:
+    server = started()
+    assert server.stdout
+    assert server.stdin
+    endpoint = json.loads(server.stdout.readline())["endpoint"]
+    assert endpoint.startswith("http://localhost:")
+    with urllib.request.urlopen(f"{endpoint}/moto-api/") as answer:  # noqa: S310
+        assert answer.status == 200
+    server.terminate() if end == "terminate" else server.stdin.close()
+    assert server.wait(timeout=20) == 0
+    assert server.stdout.read() == ""
+    assert server.stderr
+    assert server.stderr.read() == ""
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(endpoint, timeout=2)  # noqa: S310
