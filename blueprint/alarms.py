@@ -3,7 +3,8 @@
 Rules: https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -83,3 +84,23 @@ def _without_data(missing_data: MissingData, current: AlarmState) -> AlarmState:
         MissingData.BREACHING: AlarmState.ALARM,
         MissingData.NOT_BREACHING: AlarmState.OK,
     }[missing_data]
+
+
+_IN_ALARM = re.compile(r'ALARM\("?([^")]+)"?\)')
+
+
+def any_in_alarm(rule: str, states: Mapping[str, AlarmState]) -> bool:
+    """Return whether a composite alarm's rule holds.
+
+    Args:
+        rule: ``ALARM("a") OR ALARM("b") ...``, the only form that this product deploys.
+        states: State of each alarm by name.
+
+    Raises:
+        ValueError: The rule has another form.
+        KeyError: The rule names an alarm that does not exist.
+    """
+    children = _IN_ALARM.findall(rule)
+    if " OR ".join(f'ALARM("{name}")' for name in children) != rule:
+        raise ValueError(f"not a plain OR of alarms: {rule}")
+    return any(states[name] is AlarmState.ALARM for name in children)

@@ -60,6 +60,10 @@ def _rehearse(rehearsal: Rehearsal, *, keep: bool) -> bool:
     with progress.phase("scaling drill"):
         outcomes = list(rehearsal.drill())
     out.print(_drill_table(outcomes))
+    with progress.phase("alert drill: callers are affected"):
+        message = rehearsal.alert()
+    out.print(f"  SNS told a subscriber: {message.subject}", soft_wrap=True)
+    out.print(f"  {message.cause}; {message.description}", soft_wrap=True)
     passed = not broken and all(outcome.passed for outcome in outcomes)
     if keep:
         rehearsal.keep()

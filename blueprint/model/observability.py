@@ -17,7 +17,10 @@ class Observability(Model):
     email: Annotated[str, Field(pattern=r"^[^@\s]+@[^@\s]+\.[^@\s]+$")] | None = None
     """Gets every alarm; AWS asks it to confirm first."""
     chat_webhook_secret: Annotated[str, Field(pattern=r"^[\w/+=.@-]+$")] | None = None
-    """Name of the Secrets Manager secret that holds an HTTPS webhook's URL; the URL itself is a secret."""
+    """Name of the Secrets Manager secret that holds an HTTPS webhook's URL; the URL itself is a secret.
+
+    The address has to confirm an SNS subscription, as those of PagerDuty and Opsgenie do. Slack's and Teams' own
+    webhooks do not: put Amazon Q Developer in chat applications (once AWS Chatbot), or a relay, between."""
     log_retention_days: LogRetentionDays = 30
     runbook_url: Annotated[str, Field(pattern=r"^https://\S+[^/]$")] = (
         "https://github.com/voice-serve/voice-serve/blob/main/docs/runbooks"

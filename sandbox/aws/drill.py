@@ -1,7 +1,6 @@
 """The scaling drill: metric -> alarm -> step policy -> desired capacity, through the deployed objects.
 
-moto stores alarms and policies and does not act on them. The drill reads what was deployed, decides with
-``blueprint.alarms`` (the simulator's evaluator, too) and acts as EC2 Auto Scaling would.
+moto stores policies and does not act on them: the drill acts as EC2 Auto Scaling would.
 """
 
 from __future__ import annotations
@@ -11,24 +10,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from blueprint import contract, names
-from blueprint.alarms import AlarmRule, AlarmState, evaluate, evaluation_range
+from blueprint import names
+from blueprint.alarms import AlarmState
 from blueprint.model.deployment import Deployment
-from blueprint.model.scaling import Comparison, MissingData, ScalingRule
+from blueprint.model.scaling import Comparison, ScalingRule
+from sandbox.aws.live_alarm import LiveAlarm
 
 if TYPE_CHECKING:
     from types_boto3_autoscaling import AutoScalingClient
     from types_boto3_autoscaling.type_defs import AutoScalingGroupTypeDef, StepAdjustmentTypeDef
     from types_boto3_cloudwatch import CloudWatchClient
-    from types_boto3_cloudwatch.type_defs import MetricAlarmTypeDef
-
-_COMPARISONS = {"GreaterThanThreshold": Comparison.ABOVE, "LessThanThreshold": Comparison.BELOW}
-_MISSING_DATA = {
-    "notBreaching": MissingData.NOT_BREACHING,
-    "breaching": MissingData.BREACHING,
-    "ignore": MissingData.IGNORE,
-    "missing": MissingData.MISSING,
-}
 
 
 @dataclass(frozen=True)
@@ -126,69 +117,27 @@ class Drill:
 
     def play(self, scenario: Scenario) -> Outcome:
         """Publish a scenario's samples period by period, evaluate the alarm after each, act on a change to ALARM."""
-        name = names.scaling_alarm(self._deployment, scenario.fleet, scenario.rule)
-        alarm = self._cloudwatch.describe_alarms(AlarmNames=[name])["MetricAlarms"][0]
+        alarm = LiveAlarm(self._cloudwatch, names.scaling_alarm(self._deployment, scenario.fleet, scenario.rule))
         before = self._capacities(scenario.fleet)
         self._clock += timedelta(hours=1)
         state = AlarmState.OK
-        period = timedelta(seconds=alarm["Period"])
         # Two silent periods at the end: a breach that is over must not fire late.
         for value in (*scenario.samples, None, None):
             if value is not None:
-                self._publish(scenario, value)
-            self._clock += period
-            newest = evaluate(_rule(alarm), self._datapoints(alarm), state)
+                alarm.publish(value, self._clock)
+            self._clock += alarm.period
+            newest = alarm.state(self._clock, state)
             if newest is AlarmState.ALARM and state is not AlarmState.ALARM:
-                self._act(alarm, value if value is not None else scenario.samples[-1])
+                self._act(alarm, scenario.samples[-1])
             state = newest
         return Outcome(scenario, before, self._capacities(scenario.fleet))
 
-    def _publish(self, scenario: Scenario, value: float) -> None:
-        metric = contract.METRICS[scenario.rule.metric]
-        dimensions = {
-            contract.DEPLOYMENT_DIMENSION: self._deployment.name,
-            contract.FLEET_DIMENSION: scenario.fleet,
-        }
-        self._cloudwatch.put_metric_data(
-            Namespace=contract.NAMESPACE,
-            MetricData=[
-                {
-                    "MetricName": metric.name,
-                    "Dimensions": [{"Name": key, "Value": value} for key, value in dimensions.items()],
-                    "Timestamp": self._clock,
-                    "Value": value,
-                    "Unit": metric.unit,
-                    "StorageResolution": contract.STORAGE_RESOLUTION_S,
-                }
-            ],
-        )
-
-    def _datapoints(self, alarm: MetricAlarmTypeDef) -> list[float | None]:
-        """Return the alarm's evaluation range as CloudWatch's own statistics say, oldest first."""
-        count = evaluation_range(_rule(alarm))
-        period = timedelta(seconds=alarm["Period"])
-        datapoints: list[float | None] = []
-        for age in range(count, 0, -1):
-            start = self._clock - age * period
-            found = self._cloudwatch.get_metric_statistics(
-                Namespace=alarm["Namespace"],
-                MetricName=alarm["MetricName"],
-                Dimensions=alarm["Dimensions"],
-                StartTime=start,
-                EndTime=start + period,
-                Period=alarm["Period"],
-                Statistics=[alarm["Statistic"]],
-            )["Datapoints"]
-            datapoints.append(float(found[0][alarm["Statistic"]]) if found else None)
-        return datapoints
-
-    def _act(self, alarm: MetricAlarmTypeDef, value: float) -> None:
+    def _act(self, alarm: LiveAlarm, value: float) -> None:
         """Do what the alarm's actions say, as EC2 Auto Scaling would."""
-        policies = self._autoscaling.describe_policies()["ScalingPolicies"]
-        for policy in policies:
-            if policy["PolicyARN"] not in alarm["AlarmActions"]:
+        for policy in self._autoscaling.describe_policies()["ScalingPolicies"]:
+            if policy["PolicyARN"] not in alarm.actions:
                 continue
-            change = step_change(policy["StepAdjustments"], value - alarm["Threshold"])
+            change = step_change(policy["StepAdjustments"], value - alarm.rule.threshold)
             group = self._group(policy["AutoScalingGroupName"])
             wanted = min(max(group["DesiredCapacity"] + change, group["MinSize"]), group["MaxSize"])
             self._autoscaling.set_desired_capacity(
@@ -221,13 +170,3 @@ def step_change(adjustments: list[StepAdjustmentTypeDef], distance: float) -> in
         if low <= distance < high if distance > 0 else low < distance <= high:
             return step["ScalingAdjustment"]
     return 0
-
-
-def _rule(alarm: MetricAlarmTypeDef) -> AlarmRule:
-    return AlarmRule(
-        comparison=_COMPARISONS[alarm["ComparisonOperator"]],
-        threshold=alarm["Threshold"],
-        breaching_datapoints=alarm["DatapointsToAlarm"],
-        evaluated_datapoints=alarm["EvaluationPeriods"],
-        missing_data=_MISSING_DATA[alarm["TreatMissingData"]],
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 
 from moto.cloudformation.models import cloudformation_backends
-from moto.core import DEFAULT_ACCOUNT_ID
+from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.route53.models import HostedZoneIdentifier, route53_backends
 from moto.server import ThreadedMotoServer
 from moto.utilities.id_generator import moto_id_manager

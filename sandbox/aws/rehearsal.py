@@ -10,6 +10,7 @@ from typing import Self
 
 from blueprint import names
 from blueprint.model.deployment import Deployment
+from sandbox.aws.alert_drill import AlertDrill, Message
 from sandbox.aws.cdk import Cdk
 from sandbox.aws.drill import Drill, Outcome
 from sandbox.aws.inventory import added, inventory
@@ -72,6 +73,14 @@ class Rehearsal:
             self._deployment,
             cloudwatch=self.session.client("cloudwatch", endpoint_url=self.aws.endpoint),
             autoscaling=self.session.client("autoscaling", endpoint_url=self.aws.endpoint),
+        ).run()
+
+    def alert(self) -> Message:
+        """Trip the composite alarm "callers are affected" and return what an operator is told."""
+        return AlertDrill(
+            self._deployment,
+            cloudwatch=self.session.client("cloudwatch", endpoint_url=self.aws.endpoint),
+            sns=self.session.client("sns", endpoint_url=self.aws.endpoint),
         ).run()
 
     def left(self) -> Counter[str]:

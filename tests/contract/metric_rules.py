@@ -63,10 +63,10 @@ def _check(
         yield f"{use.where}: {use.name} is stored every {metric.resolution_s} s, and is read every {use.period_s} s"
     elif use.period_s % 60 and use.period_s not in SUB_MINUTE_PERIODS:
         yield f"{use.where}: CloudWatch has no period of {use.period_s} s"
-    known = {
+    known: dict[str, set[str]] = {
         contract.DEPLOYMENT_DIMENSION: {deployment},
         contract.FLEET_DIMENSION: set(fleets),
-        contract.REASON_DIMENSION: set(DropReason),
+        contract.REASON_DIMENSION: {reason.value for reason in DropReason},
     }
     for name, value in use.dimensions.items():
         if isinstance(metric.publisher, Image) and value not in known.get(name, {value}):

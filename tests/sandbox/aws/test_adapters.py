@@ -1,8 +1,8 @@
-"""Every adapter creates, shows what was asked for, changes it, and leaves nothing behind."""
+"""Every adapter is exercised: the other tests deploy, change and delete these samples."""
 
 from __future__ import annotations
 
-from sandbox.aws.adapters import ADAPTERS
+from sandbox.aws.adapters.base import ADAPTERS
 from tests.sandbox.aws.samples import ALL
 
 

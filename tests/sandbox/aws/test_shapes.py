@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import botocore.session
 import pytest
+from botocore.model import Shape
 
 from sandbox.aws.shapes import UnknownPropertyError, conform
 
 
-def shape(service: str, operation: str) -> object:
+def shape(service: str, operation: str) -> Shape:
     model = botocore.session.get_session().get_service_model(service)
-    return model.operation_model(operation).input_shape
+    found = model.operation_model(operation).input_shape
+    assert found is not None
+    return found
 
 
 def test_names_scalars_tags_and_documents_are_converted() -> None:

@@ -1,0 +1,81 @@
+"""A deployed metric alarm, evaluated as CloudWatch would: moto stores alarms and does not evaluate them."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from blueprint import contract
+from blueprint.alarms import AlarmRule, AlarmState, evaluate, evaluation_range
+from blueprint.model.scaling import Comparison, MissingData
+
+if TYPE_CHECKING:
+    from types_boto3_cloudwatch import CloudWatchClient
+
+_COMPARISONS = {"GreaterThanThreshold": Comparison.ABOVE, "LessThanThreshold": Comparison.BELOW}
+_MISSING_DATA = {
+    "notBreaching": MissingData.NOT_BREACHING,
+    "breaching": MissingData.BREACHING,
+    "ignore": MissingData.IGNORE,
+    "missing": MissingData.MISSING,
+}
+
+
+class LiveAlarm:
+    """One metric alarm as the local AWS describes it.
+
+    Attributes:
+        name: Its name.
+        rule: What decides its state.
+        period: Length of one datapoint.
+        actions: ARNs of what it does when it goes to ALARM.
+    """
+
+    def __init__(self, cloudwatch: CloudWatchClient, name: str) -> None:
+        self._cloudwatch = cloudwatch
+        self._alarm = cloudwatch.describe_alarms(AlarmNames=[name])["MetricAlarms"][0]
+        self.name = name
+        self.period = timedelta(seconds=self._alarm["Period"])
+        self.actions = self._alarm["AlarmActions"]
+        self.rule = AlarmRule(
+            comparison=_COMPARISONS[self._alarm["ComparisonOperator"]],
+            threshold=self._alarm["Threshold"],
+            breaching_datapoints=self._alarm["DatapointsToAlarm"],
+            evaluated_datapoints=self._alarm["EvaluationPeriods"],
+            missing_data=_MISSING_DATA[self._alarm["TreatMissingData"]],
+        )
+
+    def publish(self, value: float, at: datetime) -> None:
+        """Publish one sample of the alarm's metric, as the metric's publisher would."""
+        metric = contract.METRICS[self._alarm["MetricName"]]
+        self._cloudwatch.put_metric_data(
+            Namespace=self._alarm["Namespace"],
+            MetricData=[
+                {
+                    "MetricName": metric.name,
+                    "Dimensions": self._alarm["Dimensions"],
+                    "Timestamp": at,
+                    "Value": value,
+                    "Unit": metric.unit,
+                    "StorageResolution": contract.STORAGE_RESOLUTION_S,
+                }
+            ],
+        )
+
+    def state(self, at: datetime, current: AlarmState) -> AlarmState:
+        """Return the state after the period that ends ``at``, from what CloudWatch's statistics say."""
+        ages = range(evaluation_range(self.rule), 0, -1)
+        return evaluate(self.rule, [self._datapoint(at - age * self.period) for age in ages], current)
+
+    def _datapoint(self, start: datetime) -> float | None:
+        statistic = self._alarm["Statistic"]
+        found = self._cloudwatch.get_metric_statistics(
+            Namespace=self._alarm["Namespace"],
+            MetricName=self._alarm["MetricName"],
+            Dimensions=self._alarm["Dimensions"],
+            StartTime=start,
+            EndTime=start + self.period,
+            Period=self._alarm["Period"],
+            Statistics=[statistic],
+        )["Datapoints"]
+        return float(found[0][statistic]) if found else None
