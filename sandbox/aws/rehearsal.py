@@ -12,10 +12,12 @@ from blueprint import names
 from blueprint.model.deployment import Deployment
 from sandbox.aws.alert_drill import AlertDrill, Message
 from sandbox.aws.cdk import Cdk
+from sandbox.aws.claim import Claim
 from sandbox.aws.drill import Drill, Outcome
 from sandbox.aws.inventory import added, inventory
 from sandbox.aws.process import LocalAws
-from sandbox.aws.verify import Claim, Verifier
+from sandbox.aws.verify_edge import EdgeVerifier
+from sandbox.aws.verify_fleets import FleetVerifier
 
 
 class Rehearsal:
@@ -65,7 +67,11 @@ class Rehearsal:
 
     def claims(self) -> list[Claim]:
         """Compare the deployed system with the deployment file."""
-        return list(Verifier(self._deployment, self.session, self.aws.endpoint).claims())
+        return [
+            claim
+            for verifier in (FleetVerifier, EdgeVerifier)
+            for claim in verifier(self._deployment, self.session, self.aws.endpoint).claims()
+        ]
 
     def drill(self) -> Iterator[Outcome]:
         """Play every scaling scenario."""

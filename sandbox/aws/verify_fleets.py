@@ -1,10 +1,9 @@
-"""What the local AWS says after a deploy, against what the deployment file says."""
+"""The state store and the fleets in the local AWS, against what the deployment file says."""
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import boto3
@@ -12,21 +11,14 @@ import boto3
 from blueprint import names
 from blueprint.model.deployment import Deployment
 from blueprint.model.scaling import Comparison, ScalingRule
+from sandbox.aws.claim import Claim
 
 if TYPE_CHECKING:
     from types_boto3_ec2.type_defs import ResponseLaunchTemplateDataTypeDef
 
 
-@dataclass(frozen=True)
-class Claim:
-    """One thing that must be true of the deployed system."""
-
-    text: str
-    holds: bool
-
-
-class Verifier:
-    """Asks the local AWS through boto3."""
+class FleetVerifier:
+    """Asks the local AWS about the state store and the fleets."""
 
     def __init__(self, deployment: Deployment, session: boto3.Session, endpoint: str) -> None:
         self._deployment = deployment
@@ -36,7 +28,7 @@ class Verifier:
         self._elasticache = session.client("elasticache", endpoint_url=endpoint)
 
     def claims(self) -> Iterator[Claim]:
-        """Yield every claim, tier by tier."""
+        """Yield every claim about the state store and the fleets."""
         yield from self._state()
         yield from self._vad()
         yield from self._asr()

@@ -1,0 +1,108 @@
+"""API, listeners, gateway, alarms and dashboards in the local AWS, against what the deployment file says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import boto3
+
+from blueprint import contract, names
+from blueprint.alerts import alerts
+from blueprint.aws_metrics import SERVICE_METRICS
+from blueprint.dashboards import dashboards
+from blueprint.model.deployment import Deployment
+from blueprint.session_api import EVENTS_PATH, SESSION_PATH, SESSIONS_PATH
+from sandbox.aws.claim import Claim
+
+ROUTES = {(SESSIONS_PATH, "POST"), (EVENTS_PATH, "GET"), (SESSION_PATH, "DELETE")}
+
+
+class EdgeVerifier:
+    """Asks the local AWS about what callers and operators meet."""
+
+    def __init__(self, deployment: Deployment, session: boto3.Session, endpoint: str) -> None:
+        self._deployment = deployment
+        self._api = session.client("apigateway", endpoint_url=endpoint)
+        self._cloudwatch = session.client("cloudwatch", endpoint_url=endpoint)
+        self._elbv2 = session.client("elbv2", endpoint_url=endpoint)
+
+    def claims(self) -> Iterator[Claim]:
+        """Yield every claim about the edge and about observability."""
+        yield from self._routes()
+        yield from self._listeners()
+        yield from self._alarms()
+        yield from self._dashboards()
+
+    def _routes(self) -> Iterator[Claim]:
+        (api,) = self._api.get_rest_apis()["items"]
+        resources = self._api.get_resources(restApiId=api["id"], embed=["methods"], limit=100)["items"]
+        methods = {
+            (resource["path"], verb): self._api.get_method(
+                restApiId=api["id"], resourceId=resource["id"], httpMethod=verb
+            )
+            for resource in resources
+            for verb in resource.get("resourceMethods", {})
+        }
+        yield Claim(f"API: routes {sorted(f'{verb} {path}' for path, verb in ROUTES)}", set(methods) == ROUTES)
+        for (path, verb), method in methods.items():
+            yield Claim(
+                f"{verb} {path}: through a VPC link", method["methodIntegration"]["connectionType"] == "VPC_LINK"
+            )
+        if self._deployment.aws.edge.authorizer.kind == "iam":
+            kinds = {method["authorizationType"] for method in methods.values()}
+            yield Claim("API: every route asks for IAM credentials", kinds == {"AWS_IAM"})
+
+    def _listeners(self) -> Iterator[Claim]:
+        balancers = {b["Scheme"]: b for b in self._elbv2.describe_load_balancers()["LoadBalancers"]}
+        yield Claim("load balancers: one public, one internal", set(balancers) == {"internet-facing", "internal"})
+        public = self._forwards(balancers["internet-facing"]["LoadBalancerArn"])
+        wanted = {
+            ("TLS", contract.PUBLIC_TLS.number): ("TCP", contract.GATEWAY_MEDIA.number),
+            ("UDP", contract.RTP.number): ("UDP", contract.RTP.number),
+        }
+        yield Claim("public load balancer: TLS 443 to the gateway, UDP 5004 to the VAD fleet", public == wanted)
+        internal = self._forwards(balancers["internal"]["LoadBalancerArn"])
+        targets = {("TCP", contract.GATEWAY_HTTP.number)}
+        yield Claim("internal load balancer: TCP to the gateway", set(internal.values()) == targets)
+
+    def _forwards(self, balancer: str) -> dict[tuple[str, int], tuple[str, int]]:
+        """Return protocol and port of each listener, and of the target group that it forwards to."""
+        groups = {
+            group["TargetGroupArn"]: (group["Protocol"], group["Port"])
+            for group in self._elbv2.describe_target_groups()["TargetGroups"]
+        }
+        return {
+            (listener["Protocol"], listener["Port"]): groups[listener["DefaultActions"][0]["TargetGroupArn"]]
+            for listener in self._elbv2.describe_listeners(LoadBalancerArn=balancer)["Listeners"]
+        }
+
+    def _alarms(self) -> Iterator[Claim]:
+        found = {
+            alarm["AlarmName"]: alarm
+            for page in self._cloudwatch.get_paginator("describe_alarms").paginate()
+            for alarm in page["MetricAlarms"]
+        }
+        for alert in alerts(self._deployment):
+            name = alert.alarm_name(self._deployment)
+            alarm = found.get(name)
+            yield Claim(
+                f"{name}: beyond {alert.rule.threshold:g}, with a runbook and a listener",
+                alarm is not None
+                and alarm["Threshold"] == alert.rule.threshold
+                and names.runbook_url(self._deployment, alert.id) in alarm["AlarmDescription"]
+                and bool(alarm["AlarmActions"]),
+            )
+
+    def _dashboards(self) -> Iterator[Claim]:
+        known = set(contract.METRICS) | {metric.name for metric in SERVICE_METRICS.values()}
+        for dashboard in dashboards(self._deployment):
+            name = names.dashboard(self._deployment, dashboard.topic)
+            body = json.loads(self._cloudwatch.get_dashboard(DashboardName=name)["DashboardBody"])
+            drawn = {
+                row[1]
+                for widget in body["widgets"]
+                for row in widget["properties"].get("metrics", [])
+                if isinstance(row[0], str)
+            }
+            yield Claim(f"dashboard {name}: {len(drawn)} metrics, all in the contract", bool(drawn) and drawn <= known)
