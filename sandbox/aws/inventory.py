@@ -51,6 +51,30 @@ def _alarms(session: boto3.Session, endpoint: str) -> Iterable[str]:
         yield from (alarm["AlarmName"] for alarm in (*page["MetricAlarms"], *page.get("CompositeAlarms", [])))
 
 
+def _web_acls(session: boto3.Session, endpoint: str) -> Iterable[str]:
+    client = session.client("wafv2", endpoint_url=endpoint)
+    yield from (acl["Id"] for acl in client.list_web_acls(Scope="REGIONAL")["WebACLs"])
+
+
+def _dns_records(session: boto3.Session, endpoint: str) -> Iterable[str]:
+    client = session.client("route53", endpoint_url=endpoint)
+    for zone in client.list_hosted_zones()["HostedZones"]:
+        for record in client.list_resource_record_sets(HostedZoneId=zone["Id"])["ResourceRecordSets"]:
+            yield f"{record['Type']} {record['Name']}"
+
+
+def _budgets(session: boto3.Session, endpoint: str) -> Iterable[str]:
+    account = session.client("sts", endpoint_url=endpoint).get_caller_identity()["Account"]
+    budgets = session.client("budgets", endpoint_url=endpoint).describe_budgets(AccountId=account)["Budgets"]
+    yield from (budget["BudgetName"] for budget in budgets)
+
+
+def _scalable_targets(session: boto3.Session, endpoint: str) -> Iterable[str]:
+    client = session.client("application-autoscaling", endpoint_url=endpoint)
+    targets = client.describe_scalable_targets(ServiceNamespace="ecs")["ScalableTargets"]
+    yield from (target["ResourceId"] for target in targets)
+
+
 LISTERS: dict[str, Lister] = {
     "stack": _pages(
         "cloudformation",
@@ -92,6 +116,28 @@ LISTERS: dict[str, Lister] = {
     "load balancer": _pages("elbv2", "describe_load_balancers", "LoadBalancers", "LoadBalancerArn"),
     "target group": _pages("elbv2", "describe_target_groups", "TargetGroups", "TargetGroupArn"),
     "role": _pages("iam", "list_roles", "Roles", "RoleName"),
+    "REST API": _pages("apigateway", "get_rest_apis", "items", "id"),
+    "VPC link": _pages("apigateway", "get_vpc_links", "items", "id"),
+    "API domain name": _pages("apigateway", "get_domain_names", "items", "domainName"),
+    "web ACL": _web_acls,
+    "container cluster": _pages("ecs", "list_clusters", "clusterArns", None),
+    "task definition": _pages("ecs", "list_task_definitions", "taskDefinitionArns", None),
+    "certificate": _pages("acm", "list_certificates", "CertificateSummaryList", "CertificateArn"),
+    "DNS record": _dns_records,
+    "bucket": _pages("s3", "list_buckets", "Buckets", "Name"),
+    "topic": _pages("sns", "list_topics", "Topics", "TopicArn"),
+    "subscription": _pages("sns", "list_subscriptions", "Subscriptions", "SubscriptionArn"),
+    "dashboard": _pages("cloudwatch", "list_dashboards", "DashboardEntries", "DashboardName"),
+    "metric filter": _pages("logs", "describe_metric_filters", "metricFilters", "filterName"),
+    "budget": _budgets,
+    "cache user group": _pages("elasticache", "describe_user_groups", "UserGroups", "UserGroupId"),
+    "cache subnet group": _pages(
+        "elasticache", "describe_cache_subnet_groups", "CacheSubnetGroups", "CacheSubnetGroupName"
+    ),
+    "cache parameter group": _pages(
+        "elasticache", "describe_cache_parameter_groups", "CacheParameterGroups", "CacheParameterGroupName"
+    ),
+    "scalable target": _scalable_targets,
     "instance profile": _pages("iam", "list_instance_profiles", "InstanceProfiles", "InstanceProfileName"),
 }
 

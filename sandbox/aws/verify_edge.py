@@ -9,7 +9,7 @@ import boto3
 
 from blueprint import contract, names
 from blueprint.alerts import alerts
-from blueprint.aws_metrics import SERVICE_METRICS
+from blueprint.aws_metrics import LOG_METRICS, SERVICE_METRICS
 from blueprint.dashboards import dashboards
 from blueprint.model.deployment import Deployment
 from blueprint.session_api import EVENTS_PATH, SESSION_PATH, SESSIONS_PATH
@@ -95,7 +95,7 @@ class EdgeVerifier:
             )
 
     def _dashboards(self) -> Iterator[Claim]:
-        known = set(contract.METRICS) | {metric.name for metric in SERVICE_METRICS.values()}
+        known = set(contract.METRICS) | {metric.name for metric in SERVICE_METRICS.values()} | set(LOG_METRICS)
         for dashboard in dashboards(self._deployment):
             name = names.dashboard(self._deployment, dashboard.topic)
             body = json.loads(self._cloudwatch.get_dashboard(DashboardName=name)["DashboardBody"])

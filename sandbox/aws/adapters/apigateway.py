@@ -47,12 +47,13 @@ class RestApi(ApiGateway):
     resource_type = "AWS::ApiGateway::RestApi"
     arn_path = "restapis"
     name = "Name"
-    replaced_by = frozenset({"EndpointConfiguration"})
+    renames = True
     _paths = {  # noqa: RUF012 - a constant
         "ApiKeySourceType": "/apiKeySource",
         "Description": "/description",
         "DisableExecuteApiEndpoint": "/disableExecuteApiEndpoint",
         "MinimumCompressionSize": "/minimumCompressionSize",
+        "Name": "/name",
         "Policy": "/policy",
     }
 
@@ -74,6 +75,9 @@ class RestApi(ApiGateway):
             operations += [
                 {"op": operation, "path": f"/binaryMediaTypes/{kind.replace('/', '~1')}"} for kind in unmatched
             ]
+        if _endpoint(new) != _endpoint(self.properties):
+            path = f"/endpointConfiguration/types/{_endpoint(self.properties)}"
+            operations.append({"op": "replace", "path": path, "value": _endpoint(new)})
         if operations:
             self.call("update_rest_api", restApiId=self.id, patchOperations=operations)
 
@@ -85,6 +89,10 @@ class RestApi(ApiGateway):
         """Return id and root resource."""
         api = self.call("get_rest_api", restApiId=self.id)
         return {"RestApiId": self.id, "RootResourceId": api["rootResourceId"]}
+
+
+def _endpoint(properties: Properties) -> str:
+    return str(properties.get("EndpointConfiguration", {}).get("Types", ["EDGE"])[0])
 
 
 class Resource(ApiGateway):

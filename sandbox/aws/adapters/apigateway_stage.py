@@ -13,10 +13,17 @@ class Deployment(ApiGateway):
     """A deployment; the CDK gives each change of the API a new one."""
 
     resource_type = "AWS::ApiGateway::Deployment"
+    replaced_by = frozenset({"DeploymentCanarySettings", "RestApiId", "StageDescription", "StageName"})
 
     def create(self, properties: Properties) -> str:
         """Create the deployment."""
         return str(self.call("create_deployment", without(properties, "StageDescription"))["id"])
+
+    def update(self, new: Properties) -> None:
+        """Patch the description."""
+        operations = patches(self.properties, new, {"Description": "/description"})
+        place = {"restApiId": new["RestApiId"], "deploymentId": self.id}
+        self.call("update_deployment", place, patchOperations=operations)
 
     def delete(self) -> None:
         """Delete the deployment."""
@@ -139,6 +146,7 @@ class UsagePlan(ApiGateway):
     resource_type = "AWS::ApiGateway::UsagePlan"
     arn_path = "usageplans"
     name = "UsagePlanName"
+    renames = True
 
     def create(self, properties: Properties) -> str:
         """Create the plan."""
@@ -147,7 +155,7 @@ class UsagePlan(ApiGateway):
 
     def update(self, new: Properties) -> None:
         """Patch description, limits and stages."""
-        operations = patches(self.properties, new, {"Description": "/description"})
+        operations = patches(self.properties, new, {"Description": "/description", "UsagePlanName": "/name"})
         for group, names in (("Throttle", ("RateLimit", "BurstLimit")), ("Quota", ("Limit", "Period", "Offset"))):
             paths = {name: f"/{group.lower()}/{name[0].lower()}{name[1:]}" for name in names}
             if group in new:
@@ -277,14 +285,24 @@ class BasePathMapping(ApiGateway):
     """Which stage answers under a path of a domain."""
 
     resource_type = "AWS::ApiGateway::BasePathMapping"
-    _root = "(none)"
+    replaced_by = frozenset({"BasePath", "DomainName"})
 
     def create(self, properties: Properties) -> str:
         """Create the mapping."""
         self.call("create_base_path_mapping", without(properties, "Id"))
         return f"{properties['DomainName']}|{properties.get('BasePath', '')}"
 
+    def update(self, new: Properties) -> None:
+        """Point the path at another API or stage."""
+        operations = patches(self.properties, new, {"RestApiId": "/restapiId", "Stage": "/stage"})
+        self.call("update_base_path_mapping", self._place(), patchOperations=operations)
+
     def delete(self) -> None:
         """Delete the mapping."""
-        path = self.properties.get("BasePath") or self._root
-        self.call("delete_base_path_mapping", domainName=self.properties["DomainName"], basePath=path)
+        self.call("delete_base_path_mapping", self._place())
+
+    def _place(self) -> dict[str, str]:
+        return {
+            "domainName": self.properties["DomainName"],
+            "basePath": self.properties.get("BasePath") or "(none)",
+        }

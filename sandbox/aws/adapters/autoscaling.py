@@ -46,6 +46,8 @@ class AutoScalingGroup(Adapter):
         """Change the group, then its tags, hooks and target groups by their own calls."""
         self.call("update_auto_scaling_group", without(self._group(new), "TargetGroupARNs"))
         self._attach(new)
+        for metrics in new.get("MetricsCollection", []):
+            self.call("enable_metrics_collection", metrics, AutoScalingGroupName=self.id)
         gone = {tag["Key"] for tag in self.properties.get("Tags", [])} - {tag["Key"] for tag in new.get("Tags", [])}
         if gone:
             self.call("delete_tags", Tags=_tags(self.id, {"Tags": [{"Key": key} for key in sorted(gone)]}))

@@ -43,6 +43,7 @@ class Adapter:
         name: The property that holds the resource's name; generated when a template leaves it out.
         name_limit: The longest name that the service takes.
         name_lower: Whether generated names are lower case.
+        renames: Whether the name can change in place.
         replaced_by: Properties that cannot change in place; a change of them makes a new resource.
         id: The physical id, which is what `Ref` gives; empty until the resource exists.
         properties: The properties as deployed; none until the resource exists. Secrets are left as references.
@@ -53,6 +54,7 @@ class Adapter:
     name: ClassVar[str] = ""
     name_limit: ClassVar[int] = 128
     name_lower: ClassVar[bool] = False
+    renames: ClassVar[bool] = False
     replaced_by: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self, scope: Scope) -> None:
@@ -89,8 +91,9 @@ class Adapter:
         self.id = physical_id
         return physical_id
 
-    def change(self, new: Properties, changed: set[str]) -> None:
+    def change(self, new: Properties) -> None:
         """Bring the resource to new properties: tags by the service's tag calls, the rest by `update`."""
+        changed = changed_keys(self.properties, new)
         if "Tags" in changed and self.service in TAG_CALLS:
             self.retag(tag_map(self.properties), tag_map(new))
             changed = changed - {"Tags"}
@@ -98,9 +101,10 @@ class Adapter:
             self.update(new)
 
     @classmethod
-    def must_replace(cls, changed: Iterable[str]) -> bool:
-        """Say whether a change of these properties needs a new resource."""
-        fixed = cls.replaced_by | {cls.name}
+    def must_replace(cls, old: Properties, new: Properties) -> bool:
+        """Say whether a change from old to new properties needs a new resource."""
+        changed = changed_keys(old, new)
+        fixed = cls.replaced_by if cls.renames else cls.replaced_by | {cls.name}
         if cls.update is Adapter.update:
             return any(key != "Tags" or cls.service not in TAG_CALLS for key in changed)
         return any(key in fixed for key in changed)
@@ -155,6 +159,11 @@ class Adapter:
         stem = f"{scope.stack_name}-{scope.logical_id}"[: cls.name_limit - 13].rstrip("-")
         name = f"{stem}-{suffix}"
         return name.lower() if cls.name_lower else name
+
+
+def changed_keys(old: Properties, new: Properties) -> set[str]:
+    """Return the names of the properties that differ."""
+    return {key for key in old.keys() | new.keys() if old.get(key) != new.get(key)}
 
 
 def tag_map(properties: Properties) -> dict[str, str]:

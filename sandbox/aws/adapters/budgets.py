@@ -20,6 +20,12 @@ class Budget(Adapter):
         self.call("create_budget", properties, AccountId=self.scope.account, Budget=budget)
         return name
 
+    @classmethod
+    def must_replace(cls, old: Properties, new: Properties) -> bool:
+        """Replace a budget that gets another name, too; the name lies one level down."""
+        renamed = old["Budget"].get("BudgetName") != new["Budget"].get("BudgetName")
+        return renamed or super().must_replace(old, new)
+
     def update(self, new: Properties) -> None:
         """Change the budget itself."""
         budget = {**new["Budget"], "BudgetName": self.id}

@@ -14,16 +14,17 @@ class LaunchTemplate(Ec2):
 
     resource_type = "AWS::EC2::LaunchTemplate"
     name = "LaunchTemplateName"
-    replaced_by = frozenset({"TagSpecifications"})
 
     def create(self, properties: Properties) -> str:
         """Create the template."""
         return str(self.call("create_launch_template", properties)["LaunchTemplate"]["LaunchTemplateId"])
 
     def update(self, new: Properties) -> None:
-        """Create a version."""
-        data = only(new, "LaunchTemplateData", "VersionDescription")
-        self.call("create_launch_template_version", data, LaunchTemplateId=self.id)
+        """Create a version, and set the template's own tags."""
+        data, before = (only(item, "LaunchTemplateData", "VersionDescription") for item in (new, self.properties))
+        if data != before:
+            self.call("create_launch_template_version", data, LaunchTemplateId=self.id)
+        self.retag(_specified_tags(self.properties), _specified_tags(new))
 
     def delete(self) -> None:
         """Delete the template with all its versions."""
@@ -37,6 +38,10 @@ class LaunchTemplate(Ec2):
             "LatestVersionNumber": str(template["LatestVersionNumber"]),
             "DefaultVersionNumber": str(template["DefaultVersionNumber"]),
         }
+
+
+def _specified_tags(properties: Properties) -> dict[str, str]:
+    return tag_map((properties.get("TagSpecifications") or [{}])[0])
 
 
 class PlacementGroup(Ec2):
@@ -72,6 +77,8 @@ class CapacityReservation(Ec2):
     replaced_by = frozenset(
         {
             "AvailabilityZone",
+            "AvailabilityZoneId",
+            "EphemeralStorage",
             "InstanceType",
             "InstancePlatform",
             "Tenancy",
@@ -92,9 +99,7 @@ class CapacityReservation(Ec2):
     def update(self, new: Properties) -> None:
         """Change count and end; tags lie in specifications here."""
         self.call("modify_capacity_reservation", only(new, *self._changeable), CapacityReservationId=self.id)
-        before, after = ((item.get("TagSpecifications") or [{}])[0] for item in (self.properties, new))
-        if tag_map(before) != tag_map(after):
-            self.retag(tag_map(before), tag_map(after))
+        self.retag(_specified_tags(self.properties), _specified_tags(new))
 
     def delete(self) -> None:
         """Cancel the reservation."""

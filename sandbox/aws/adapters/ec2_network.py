@@ -24,7 +24,9 @@ class Vpc(Ec2):
     """A VPC."""
 
     resource_type = "AWS::EC2::VPC"
-    replaced_by = frozenset({"CidrBlock", "Ipv4IpamPoolId", "Ipv4NetmaskLength"})
+    replaced_by = frozenset(
+        {"CidrBlock", "InstanceTenancy", "Ipv4IpamPoolId", "Ipv4NetmaskLength", "VpcEncryptionControl"}
+    )
     _switches = ("EnableDnsSupport", "EnableDnsHostnames")
 
     def create(self, properties: Properties) -> str:
@@ -65,7 +67,21 @@ class Subnet(Ec2):
     """A subnet."""
 
     resource_type = "AWS::EC2::Subnet"
-    replaced_by = frozenset({"VpcId", "CidrBlock", "AvailabilityZone", "Ipv6CidrBlock"})
+    replaced_by = frozenset(
+        {
+            "AvailabilityZone",
+            "AvailabilityZoneId",
+            "CidrBlock",
+            "Ipv4IpamPoolId",
+            "Ipv4NetmaskLength",
+            "Ipv6CidrBlock",
+            "Ipv6IpamPoolId",
+            "Ipv6Native",
+            "Ipv6NetmaskLength",
+            "OutpostArn",
+            "VpcId",
+        }
+    )
 
     def create(self, properties: Properties) -> str:
         """Create the subnet; automatic public addresses are an attribute to EC2."""
@@ -173,11 +189,17 @@ class VpcGatewayAttachment(Ec2):
     """The attachment of an internet gateway to a VPC; VPN gateways are not represented."""
 
     resource_type = "AWS::EC2::VPCGatewayAttachment"
+    replaced_by = frozenset({"VpcId"})
 
     def create(self, properties: Properties) -> str:
         """Attach the gateway."""
         self.call("attach_internet_gateway", properties)
         return f"IGW|{properties['VpcId']}"
+
+    def update(self, new: Properties) -> None:
+        """Attach another gateway in its place."""
+        self.delete()
+        self.call("attach_internet_gateway", new)
 
     def delete(self) -> None:
         """Detach the gateway."""
@@ -232,7 +254,9 @@ class VpcEndpoint(Ec2):
     """A VPC endpoint, of the gateway or the interface kind."""
 
     resource_type = "AWS::EC2::VPCEndpoint"
-    replaced_by = frozenset({"VpcEndpointType", "ServiceName", "VpcId"})
+    replaced_by = frozenset(
+        {"ResourceConfigurationArn", "ServiceName", "ServiceNetworkArn", "ServiceRegion", "VpcEndpointType", "VpcId"}
+    )
     _lists = ("RouteTableIds", "SubnetIds", "SecurityGroupIds")
 
     def create(self, properties: Properties) -> str:
@@ -247,7 +271,12 @@ class VpcEndpoint(Ec2):
             before, after = set(self.properties.get(name, [])), set(new.get(name, []))
             moves[f"Add{name}"], moves[f"Remove{name}"] = sorted(after - before), sorted(before - after)
         moves = {name: ids for name, ids in moves.items() if ids}
-        self.call("modify_vpc_endpoint", only(new, "PolicyDocument", "PrivateDnsEnabled"), moves, VpcEndpointId=self.id)
+        self.call(
+            "modify_vpc_endpoint",
+            only(new, "DnsOptions", "IpAddressType", "PolicyDocument", "PrivateDnsEnabled"),
+            moves,
+            VpcEndpointId=self.id,
+        )
 
     def delete(self) -> None:
         """Delete the endpoint."""

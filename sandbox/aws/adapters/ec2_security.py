@@ -78,6 +78,9 @@ class _Rule(Ec2):
     """A rule that stands on its own, so that two groups can name each other."""
 
     direction: str
+    replaced_by = frozenset(
+        {"GroupId", "GroupName", "IpProtocol", "FromPort", "ToPort", "SourceSecurityGroupName", *_PEER}
+    )
 
     def create(self, properties: Properties) -> str:
         """Add the rule to its group."""
@@ -87,6 +90,14 @@ class _Rule(Ec2):
             IpPermissions=[permission(properties)],
         )
         return str(made["SecurityGroupRules"][0]["SecurityGroupRuleId"])
+
+    def update(self, new: Properties) -> None:
+        """Change the description, which is all that a rule can change."""
+        self.call(
+            f"update_security_group_rule_descriptions_{self.direction}",
+            GroupId=new["GroupId"],
+            IpPermissions=[permission(new)],
+        )
 
     def delete(self) -> None:
         """Take the rule from its group."""

@@ -52,14 +52,15 @@ class ParameterGroup(_ElastiCache):
 
     resource_type = "AWS::ElastiCache::ParameterGroup"
     arn_kind = "parametergroup"
+    name = "CacheParameterGroupName"
     name_lower = True
-    replaced_by = frozenset({"CacheParameterGroupFamily", "CacheParameterGroupName", "Description"})
+    name_limit = 255
+    replaced_by = frozenset({"CacheParameterGroupFamily", "Description"})
 
     def create(self, properties: Properties) -> str:
-        """Create the group, under a generated name if the template gives none, and set its parameters."""
-        name = str(properties.get("CacheParameterGroupName") or self.generate_name(self.scope))
-        self.call("create_cache_parameter_group", without(properties, "Properties"), CacheParameterGroupName=name)
-        self.begin(name)
+        """Create the group and set its parameters."""
+        self.call("create_cache_parameter_group", without(properties, "Properties"))
+        name = self.begin(str(properties["CacheParameterGroupName"]))
         self.update(properties)
         return name
 

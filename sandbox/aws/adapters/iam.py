@@ -84,7 +84,6 @@ class Policy(_Iam):
     """An inline policy of roles, users and groups."""
 
     resource_type = "AWS::IAM::Policy"
-    replaced_by = frozenset({"PolicyName"})
 
     def create(self, properties: Properties) -> str:
         """Put the policy on all its holders."""
@@ -93,7 +92,8 @@ class Policy(_Iam):
 
     def update(self, new: Properties) -> None:
         """Put the policy on its holders and take it from those that lost it."""
-        self._remove(_held(self.properties) - _held(new), self.properties)
+        renamed = self.properties.get("PolicyName") != new["PolicyName"]
+        self._remove(_held(self.properties) - (set() if renamed else _held(new)), self.properties)
         for kind, argument, holder in sorted(_held(new)):
             self.call(f"put_{kind}_policy", only(new, "PolicyName", "PolicyDocument"), {argument: holder})
 

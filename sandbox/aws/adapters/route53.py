@@ -13,7 +13,7 @@ class HostedZone(Adapter):
 
     resource_type = "AWS::Route53::HostedZone"
     service = "route53"
-    replaced_by = frozenset({"Name"})
+    replaced_by = frozenset({"DelegationSetId", "Name"})
 
     def create(self, properties: Properties) -> str:
         """Create the zone."""

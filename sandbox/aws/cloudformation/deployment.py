@@ -113,9 +113,8 @@ class Deployment:
             if current is None or not same_kind:
                 self._create(target, properties, current)
                 return
-            changed = _changed(current.adapter.properties, properties)
-            if not kind.must_replace(changed):
-                self._update(current, target, properties, changed)
+            if not kind.must_replace(current.adapter.properties, properties):
+                self._update(current, target, properties)
                 return
             verb, failed = "CREATE", target
             self._create(target, _renamed(target, current, properties), current)
@@ -139,12 +138,12 @@ class Deployment:
         self.stack.resources[target.logical_id] = target
         self.stack.report(target, "CREATE_COMPLETE")
 
-    def _update(self, current: Resource, target: Resource, properties: Properties, changed: set[str]) -> None:
+    def _update(self, current: Resource, target: Resource, properties: Properties) -> None:
         current.body, current.needs, current.named = target.body, target.needs, target.named
-        if not changed:
+        if properties == current.adapter.properties:
             return
         self.stack.report(current, "UPDATE_IN_PROGRESS")
-        current.adapter.change(self._resolved(properties), changed)
+        current.adapter.change(self._resolved(properties))
         current.settle(properties)
         self.stack.report(current, "UPDATE_COMPLETE")
 
@@ -167,10 +166,6 @@ class Deployment:
     def _zones(self, region: str) -> list[str]:
         api: Any = client("ec2", region=region, account=self.stack.account_id)
         return sorted(zone["ZoneName"] for zone in api.describe_availability_zones()["AvailabilityZones"])
-
-
-def _changed(old: Properties, new: Properties) -> set[str]:
-    return {key for key in old.keys() | new.keys() if old.get(key) != new.get(key)}
 
 
 def _renamed(target: Resource, current: Resource, properties: Properties) -> Properties:

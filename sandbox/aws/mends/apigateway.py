@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from moto.apigateway import models, urls
-from moto.apigateway.models import DomainName, Integration, VpcLink
+from moto.apigateway.models import Deployment, DomainName, Integration, VpcLink
 from moto.apigateway.responses import APIGatewayResponse
 from moto.core.common_models import BaseModel
 from moto.core.common_types import TYPE_RESPONSE
@@ -77,9 +77,17 @@ class MendedApiGateway(APIGatewayResponse):
                 kind = patch["path"].removeprefix("/binaryMediaTypes/").replace("~1", "/")
                 api.binaryMediaTypes = [item for item in api.binaryMediaTypes if item != kind]
                 api.binaryMediaTypes += [kind] if patch["op"] == "add" else []
+            elif patch["path"].startswith("/endpointConfiguration/types/"):
+                api.endpoint_configuration["types"] = [patch["value"]]
             else:
                 _apply(api, patch, _REST_API)
         return 200, {}, json.dumps(api.to_dict())
+
+    def update_deployment(self) -> TYPE_RESPONSE:
+        """Answer UpdateDeployment."""
+        _, _, api, _, deployment = self.path.split("/")[:5]
+        found = self.backend.get_deployment(api, deployment)
+        return self._patched(found, {"/description": ("description", str)})
 
     def update_vpc_link(self) -> TYPE_RESPONSE:
         """Answer UpdateVpcLink."""
@@ -103,7 +111,7 @@ class MendedApiGateway(APIGatewayResponse):
         plan.apply_patch_operations(others)
         return json.dumps(plan.to_json())
 
-    def _patched(self, model: VpcLink | DomainName, fields: Fields) -> TYPE_RESPONSE:
+    def _patched(self, model: VpcLink | DomainName | Deployment, fields: Fields) -> TYPE_RESPONSE:
         for patch in self._get_param("patchOperations"):
             _apply(model, patch, fields)
         return 200, {}, json.dumps(model.to_json())

@@ -168,8 +168,13 @@ def test_the_stage_limits_logs_and_is_protected(stack: Deployed) -> None:
 def test_limits_of_the_api_change_in_place(stack: Deployed) -> None:
     template = api()
     stack.create(template)
-    before = {name: stack[name] for name in ("Api", "Stage", "Plan", "Link", "Acl", "Key", "Body", "Domain")}
+    before = {
+        name: stack[name] for name in ("Api", "Deployment", "Stage", "Plan", "Link", "Acl", "Key", "Body", "Domain")
+    }
     template["Api"]["Properties"] |= {"DisableExecuteApiEndpoint": True, "BinaryMediaTypes": ["audio/ogg"]}
+    template["Api"]["Properties"] |= {"Name": "renamed", "EndpointConfiguration": {"Types": ["PRIVATE"]}}
+    template["Deployment"]["Properties"]["Description"] = "second"
+    template["Plan"]["Properties"]["UsagePlanName"] = "many"
     template["Stage"]["Properties"]["MethodSettings"][0]["ThrottlingBurstLimit"] = 20
     template["Plan"]["Properties"] |= {"Throttle": {"RateLimit": 2.5, "BurstLimit": 1}}
     del template["Plan"]["Properties"]["Quota"]
@@ -184,11 +189,15 @@ def test_limits_of_the_api_change_in_place(stack: Deployed) -> None:
     client = stack.client("apigateway")
     shown = client.get_rest_api(restApiId=stack["Api"])
     assert (shown["disableExecuteApiEndpoint"], shown["binaryMediaTypes"]) == (True, ["audio/ogg"])
+    assert (shown["name"], shown["endpointConfiguration"]["types"]) == ("renamed", ["PRIVATE"])
+    deployment = client.get_deployment(restApiId=stack["Api"], deploymentId=stack["Deployment"])
+    assert deployment["description"] == "second"
     stage = client.get_stage(restApiId=stack["Api"], stageName="v1")
     assert stage["methodSettings"]["*/*"]["throttlingBurstLimit"] == 20
     plan = client.get_usage_plan(usagePlanId=stack["Plan"])
     assert plan["throttle"] == {"rateLimit": 2.5, "burstLimit": 1}
     assert "quota" not in plan
+    assert plan["name"] == "many"
     assert client.get_vpc_link(vpcLinkId=stack["Link"])["description"] == "to the gateway"
     assert client.get_api_key(apiKey=stack["Key"])["enabled"] is False
     domain = client.get_domain_name(domainName="api.example.com")

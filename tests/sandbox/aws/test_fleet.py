@@ -86,12 +86,18 @@ def test_a_new_template_version_reaches_the_group(deployed: Deployed) -> None:
     hook = template["Fleet"]["Properties"]["LifecycleHookSpecificationList"][0]
     hook["HeartbeatTimeout"] = 300
     template["Capacity"]["Properties"]["InstanceCount"] = 4
+    tags = [{"ResourceType": "launch-template", "Tags": [{"Key": "team", "Value": "asr"}]}]
+    template["Template"]["Properties"]["TagSpecifications"] = tags
     template["Policy"]["Properties"]["StepAdjustments"] = [{"MetricIntervalLowerBound": 0, "ScalingAdjustment": 4}]
     before = {name: deployed[name] for name in ("Fleet", "Template", "Policy", "Capacity")}
     version = {"Version": {"Value": att("Template", "LatestVersionNumber")}}
     deployed.update(template, Parameters=IMAGE_PARAMETER, Outputs=version)
     assert {name: deployed[name] for name in before} == before
     assert deployed.outputs["Version"] == "2"
+    (shown,) = deployed.client("ec2").describe_launch_templates(LaunchTemplateIds=[deployed["Template"]])[
+        "LaunchTemplates"
+    ]
+    assert shown["Tags"] == [{"Key": "team", "Value": "asr"}]
     shown = group(deployed)
     assert (shown["LaunchTemplate"]["Version"], shown["MaxSize"], shown["DefaultInstanceWarmup"]) == ("2", 6, 60)
     assert sorted(host["InstanceType"] for host in instances(deployed)) == ["c8g.12xlarge"] * 2 + ["c8g.16xlarge"]
