@@ -195,7 +195,7 @@ def _aws_apis(templates: Templates) -> Iterator[Box]:
     worn = [templates.origins(endpoint.tier, endpoint.properties.get("SecurityGroupIds")) for endpoint in endpoints]
     keys = frozenset(resource.key for resource in (*endpoints, *gateways))
     tier = (endpoints or gateways)[0].tier
-    yield Box(Node("aws-apis", tier, "Way to AWS APIs", lines), keys, frozenset().union(*worn))
+    yield Box(Node("aws-apis", tier, "AWS APIs", lines), keys, frozenset().union(*worn))
 
 
 def _repositories(templates: Templates) -> Iterator[Box]:

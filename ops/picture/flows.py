@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from blueprint import contract
-from ops.picture.boxes import Box, methods
+from ops.picture.boxes import Box
 from ops.picture.graph import Edge, Node, Path
 from ops.picture.templates import Key, Templates
 
@@ -21,8 +21,8 @@ _PATHS = {
     contract.GATEWAY_HTTP.purpose: Path.CONTROL,
 }
 """Rules of security groups carry the purpose that the contract gives to their port."""
-_API = "Session API: opens, follows and closes sessions"
-_PATHS[_API] = Path.CONTROL
+_API = "Session API, opens, follows and closes sessions"
+_NLB = "ElasticLoadBalancingV2::LoadBalancer"
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,12 @@ class Flow:
     @property
     def line(self) -> str:
         """Protocol, port and the first words of its purpose."""
-        return f"{self.protocol.upper()} {self.port} {re.split(r'[,:(]| from | with | over ', self.purpose)[0].strip()}"
+        return f"{self.protocol.upper()} {self.port} {re.split(r'[,(]| from | over ', self.purpose)[0].strip()}"
 
 
 def edges(templates: Templates, drawn: list[Box]) -> list[Edge]:
     """Return an arrow for each pair of boxes that talk."""
-    found = dict.fromkeys([*_rules(templates, drawn), *_routes(templates, drawn), *_calls(drawn)])
+    found = dict.fromkeys([*_allowed(templates, drawn), *_links(templates, drawn), *_calls(drawn)])
     pairs: dict[tuple[str, str], list[Flow]] = {}
     for flow in found:
         pairs.setdefault((flow.source, flow.target), []).append(flow)
@@ -59,46 +59,54 @@ def _merged(flows: list[Flow]) -> Edge:
     return Edge(first.source, first.target, first.path, tuple(lines), "; ".join(purpose))
 
 
-def _wearers(drawn: list[Box]) -> dict[Key, list[str]]:
-    found: dict[Key, list[str]] = {}
-    for box in drawn:
-        for group in sorted(box.security_groups):
-            found.setdefault(group, []).append(box.node.id)
-    return found
-
-
-def _standing_for(drawn: list[Box]) -> dict[Key, str]:
-    return {key: box.node.id for box in drawn for key in box.resources}
+def _allowed(templates: Templates, drawn: list[Box]) -> Iterator[Flow]:
+    """Yield what security groups let in; a load balancer sends only where a listener of its forwards to."""
+    balancers = {box.node.id for box in drawn if box.resources & templates.table(_NLB).keys()}
+    forwards = set(_forwards(templates, drawn))
+    listens = {(balancer, port) for balancer, port, _ in forwards}
+    reaches = {(balancer, target) for balancer, _, target in forwards}
+    for flow in _rules(templates, drawn):
+        if flow.target in balancers and (flow.target, flow.port) not in listens:
+            continue
+        if flow.source in balancers and (flow.source, flow.target) not in reaches:
+            continue
+        yield flow
 
 
 def _rules(templates: Templates, drawn: list[Box]) -> Iterator[Flow]:
-    """Yield what security groups let in, between boxes that wear them."""
-    wearers = _wearers(drawn)
-    health = _health_ports(templates)
-    tracks = _transcript_tracks(templates)
+    wearers: dict[Key, list[str]] = {}
+    for box in drawn:
+        for group in box.security_groups:
+            wearers.setdefault(group, []).append(box.node.id)
     groups = templates.table("EC2::SecurityGroup")
-    rules: list[tuple[Key, Key | None, Mapping[str, Any]]] = [
-        (key, None, rule) for key, group in groups.items() for rule in group.get("SecurityGroupIngress", [])
-    ]
-    for alone in templates.of_type("EC2::SecurityGroupIngress"):
-        target = templates.origin(alone.tier, alone.properties["GroupId"])
-        source = templates.origin(alone.tier, alone.properties.get("SourceSecurityGroupId"))
-        if target and source:
-            rules.append((target, source, alone.properties))
-    for target, source, rule in rules:
+    health = _health_ports(templates)
+    stories = _store_stories(templates)
+    for source, target, rule in _ingress(templates):
         protocol, port, purpose = rule["IpProtocol"], int(rule["FromPort"]), rule.get("Description", "")
         path = _PATHS.get(purpose, Path.SUPPORT)
         if source is None:
             senders = [(NATIVE_CLIENT if protocol == "udp" else BROWSER).id]
         else:
             senders = wearers.get(source, [])
-        if source and purpose == contract.VALKEY.purpose:
-            path, keys = tracks.get(_tier_name(groups[source]), (path, ""))
-            purpose = f"{keys}, {purpose}" if keys else purpose
+            if purpose == contract.VALKEY.purpose:
+                path, story = stories.get(_tier_name(groups[source]), (path, "state"))
+                purpose = f"{story}, {purpose}"
         if (protocol, port) in health:
             purpose = f"health, {purpose}"
         for receiver in wearers.get(target, []):
             yield from (Flow(sender, receiver, protocol, port, purpose, path) for sender in senders)
+
+
+def _ingress(templates: Templates) -> Iterator[tuple[Key | None, Key, Mapping[str, Any]]]:
+    """Yield source (``None``: everybody), destination and rule of everything that security groups let in."""
+    for target, group in templates.table("EC2::SecurityGroup").items():
+        for rule in group.get("SecurityGroupIngress", []):
+            yield templates.origin(target[0], rule.get("SourceSecurityGroupId")), target, rule
+    for alone in templates.of_type("EC2::SecurityGroupIngress"):
+        target_key = templates.origin(alone.tier, alone.properties["GroupId"])
+        if target_key:
+            source = templates.origin(alone.tier, alone.properties.get("SourceSecurityGroupId"))
+            yield source, target_key, alone.properties
 
 
 def _tier_name(group: Mapping[str, Any]) -> str:
@@ -115,7 +123,7 @@ def _health_ports(templates: Templates) -> set[tuple[str, int]]:
     }
 
 
-def _transcript_tracks(templates: Templates) -> dict[str, tuple[Path, str]]:
+def _store_stories(templates: Templates) -> dict[str, tuple[Path, str]]:
     """Return which path each tier's traffic with the state store belongs to, by what its user may touch.
 
     Who writes transcripts ends the audio path; who only reads them starts the events'.
@@ -124,61 +132,47 @@ def _transcript_tracks(templates: Templates) -> dict[str, tuple[Path, str]]:
     for user in templates.of_type("ElastiCache::User"):
         grants = user.properties.get("AccessString", "").split()
         if "~transcript:*" in grants:
-            track = Path.AUDIO, "writes transcripts"
+            story = Path.AUDIO, "writes transcripts"
         elif "%R~transcript:*" in grants:
-            track = Path.CONTROL, "reads transcripts"
+            story = Path.CONTROL, "reads transcripts"
         else:
-            track = Path.SUPPORT, "sessions and hosts"
-        found[user.properties["UserName"]] = track
+            story = Path.SUPPORT, "sessions and hosts"
+        found[user.properties["UserName"]] = story
     return found
 
 
-def _routes(templates: Templates, drawn: list[Box]) -> Iterator[Flow]:
-    """Yield what load balancers and the session API send on, where no security group rule says it already."""
-    standing_for = _standing_for(drawn)
-    said = {(flow.source, flow.target, flow.port) for flow in _rules(templates, drawn)}
-    targets = _targets(templates, standing_for)
-    for listener in templates.of_type("ElasticLoadBalancingV2::Listener"):
-        balancer = standing_for.get(_key(templates, listener.tier, listener.properties["LoadBalancerArn"]))
-        for action in listener.properties["DefaultActions"]:
-            key = _key(templates, listener.tier, action.get("TargetGroupArn"))
-            for protocol, port, target in targets.get(key, []):
-                if balancer and (balancer, target, port) not in said:
-                    yield Flow(balancer, target, protocol, port, "", Path.SUPPORT)
-    links = templates.table("ApiGateway::VpcLink")
-    for box in drawn:
-        for api in box.resources:
-            for method in methods(templates, api):
-                link = _key(templates, method.tier, method.properties["Integration"].get("ConnectionId"))
-                for arn in links.get(link, {}).get("TargetArns", []):
-                    balancer = standing_for.get(_key(templates, link[0], arn))
-                    if balancer:
-                        yield Flow(box.node.id, balancer, "tcp", _integration_port(method.properties), "VPC link",
-                                   Path.CONTROL)  # fmt: skip
-
-
-def _key(templates: Templates, tier: str, value: object) -> Key:
-    return templates.origin(tier, value) or ("", "")
-
-
-def _targets(templates: Templates, standing_for: Mapping[Key, str]) -> dict[Key, list[tuple[str, int, str]]]:
-    """Return protocol, port and box behind each target group."""
-    found: dict[Key, list[tuple[str, int, str]]] = {}
-    behind: list[tuple[Key, Key]] = []
+def _forwards(templates: Templates, drawn: list[Box]) -> Iterator[tuple[str, int, str]]:
+    """Yield load balancer, listening port and box behind it, through listener and target group."""
+    box_of = {key: box.node.id for box in drawn for key in box.resources}
+    behind: dict[Key | None, set[str]] = {}
     for group in templates.of_type("AutoScaling::AutoScalingGroup"):
-        arns = templates.origins(group.tier, group.properties.get("TargetGroupARNs"))
-        behind += [(arn, group.key) for arn in sorted(arns)]
+        for arn in templates.origins(group.tier, group.properties.get("TargetGroupARNs")):
+            behind.setdefault(arn, set()).add(box_of[group.key])
     for service in templates.of_type("ECS::Service"):
         for entry in service.properties.get("LoadBalancers", []):
-            behind.append((_key(templates, service.tier, entry["TargetGroupArn"]), service.key))
-    properties = templates.table("ElasticLoadBalancingV2::TargetGroup")
-    for arn, key in behind:
-        if arn in properties and key in standing_for:
-            group_properties = properties[arn]
-            found.setdefault(arn, []).append(
-                (group_properties["Protocol"].lower(), group_properties["Port"], standing_for[key])
-            )
-    return found
+            targets = templates.origin(service.tier, entry["TargetGroupArn"])
+            behind.setdefault(targets, set()).add(box_of[service.key])
+    for listener in templates.of_type("ElasticLoadBalancingV2::Listener"):
+        balancer = templates.origin(listener.tier, listener.properties["LoadBalancerArn"])
+        for action in listener.properties["DefaultActions"]:
+            targets = templates.origin(listener.tier, action.get("TargetGroupArn"))
+            for box in sorted(behind.get(targets, ())):
+                if balancer:
+                    yield box_of[balancer], int(listener.properties["Port"]), box
+
+
+def _links(templates: Templates, drawn: list[Box]) -> Iterator[Flow]:
+    """Yield what a REST API sends through VPC links to load balancers."""
+    box_of = {key: box.node.id for box in drawn for key in box.resources}
+    links = templates.table("ApiGateway::VpcLink")
+    for method in templates.of_type("ApiGateway::Method"):
+        api = templates.origin(method.tier, method.properties["RestApiId"])
+        link = templates.origin(method.tier, method.properties["Integration"].get("ConnectionId"))
+        if api is None or link not in links:
+            continue
+        for balancer in sorted(templates.origins(link[0], links[link]["TargetArns"])):
+            port = _integration_port(method.properties)
+            yield Flow(box_of[api], box_of[balancer], "tcp", port, "VPC link", Path.CONTROL)
 
 
 def _integration_port(method: Mapping[str, Any]) -> int:

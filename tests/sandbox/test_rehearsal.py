@@ -58,6 +58,19 @@ def test_the_drill_moves_exactly_what_the_rules_say(rehearsal: Rehearsal) -> Non
     assert all(outcome.passed for outcome in outcomes)
 
 
+def test_operators_are_told_when_callers_are_affected(rehearsal: Rehearsal) -> None:
+    message = rehearsal.alert()
+    assert message.alarm == "sandbox-alert-callers-affected"
+    assert message.subject.startswith("ALARM: ")
+    assert "transitioned to ALARM" in message.cause
+    assert message.description.endswith("/docs/runbooks/callers-affected.md")
+
+
+def test_the_alert_drill_leaves_no_subscriber_behind(rehearsal: Rehearsal) -> None:
+    sns = rehearsal.session.client("sns", endpoint_url=rehearsal.aws.endpoint)
+    assert {entry["Protocol"] for entry in sns.list_subscriptions()["Subscriptions"]} == {"email"}
+
+
 def test_one_changed_number_changes_only_what_it_should(rehearsal: Rehearsal, tmp_path: Path) -> None:
     document = parsed(FILE.read_text())
     document["aws"]["vad"]["huge_pages"]["count"] = 20480

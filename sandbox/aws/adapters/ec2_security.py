@@ -79,7 +79,16 @@ class _Rule(Ec2):
 
     direction: str
     replaced_by = frozenset(
-        {"GroupId", "GroupName", "IpProtocol", "FromPort", "ToPort", "SourceSecurityGroupName", *_PEER}
+        {
+            "GroupId",
+            "GroupName",
+            "IpProtocol",
+            "FromPort",
+            "ToPort",
+            "SourceSecurityGroupName",
+            "SourceSecurityGroupOwnerId",
+            *_PEER,
+        }
     )
 
     def create(self, properties: Properties) -> str:
@@ -92,12 +101,9 @@ class _Rule(Ec2):
         return str(made["SecurityGroupRules"][0]["SecurityGroupRuleId"])
 
     def update(self, new: Properties) -> None:
-        """Change the description, which is all that a rule can change."""
-        self.call(
-            f"update_security_group_rule_descriptions_{self.direction}",
-            GroupId=new["GroupId"],
-            IpPermissions=[permission(new)],
-        )
+        """Change the description, which is all that can change: moto does that by making the rule anew."""
+        self.delete()
+        self.id = self.create(new)
 
     def delete(self) -> None:
         """Take the rule from its group."""

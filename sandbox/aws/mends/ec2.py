@@ -112,6 +112,14 @@ class MendedEc2(NetworkResponses):
             data["UserData"] = parse_user_data(data["UserData"])
         return answer
 
+    def describe_launch_templates(self) -> ActionResult:
+        """Answer DescribeLaunchTemplates; moto stops at 15 without saying so, and shows the tags of the first day."""
+        self.params.setdefault("MaxResults", 200)
+        answer = super().describe_launch_templates()
+        for shown in result(answer)["LaunchTemplates"]:
+            shown["Tags"] = self.ec2_backend.get_launch_template(shown["LaunchTemplateId"]).get_tags()
+        return answer
+
     def create_tags(self) -> ActionResult:
         """Answer CreateTags, also for the resources that live here."""
         mine = self._tagged()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from cfnlint.schema import PROVIDER_SCHEMA_MANAGER
+from cfnlint.schema import PROVIDER_SCHEMA_MANAGER  # type: ignore[import-untyped]
 
 from sandbox.aws.adapters.base import ADAPTERS, Adapter
 from tests.sandbox.aws.samples import ALL

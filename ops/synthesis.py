@@ -1,0 +1,21 @@
+"""CloudFormation templates of a deployment, made in this process."""
+
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from blueprint.model.deployment import Deployment
+
+
+def templates(deployment: Deployment) -> dict[str, dict[str, Any]]:
+    """Synthesize a deployment that has passed its checks; return its templates by stack name."""
+    # Imported here: aws-cdk-lib starts a Node process, which commands that only read the file do not need.
+    from stacks.aws.app import make_app  # noqa: PLC0415
+
+    with TemporaryDirectory(prefix="voice-synth-") as folder:
+        assembly = make_app(deployment, outdir=folder).synth()
+        return {
+            stack.stack_name: json.loads(Path(stack.template_full_path).read_text(encoding="utf-8"))
+            for stack in assembly.stacks
+        }

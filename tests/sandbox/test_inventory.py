@@ -1,0 +1,92 @@
+"""The inventory sees every kind of thing that is deployed, or a teardown's "0 left" would mean little."""
+
+from sandbox.aws.inventory import LISTERS, added
+from tests.synthesized import shipped
+
+SEEN_AS = {
+    "ApiGateway::DomainName": "API domain name",
+    "ApiGateway::RestApi": "REST API",
+    "ApiGateway::VpcLink": "VPC link",
+    "ApplicationAutoScaling::ScalableTarget": "scalable target",
+    "AutoScaling::AutoScalingGroup": "Auto Scaling group",
+    "AutoScaling::ScalingPolicy": "scaling policy",
+    "Budgets::Budget": "budget",
+    "CertificateManager::Certificate": "certificate",
+    "CloudWatch::Alarm": "alarm",
+    "CloudWatch::CompositeAlarm": "alarm",
+    "CloudWatch::Dashboard": "dashboard",
+    "EC2::EIP": "elastic IP",
+    "EC2::FlowLog": "flow log",
+    "EC2::InternetGateway": "internet gateway",
+    "EC2::LaunchTemplate": "launch template",
+    "EC2::NatGateway": "NAT gateway",
+    "EC2::RouteTable": "route table",
+    "EC2::SecurityGroup": "security group",
+    "EC2::Subnet": "subnet",
+    "EC2::VPC": "VPC",
+    "EC2::VPCEndpoint": "VPC endpoint",
+    "ECR::Repository": "image repository",
+    "ECS::Cluster": "container cluster",
+    "ECS::TaskDefinition": "task definition",
+    "ElastiCache::ParameterGroup": "cache parameter group",
+    "ElastiCache::ReplicationGroup": "replication group",
+    "ElastiCache::SubnetGroup": "cache subnet group",
+    "ElastiCache::User": "cache user",
+    "ElastiCache::UserGroup": "cache user group",
+    "ElasticLoadBalancingV2::LoadBalancer": "load balancer",
+    "ElasticLoadBalancingV2::TargetGroup": "target group",
+    "IAM::InstanceProfile": "instance profile",
+    "IAM::Role": "role",
+    "KMS::Key": "key",
+    "Logs::LogGroup": "log group",
+    "Logs::MetricFilter": "metric filter",
+    "Route53::RecordSet": "DNS record",
+    "S3::Bucket": "bucket",
+    "SNS::Subscription": "subscription",
+    "SNS::Topic": "topic",
+    "SecretsManager::Secret": "secret",
+    "WAFv2::WebACL": "web ACL",
+}
+
+GONE_WITH = {
+    "ApiGateway::Account": "a setting of the account, which a deletion leaves as it is on AWS too",
+    "ApiGateway::BasePathMapping": "API domain name",
+    "ApiGateway::Deployment": "REST API",
+    "ApiGateway::GatewayResponse": "REST API",
+    "ApiGateway::Method": "REST API",
+    "ApiGateway::Model": "REST API",
+    "ApiGateway::RequestValidator": "REST API",
+    "ApiGateway::Resource": "REST API",
+    "ApiGateway::Stage": "REST API",
+    "ApplicationAutoScaling::ScalingPolicy": "scalable target",
+    "AutoScaling::WarmPool": "Auto Scaling group",
+    "EC2::Route": "route table",
+    "EC2::SecurityGroupEgress": "security group",
+    "EC2::SecurityGroupIngress": "security group",
+    "EC2::SubnetRouteTableAssociation": "route table",
+    "EC2::VPCGatewayAttachment": "internet gateway",
+    "ECS::Service": "container cluster",
+    "ElasticLoadBalancingV2::Listener": "load balancer",
+    "IAM::Policy": "role",
+    "S3::BucketPolicy": "bucket",
+    "SNS::TopicPolicy": "topic",
+    "WAFv2::LoggingConfiguration": "web ACL",
+    "WAFv2::WebACLAssociation": "web ACL",
+}
+
+
+def test_every_deployed_type_is_seen_or_goes_with_something_that_is() -> None:
+    deployed = {
+        resource["Type"].removeprefix("AWS::")
+        for stack in shipped("sandbox").values()
+        for resource in stack.template["Resources"].values()
+    }
+    assert deployed == set(SEEN_AS) | set(GONE_WITH)
+    assert set(SEEN_AS.values()) <= set(LISTERS)
+
+
+def test_only_what_is_new_counts_as_left() -> None:
+    before = {"VPC": {"vpc-default"}, "role": set[str]()}
+    after = {"VPC": {"vpc-default", "vpc-new"}, "role": set[str]()}
+    assert added(before, after) == {"VPC": 1}
+    assert not added(before, before)
