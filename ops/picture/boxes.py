@@ -151,9 +151,7 @@ def _fleets(templates: Templates) -> Iterator[Box]:
         title = f"{name}: {kind}" + (f" x {len(groups)} zones" if len(groups) > 1 else "")
         interfaces = launch.get("NetworkInterfaces", [])
         worn = [templates.origins(tier, interface.get("Groups")) for interface in interfaces]
-        yield Box(
-            Node(name, tier, title, lines), frozenset(group.key for group in groups), frozenset().union(*worn)
-        )
+        yield Box(Node(name, tier, title, lines), frozenset(group.key for group in groups), frozenset().union(*worn))
 
 
 def _launch(templates: Templates, launches: Mapping[Key, Mapping[str, Any]], group: Resource) -> Mapping[str, Any]:

@@ -1,6 +1,6 @@
 """A graph in Graphviz' language."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from html import escape
 
 from ops.picture.graph import Edge, Graph, Node, Path
@@ -26,20 +26,27 @@ TIERS = {
 _OTHER_TIER = ("#f1f4f7", "#c3ccd5")
 
 
+ROWS = (
+    ("session-api", "api-load-balancer", "public-load-balancer"),
+    ("vad", "aws-apis", "observability", "registry"),
+)
+"""Boxes that stand side by side."""
+
+
 def render(graph: Graph) -> str:
     """Return the graph as DOT; the same graph gives the same text."""
     lines = [
         "digraph {",
-        f'graph [rankdir=LR compound=true newrank=true fontname="{FONT}" fontcolor="{INK}" bgcolor="white"',
-        f"  nodesep=0.28 ranksep=0.55 pad=0.2 labelloc=t label=<{_heading(graph)}>];",
-        f'node [shape=box style="rounded,filled" fillcolor=white fontname="{FONT}" fontcolor="{INK}" '
-        f'fontsize=12 margin="0.1,0.06" color="#8795a1"];',
+        f'graph [rankdir=TB compound=true newrank=true fontname="{FONT}" fontcolor="{INK}" bgcolor="white"',
+        f"  nodesep=0.3 ranksep=0.32 pad=0.2 labelloc=t label=<{_heading(graph)}>];",
+        f'node [shape=box style="rounded,filled" fontname="{FONT}" fontcolor="{INK}" fontsize=12 margin="0.1,0.06"];',
         f'edge [fontname="{FONT}" fontsize=10 arrowsize=0.75];',
     ]
     lines += [_node(node) for node in graph.of_tier(None)]
     for tier in graph.tiers:
-        lines += _cluster(graph, tier)
-    lines += [_edge(graph, *drawn) for drawn in _gathered(graph)]
+        lines += _tier(graph, tier)
+    lines += [line for drawn in _gathered(graph) for line in _edges(*drawn)]
+    lines += _rows(graph)
     return "\n".join([*lines, "}", ""])
 
 
@@ -58,44 +65,48 @@ def _heading(graph: Graph) -> str:
     )
 
 
-def _cluster(graph: Graph, tier: str) -> Iterator[str]:
+def _tier(graph: Graph, tier: str) -> Iterator[str]:
+    """Yield a tier's boxes, in a frame where there are several or a signal."""
     fill, border = TIERS.get(tier, _OTHER_TIER)
-    title = f"<B>{escape(tier)}</B>: {escape(graph.tiers[tier])}"
+    boxes = graph.of_tier(tier)
+    if len(boxes) == 1 and not graph.signals_of(boxes[0].id):
+        yield _node(boxes[0], fill, border)
+        return
     yield f'subgraph "cluster_{tier}" {{'
-    yield f'label=<{title}> labeljust=l labelloc=t fontsize=12 style="rounded,filled" fillcolor="{fill}"'
-    yield f'color="{border}" margin=10'
-    for node in graph.of_tier(tier):
+    yield f"label=<<B>{escape(tier)}</B>: {escape(graph.tiers[tier])}> labeljust=l fontsize=12 margin=9"
+    yield f'style="rounded,filled" fillcolor="{fill}" color="{border}"'
+    for node in boxes:
         yield _node(node)
-        signals = graph.signals_of(node.id)
-        if signals:
-            rows = "".join(_row(signal.text, SIGNAL) for signal in signals)
-            label = f'<TABLE BORDER="0" CELLSPACING="0" CELLPADDING="1">{rows}</TABLE>'
-            yield (
-                f'"{_signals_id(node.id)}" [label=<{label}> style="rounded,dashed" color="{SIGNAL}" '
-                f'margin="0.05,0.02" tooltip="{escape("; ".join(signal.name for signal in signals))}"];'
-            )
-            yield (
-                f'"{_signals_id(node.id)}" -> "{node.id}" [style=dashed color="{SIGNAL}" penwidth=1.4];'
-                f'{{rank=same "{_signals_id(node.id)}" "{node.id}"}}'
-            )
+        yield from _signals(graph, node)
     yield "}"
 
 
-def _signals_id(fleet: str) -> str:
-    return f"{fleet} scales on"
+def _signals(graph: Graph, fleet: Node) -> Iterator[str]:
+    signals = graph.signals_of(fleet.id)
+    if signals:
+        rows = "".join(_row(signal.text, SIGNAL) for signal in signals)
+        box = f'"{fleet.id} scales on"'
+        yield (
+            f'{box} [label=<<TABLE BORDER="0" CELLSPACING="0" CELLPADDING="1">{rows}</TABLE>> style="rounded,dashed" '
+            f'color="{SIGNAL}" margin="0.05,0.02" tooltip="{escape("; ".join(signal.name for signal in signals))}"];'
+        )
+        yield f'{box} -> "{fleet.id}" [style=dashed color="{SIGNAL}" penwidth=1.4]; {{rank=same {box} "{fleet.id}"}}'
 
 
 def _row(text: str, colour: str) -> str:
     return f'<TR><TD ALIGN="LEFT"><FONT POINT-SIZE="10" COLOR="{colour}">{escape(text)}</FONT></TD></TR>'
 
 
-def _node(node: Node) -> str:
+def _node(node: Node, fill: str = "white", border: str = "#8795a1") -> str:
     rows = "".join(_row(line, QUIET) for line in node.lines)
     title = f'<TR><TD ALIGN="LEFT"><B>{escape(node.title)}</B></TD></TR>'
-    return f'"{node.id}" [label=<<TABLE BORDER="0" CELLSPACING="0" CELLPADDING="1">{title}{rows}</TABLE>>];'
+    return (
+        f'"{node.id}" [label=<<TABLE BORDER="0" CELLSPACING="0" CELLPADDING="1">{title}{rows}</TABLE>> '
+        f'fillcolor="{fill}" color="{border}"];'
+    )
 
 
-def _gathered(graph: Graph) -> Iterator[tuple[Edge, str | None, str | None]]:
+def _gathered(graph: Graph) -> Iterator[tuple[list[Edge], str | None, str | None]]:
     """Yield edges to draw with the clusters that they start and end at: one for all boxes of a tier that act alike."""
     tier_of = {node.id: node.tier for node in graph.nodes}
     same: dict[tuple[object, ...], list[Edge]] = {}
@@ -113,12 +124,8 @@ def _gathered(graph: Graph) -> Iterator[tuple[Edge, str | None, str | None]]:
         else:
             same[edge,] = [edge]
     for key, edges in same.items():
-        middle = edges[len(edges) // 2]
-        yield (
-            middle,
-            str(key[1]) if key[0] == "source" else None,
-            str(key[1]) if key[0] == "target" else None,
-        )
+        tier = str(key[1]) if len(key) > 1 else None
+        yield edges, tier if key[0] == "source" else None, tier if key[0] == "target" else None
 
 
 def _but(edge: Edge, end: str) -> tuple[object, ...]:
@@ -126,27 +133,26 @@ def _but(edge: Edge, end: str) -> tuple[object, ...]:
     return edge.target if end == "source" else edge.source, edge.path, edge.lines
 
 
-def _edge(graph: Graph, edge: Edge, tail: str | None, head: str | None) -> str:
-    colour, width, _ = PATHS[edge.path]
+def _edges(edges: list[Edge], tail: str | None, head: str | None) -> Iterator[str]:
+    """Yield one visible arrow; the others are there for the layout alone."""
+    middle = edges[len(edges) // 2]
+    colour, width, _ = PATHS[middle.path]
     attributes = {
         "color": colour,
-        "fontcolor": colour if edge.path is not Path.SUPPORT else QUIET,
+        "fontcolor": QUIET if middle.path is Path.SUPPORT else colour,
         "penwidth": width,
-        "label": "\\n".join(_wrapped(edge.lines)),
-        "tooltip": edge.purpose,
+        "label": "\\n".join(f" {line} " for line in middle.lines),
+        "tooltip": middle.purpose,
         **({"ltail": f"cluster_{tail}"} if tail else {}),
         **({"lhead": f"cluster_{head}"} if head else {}),
     }
     written = " ".join(f'{name}="{value}"' for name, value in attributes.items())
-    return f'"{edge.source}" -> "{edge.target}" [{written}];'
+    for edge in edges:
+        yield f'"{edge.source}" -> "{edge.target}" [{written if edge is middle else "style=invis"}];'
 
 
-def _wrapped(lines: Iterable[str]) -> Iterator[str]:
-    """Yield a port and, below it, what it is for."""
-    for line in lines:
-        protocol, port, *rest = line.split(" ", 2)
-        if port.isdigit():
-            yield f"{protocol} {port}"
-            yield from rest
-        else:
-            yield line
+def _rows(graph: Graph) -> Iterator[str]:
+    present = {node.id for node in graph.nodes}
+    for row in ROWS:
+        beside = [f'"{node}"' for node in row if node in present]
+        yield f"{{rank=same {' '.join(beside)}}}"

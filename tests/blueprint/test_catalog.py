@@ -86,9 +86,7 @@ def test_every_asked_type_is_there() -> None:
         "metal-48xl",
     }
     for name in ("c8g", "c8gn"):
-        assert {row.name for row in TYPES if family(row.name) == name} == {
-            f"{name}.{size}" for size in graviton
-        }
+        assert {row.name for row in TYPES if family(row.name) == name} == {f"{name}.{size}" for size in graviton}
     assert {row.name for row in TYPES if row.accelerator} >= {
         *(f"inf2.{n}xlarge" for n in ("", 8, 24, 48)),
         *("trn1.2xlarge", "trn1.32xlarge", "trn1n.32xlarge", "trn2.48xlarge"),

@@ -65,7 +65,7 @@ class HostRole(iam.Role):
         acknowledge(
             self,
             "AwsSolutions-IAM5[Resource::*]",
-            "ecr:GetAuthorizationToken and cloudwatch:PutMetricData know no resources; metrics are held to one namespace",
+            "GetAuthorizationToken and PutMetricData know no resources; metrics are held to one namespace",
         )
         for repository in props.repositories:
             repository.grant_pull(self)

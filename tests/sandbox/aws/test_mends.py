@@ -24,6 +24,7 @@ from tests.sandbox.aws.stacks import Deployed
             "InvalidCapacityReservationId.NotFound",
         ),
         ("autoscaling", "delete_auto_scaling_group", {"AutoScalingGroupName": "none"}, "ValidationError"),
+        ("cloudtrail", "lookup_events", {}, "UnsupportedOperationException"),
     ],
 )
 def test_what_does_not_exist_is_named(

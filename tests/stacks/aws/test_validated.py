@@ -1,0 +1,90 @@
+"""Every deployable file under AWS's own schemas, cfn-lint and cdk-nag; and synth with nothing to lean on."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import blueprint
+from stacks.aws.app import make_app
+
+ROOT = Path(__file__).parents[3]
+DEPLOYMENTS = ("sandbox", "production-us-east-1")
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(scope="module", params=DEPLOYMENTS)
+def templates(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Templates of a synth that cdk-nag and CloudFormation's schemas have passed; they raise otherwise."""
+    folder = tmp_path_factory.mktemp(request.param)
+    deployment = blueprint.load(ROOT / "deployments" / f"{request.param}.yaml")
+    with pytest.MonkeyPatch.context() as patch:
+        # As the CDK command line asks for it; cfn-lint knows a CDK template by its paths.
+        patch.setenv("CDK_CONTEXT_JSON", '{"aws:cdk:enable-path-metadata": true}')
+        make_app(deployment, validate=True, outdir=str(folder)).synth()
+    return sorted(folder.glob("*.template.json"))
+
+
+def test_cdk_nag_and_the_schemas_find_nothing(templates: list[Path]) -> None:
+    assert len(templates) == 7
+
+
+def test_cfn_lint_finds_nothing(templates: list[Path]) -> None:
+    linted = subprocess.run(["cfn-lint", *templates], capture_output=True, text=True, check=False)  # noqa: S603, S607
+    assert linted.stdout == ""
+    assert linted.returncode == 0
+
+
+def test_cdk_nag_is_really_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without its acknowledgments the suite does not pass."""
+    for module in ("host", "state", "network"):
+        monkeypatch.setattr(f"voice_constructs.aws.{module}.acknowledge", lambda *_: None)
+    app = make_app(blueprint.load(ROOT / "deployments/sandbox.yaml"), validate=True, outdir=str(tmp_path))
+    with pytest.raises(RuntimeError, match=r"(?i)validation"):
+        app.synth()
+
+
+def test_synth_needs_no_credentials_no_network_and_no_home(tmp_path: Path) -> None:
+    """In a network namespace without even a loopback address, with an empty home and a bare environment."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.defpath])
+    done = subprocess.run(
+        ["unshare", "--map-root-user", "--net", sys.executable, "app.py"],  # noqa: S607
+        cwd=ROOT,
+        env={
+            "PATH": path,
+            "HOME": str(tmp_path),
+            "CDK_CONTEXT_JSON": '{"deployment": "deployments/production-us-east-1.yaml"}',
+            "CDK_OUTDIR": str(tmp_path / "out"),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(list((tmp_path / "out").glob("*.template.json"))) == 7
+
+
+@pytest.mark.parametrize(
+    ("context", "expected"),
+    [
+        ("{}", "no deployment file"),
+        ('{"deployment": "deployments/none.yaml"}', "deployments/none.yaml: does not exist"),
+        ('{"deployment": "deployments/seed.yaml"}', "deployments/seed.yaml:19: [huge-pages-fit-memory] 24576"),
+    ],
+)
+def test_a_refused_file_stops_the_cdk_with_a_reason(context: str, expected: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "app.py"],
+        cwd=ROOT,
+        env={**os.environ, "CDK_CONTEXT_JSON": context, "CDK_OUTDIR": str(tmp_path / "out")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert expected in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(tmp_path.glob("out/*.template.json"))
