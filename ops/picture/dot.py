@@ -26,9 +26,10 @@ TIERS = {
 _OTHER_TIER = ("#f1f4f7", "#c3ccd5")
 
 
+_AWS_APIS = "aws-apis"
 ROWS = (
     ("session-api", "api-load-balancer", "public-load-balancer"),
-    ("vad", "aws-apis", "observability", "registry"),
+    ("valkey", "registry", _AWS_APIS, "observability"),
 )
 """Boxes that stand side by side."""
 
@@ -141,12 +142,15 @@ def _edges(edges: list[Edge], tail: str | None, head: str | None) -> Iterator[st
         "color": colour,
         "fontcolor": QUIET if middle.path is Path.SUPPORT else colour,
         "penwidth": width,
-        "label": "\\n".join(f" {line} " for line in middle.lines),
+        "label": "" if middle.target == _AWS_APIS else "\\n".join(f" {line} " for line in middle.lines),
         "tooltip": middle.purpose,
         **({"ltail": f"cluster_{tail}"} if tail else {}),
         **({"lhead": f"cluster_{head}"} if head else {}),
     }
     written = " ".join(f'{name}="{value}"' for name, value in attributes.items())
+    if any(middle.target in row and middle.source in row[row.index(middle.target) :] for row in ROWS):
+        yield f'"{middle.target}" -> "{middle.source}" [{written} dir=back];'
+        return
     for edge in edges:
         yield f'"{edge.source}" -> "{edge.target}" [{written if edge is middle else "style=invis"}];'
 
@@ -155,4 +159,4 @@ def _rows(graph: Graph) -> Iterator[str]:
     present = {node.id for node in graph.nodes}
     for row in ROWS:
         beside = [f'"{node}"' for node in row if node in present]
-        yield f"{{rank=same {' '.join(beside)}}}"
+        yield f"{{rank=same edge [style=invis] {' -> '.join(beside)}}}"
