@@ -28,8 +28,8 @@ _OTHER_TIER = ("#f1f4f7", "#c3ccd5")
 
 _AWS_APIS = "aws-apis"
 ROWS = (
-    ("session-api", "api-load-balancer", "public-load-balancer"),
-    ("valkey", "registry", _AWS_APIS, "observability"),
+    ("session-api", "public-load-balancer"),
+    ("vad", _AWS_APIS),
 )
 """Boxes that stand side by side."""
 
@@ -144,19 +144,22 @@ def _edges(edges: list[Edge], tail: str | None, head: str | None) -> Iterator[st
         "penwidth": width,
         "label": "" if middle.target == _AWS_APIS else "\\n".join(f" {line} " for line in middle.lines),
         "tooltip": middle.purpose,
+        "weight": 8 if middle.path is Path.AUDIO else 2 if middle.path is Path.CONTROL else 1,
+        **({"constraint": "false"} if middle.target == _AWS_APIS else {}),
         **({"ltail": f"cluster_{tail}"} if tail else {}),
         **({"lhead": f"cluster_{head}"} if head else {}),
     }
     written = " ".join(f'{name}="{value}"' for name, value in attributes.items())
-    if any(middle.target in row and middle.source in row[row.index(middle.target) :] for row in ROWS):
+    if middle.source == _AWS_APIS:
         yield f'"{middle.target}" -> "{middle.source}" [{written} dir=back];'
         return
+    hidden = "style=invis constraint=false" if "constraint" in attributes else "style=invis"
     for edge in edges:
-        yield f'"{edge.source}" -> "{edge.target}" [{written if edge is middle else "style=invis"}];'
+        yield f'"{edge.source}" -> "{edge.target}" [{written if edge is middle else hidden}];'
 
 
 def _rows(graph: Graph) -> Iterator[str]:
     present = {node.id for node in graph.nodes}
     for row in ROWS:
         beside = [f'"{node}"' for node in row if node in present]
-        yield f"{{rank=same edge [style=invis] {' -> '.join(beside)}}}"
+        yield f"{{rank=same {' '.join(beside)}}}"

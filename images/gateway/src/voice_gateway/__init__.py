@@ -1,0 +1,1 @@
+"""The gateway: session API, audio in, transcripts out."""

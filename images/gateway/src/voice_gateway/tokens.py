@@ -1,0 +1,71 @@
+"""Session tokens: signed, bound to one session, short-lived.
+
+A token opens the audio and the events of the session that it was made for. It is a JWT (RFC 7519), signed with
+HMAC-SHA256 and the key of ``VOICE_TOKEN_KEY``.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import jwt
+
+ALGORITHM = "HS256"
+AUDIENCE = "voice-session"
+KEY_BYTES = 32
+"""Least length of the key, the size of the hash (RFC 7518, section 3.2)."""
+
+
+class TokenError(Exception):
+    """A token that opens nothing; the message says why, and never holds the token."""
+
+
+@dataclass(frozen=True)
+class SessionTokens:
+    """Makes and reads tokens.
+
+    Attributes:
+        key: Signing key, at least 32 bytes.
+        lifetime_s: Seconds from making to expiry.
+
+    Raises:
+        ValueError: The key is too short.
+    """
+
+    key: str
+    lifetime_s: int
+
+    def __post_init__(self) -> None:
+        size = len(self.key.encode())
+        if size < KEY_BYTES:
+            raise ValueError(f"the token key has {size} bytes, HMAC-SHA256 needs {KEY_BYTES}")
+
+    def make(self, session: str, now: datetime | None = None) -> tuple[str, datetime]:
+        """Return a token for one session, and when it expires."""
+        made = now or datetime.now(UTC)
+        expires = made + timedelta(seconds=self.lifetime_s)
+        claims = {"sub": session, "aud": AUDIENCE, "iat": made, "exp": expires}
+        return jwt.encode(claims, self.key, algorithm=ALGORITHM), expires
+
+    def check(self, token: str, session: str) -> None:
+        """Accept a token for a session.
+
+        Raises:
+            TokenError: It is forged, malformed, expired, or made for another session.
+        """
+        try:
+            claims = jwt.decode(
+                token,
+                self.key,
+                algorithms=[ALGORITHM],
+                audience=AUDIENCE,
+                options={"require": ["sub", "aud", "iat", "exp"]},
+            )
+        except jwt.ExpiredSignatureError:
+            raise TokenError("the token has expired; open a new session or resume with a fresh token") from None
+        except jwt.InvalidTokenError as error:
+            raise TokenError(f"the token is not valid: {type(error).__name__}") from None
+        if claims["sub"] != session:
+            raise TokenError("the token belongs to another session")
+
+    def __repr__(self) -> str:
+        return f"SessionTokens(lifetime_s={self.lifetime_s})"

@@ -1,0 +1,165 @@
+"""Load balancers and the gateway service."""
+
+from __future__ import annotations
+
+from tests.sandbox.aws.samples.parts import POLICY, TAGS, Resources, att, ref, resource, vpc
+
+
+def balancer() -> Resources:
+    """A network load balancer for UDP and TLS, with names and a certificate."""
+    forward = {"Type": "forward", "TargetGroupArn": ref("Encrypted")}
+    return vpc() | {
+        "Balancer": resource(
+            "ElasticLoadBalancingV2::LoadBalancer",
+            Type="network",
+            Scheme="internet-facing",
+            Subnets=[ref("SubnetA"), ref("SubnetB")],
+            SecurityGroups=[ref("Group")],
+            LoadBalancerAttributes=[{"Key": "load_balancing.cross_zone.enabled", "Value": "true"}],
+            Tags=TAGS,
+        ),
+        "Audio": resource(
+            "ElasticLoadBalancingV2::TargetGroup",
+            Protocol="UDP",
+            Port=5004,
+            VpcId=ref("Vpc"),
+            TargetType="instance",
+            HealthCheckProtocol="HTTP",
+            HealthCheckPort="8080",
+            HealthCheckPath="/healthz",
+            TargetGroupAttributes=[{"Key": "deregistration_delay.timeout_seconds", "Value": "30"}],
+        ),
+        "Encrypted": resource(
+            "ElasticLoadBalancingV2::TargetGroup", Protocol="TCP", Port=8080, VpcId=ref("Vpc"), TargetType="ip"
+        ),
+        "Udp": resource(
+            "ElasticLoadBalancingV2::Listener",
+            LoadBalancerArn=ref("Balancer"),
+            Protocol="UDP",
+            Port=5004,
+            DefaultActions=[{"Type": "forward", "TargetGroupArn": ref("Audio")}],
+        ),
+        "Tls": resource(
+            "ElasticLoadBalancingV2::Listener",
+            LoadBalancerArn=ref("Balancer"),
+            Protocol="TLS",
+            Port=443,
+            SslPolicy="ELBSecurityPolicy-TLS13-1-2-2021-06",
+            Certificates=[{"CertificateArn": ref("Certificate")}],
+            DefaultActions=[forward],
+        ),
+        "Inner": resource("ElasticLoadBalancingV2::LoadBalancer", Subnets=[ref("SubnetA"), ref("SubnetB")]),
+        "Http": resource(
+            "ElasticLoadBalancingV2::Listener",
+            LoadBalancerArn=ref("Inner"),
+            Protocol="HTTP",
+            Port=80,
+            DefaultActions=[{"Type": "fixed-response", "FixedResponseConfig": {"StatusCode": "404"}}],
+        ),
+        "Rule": resource(
+            "ElasticLoadBalancingV2::ListenerRule",
+            ListenerArn=ref("Http"),
+            Priority=1,
+            Conditions=[{"Field": "path-pattern", "PathPatternConfig": {"Values": ["/v1/*"]}}],
+            Actions=[{"Type": "fixed-response", "FixedResponseConfig": {"StatusCode": "200"}}],
+        ),
+        "Zone": resource(
+            "Route53::HostedZone",
+            Name="voice.internal.",
+            VPCs=[{"VPCId": ref("Vpc"), "VPCRegion": ref("AWS::Region")}],
+        ),
+        "Record": resource(
+            "Route53::RecordSet",
+            HostedZoneId=ref("Zone"),
+            Name="audio.voice.internal.",
+            Type="CNAME",
+            TTL="60",
+            ResourceRecords=[att("Balancer", "DNSName")],
+        ),
+        "Certificate": resource(
+            "CertificateManager::Certificate",
+            DomainName="voice.example.com",
+            ValidationMethod="DNS",
+            DomainValidationOptions=[{"DomainName": "voice.example.com", "HostedZoneId": ref("Zone")}],
+        ),
+    }
+
+
+def gateway() -> Resources:
+    """A Fargate service with service discovery and scaling."""
+    return vpc() | {
+        "Namespace": resource("ServiceDiscovery::PrivateDnsNamespace", Name="voice.local", Vpc=ref("Vpc")),
+        "Lookup": resource("ServiceDiscovery::HttpNamespace", Name="voice-lookup"),
+        "Discovery": resource(
+            "ServiceDiscovery::Service",
+            Name="gateway",
+            NamespaceId=ref("Namespace"),
+            DnsConfig={"DnsRecords": [{"Type": "A", "TTL": 10}], "RoutingPolicy": "MULTIVALUE"},
+        ),
+        "Cluster": resource(
+            "ECS::Cluster", ClusterSettings=[{"Name": "containerInsights", "Value": "enhanced"}], Tags=TAGS
+        ),
+        "Providers": resource(
+            "ECS::ClusterCapacityProviderAssociations",
+            Cluster=ref("Cluster"),
+            CapacityProviders=["FARGATE"],
+            DefaultCapacityProviderStrategy=[{"CapacityProvider": "FARGATE", "Weight": 1}],
+        ),
+        "Role": resource("IAM::Role", AssumeRolePolicyDocument=POLICY),
+        "Task": resource(
+            "ECS::TaskDefinition",
+            Cpu="1024",
+            Memory="2048",
+            NetworkMode="awsvpc",
+            RequiresCompatibilities=["FARGATE"],
+            RuntimePlatform={"CpuArchitecture": "ARM64", "OperatingSystemFamily": "LINUX"},
+            ExecutionRoleArn=att("Role", "Arn"),
+            ContainerDefinitions=[
+                {
+                    "Name": "gateway",
+                    "Image": "gateway@sha256:" + "0" * 64,
+                    "PortMappings": [{"ContainerPort": 8080}],
+                    "Environment": [{"Name": "A", "Value": "b"}],
+                    "ReadonlyRootFilesystem": True,
+                }
+            ],
+        ),
+        "Service": resource(
+            "ECS::Service",
+            Cluster=ref("Cluster"),
+            TaskDefinition=ref("Task"),
+            DesiredCount=2,
+            LaunchType="FARGATE",
+            DeploymentConfiguration={"DeploymentCircuitBreaker": {"Enable": True, "Rollback": True}},
+            HealthCheckGracePeriodSeconds=60,
+            NetworkConfiguration={
+                "AwsvpcConfiguration": {"Subnets": [ref("SubnetA")], "SecurityGroups": [ref("Group")]}
+            },
+            ServiceRegistries=[{"RegistryArn": att("Discovery", "Arn")}],
+        ),
+        "Target": resource(
+            "ApplicationAutoScaling::ScalableTarget",
+            ServiceNamespace="ecs",
+            ScalableDimension="ecs:service:DesiredCount",
+            ResourceId={"Fn::Sub": "service/${Cluster}/${Service.Name}"},
+            MinCapacity=2,
+            MaxCapacity=10,
+            ScheduledActions=[
+                {
+                    "ScheduledActionName": "night",
+                    "Schedule": "cron(0 1 * * ? *)",
+                    "ScalableTargetAction": {"MinCapacity": 2},
+                }
+            ],
+        ),
+        "Scaling": resource(
+            "ApplicationAutoScaling::ScalingPolicy",
+            PolicyName="cpu",
+            PolicyType="TargetTrackingScaling",
+            ScalingTargetId=ref("Target"),
+            TargetTrackingScalingPolicyConfiguration={
+                "TargetValue": 60,
+                "PredefinedMetricSpecification": {"PredefinedMetricType": "ECSServiceAverageCPUUtilization"},
+            },
+        ),
+    }

@@ -1,0 +1,90 @@
+"""The state of sessions."""
+
+from __future__ import annotations
+
+from tests.sandbox.aws.samples.parts import TAGS, Resources, ref, resource, vpc
+
+
+def state() -> Resources:
+    """A Valkey replication group whose user's password comes out of a secret."""
+    password = {"Fn::Join": ["", ["{{resolve:secretsmanager:", ref("Secret"), ":SecretString:password::}}"]]}
+    return vpc() | {
+        "Secret": resource(
+            "SecretsManager::Secret",
+            Description="of the gateway",
+            GenerateSecretString={
+                "SecretStringTemplate": '{"username": "gateway"}',
+                "GenerateStringKey": "password",
+                "ExcludePunctuation": True,
+                "PasswordLength": 40,
+            },
+            Tags=TAGS,
+        ),
+        "SecretPolicy": resource(
+            "SecretsManager::ResourcePolicy",
+            SecretId=ref("Secret"),
+            ResourcePolicy={
+                "Version": "2012-10-17",
+                "Statement": [
+                    {
+                        "Effect": "Deny",
+                        "Principal": {"AWS": "*"},
+                        "Action": "secretsmanager:DeleteSecret",
+                        "Resource": "*",
+                    }
+                ],
+            },
+        ),
+        "SecretTarget": resource(
+            "SecretsManager::SecretTargetAttachment",
+            SecretId=ref("Secret"),
+            TargetId=ref("Cache"),
+            TargetType="AWS::RDS::DBInstance",
+        ),
+        "Subnets": resource(
+            "ElastiCache::SubnetGroup", Description="two zones", SubnetIds=[ref("SubnetA"), ref("SubnetB")]
+        ),
+        "Parameters": resource(
+            "ElastiCache::ParameterGroup",
+            CacheParameterGroupFamily="valkey8",
+            Description="bounded",
+            Properties={"maxmemory-policy": "volatile-ttl", "stream-node-max-entries": "100"},
+        ),
+        "Nobody": resource(
+            "ElastiCache::User",
+            UserId="nobody",
+            UserName="default",
+            Engine="valkey",
+            AccessString="off -@all",
+            NoPasswordRequired=True,
+        ),
+        "Gateway": resource(
+            "ElastiCache::User",
+            UserId="gateway",
+            UserName="gateway",
+            Engine="valkey",
+            AccessString="on ~* +@all",
+            AuthenticationMode={"Type": "password", "Passwords": [password]},
+        ),
+        "Users": resource(
+            "ElastiCache::UserGroup", UserGroupId="callers", Engine="valkey", UserIds=[ref("Nobody"), ref("Gateway")]
+        ),
+        "Cache": resource(
+            "ElastiCache::ReplicationGroup",
+            ReplicationGroupDescription="sessions",
+            Engine="valkey",
+            EngineVersion="8.0",
+            CacheNodeType="cache.r7g.large",
+            NumNodeGroups=1,
+            ReplicasPerNodeGroup=1,
+            AutomaticFailoverEnabled=True,
+            MultiAZEnabled=True,
+            TransitEncryptionEnabled=True,
+            AtRestEncryptionEnabled=True,
+            CacheSubnetGroupName=ref("Subnets"),
+            CacheParameterGroupName=ref("Parameters"),
+            SecurityGroupIds=[ref("Group")],
+            SnapshotRetentionLimit=7,
+            UserGroupIds=[ref("Users")],
+        ),
+    }
