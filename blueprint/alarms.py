@@ -10,6 +10,17 @@ from enum import StrEnum
 
 from blueprint.model.scaling import Comparison, MissingData
 
+COMPARISON_OPERATOR = {Comparison.ABOVE: "GreaterThanThreshold", Comparison.BELOW: "LessThanThreshold"}
+"""CloudWatch's words for our comparisons."""
+
+TREAT_MISSING_DATA = {
+    MissingData.NOT_BREACHING: "notBreaching",
+    MissingData.BREACHING: "breaching",
+    MissingData.IGNORE: "ignore",
+    MissingData.MISSING: "missing",
+}
+"""CloudWatch's words for our missing-data rules."""
+
 
 class AlarmState(StrEnum):
     """The three states of a CloudWatch alarm, spelt as its API does."""

@@ -1,1 +1,1 @@
-"""."""
+"""The clouds on this machine, one package per cloud."""

@@ -1,7 +1,9 @@
 """A graph in Graphviz' language."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from html import escape
+from typing import Literal
 
 from ops.picture.graph import Edge, Graph, Node, Path
 
@@ -46,7 +48,7 @@ def render(graph: Graph) -> str:
     lines += [_node(node) for node in graph.of_tier(None)]
     for tier in graph.tiers:
         lines += _tier(graph, tier)
-    lines += [line for drawn in _gathered(graph) for line in _edges(*drawn)]
+    lines += [line for arrow in _arrows(graph) for line in _drawn(arrow)]
     lines += _rows(graph)
     return "\n".join([*lines, "}", ""])
 
@@ -74,7 +76,7 @@ def _tier(graph: Graph, tier: str) -> Iterator[str]:
         yield _node(boxes[0], fill, border)
         return
     yield f'subgraph "cluster_{tier}" {{'
-    yield f"label=<<B>{escape(tier)}</B>: {escape(graph.tiers[tier])}> labeljust=l fontsize=12 margin=9"
+    yield f"label=<<B>{escape(tier)}</B>: {escape(graph.tiers[tier])}> labeljust=l labelloc=b fontsize=12 margin=9"
     yield f'style="rounded,filled" fillcolor="{fill}" color="{border}"'
     for node in boxes:
         yield _node(node)
@@ -107,59 +109,66 @@ def _node(node: Node, fill: str = "white", border: str = "#8795a1") -> str:
     )
 
 
-def _gathered(graph: Graph) -> Iterator[tuple[list[Edge], str | None, str | None]]:
-    """Yield edges to draw with the clusters that they start and end at: one for all boxes of a tier that act alike."""
+@dataclass(frozen=True)
+class _Arrow:
+    """What is drawn once: an edge, or those that all boxes of a tier have alike, from or to the tier's frame."""
+
+    edges: tuple[Edge, ...]
+    tail: str | None = None
+    head: str | None = None
+
+
+def _arrows(graph: Graph) -> Iterator[_Arrow]:
+    left = list(graph.edges)
+    while left:
+        arrow = _of_whole_tier(graph, left, "target") or _of_whole_tier(graph, left, "source") or _Arrow((left[0],))
+        left = [edge for edge in left if edge not in arrow.edges]
+        yield arrow
+
+
+def _of_whole_tier(graph: Graph, edges: list[Edge], end: Literal["source", "target"]) -> _Arrow | None:
+    """Return the first edge with those that differ from it in one end alone, if these ends are a whole tier."""
     tier_of = {node.id: node.tier for node in graph.nodes}
-    same: dict[tuple[object, ...], list[Edge]] = {}
-    for edge in graph.edges:
-        for end in ("source", "target"):
-            tier = tier_of[getattr(edge, end)]
-            everyone = {node.id for node in graph.of_tier(tier)}
-            alike = [
-                other for other in graph.edges
-                if tier_of[getattr(other, end)] == tier and _but(other, end) == _but(edge, end)
-            ]  # fmt: skip
-            if tier and len(everyone) > 1 and {getattr(other, end) for other in alike} == everyone:
-                same.setdefault((end, tier, *_but(edge, end)), []).append(edge)
-                break
-        else:
-            same[edge,] = [edge]
-    for key, edges in same.items():
-        tier = str(key[1]) if len(key) > 1 else None
-        yield edges, tier if key[0] == "source" else None, tier if key[0] == "target" else None
+    first = edges[0]
+    tier = tier_of[getattr(first, end)]
+    members = {node.id for node in graph.of_tier(tier)}
+    alike = tuple(
+        edge
+        for edge in edges
+        if getattr(edge, end) in members and replace(edge, **{end: ""}) == replace(first, **{end: ""})
+    )
+    if tier is None or len(members) == 1 or {getattr(edge, end) for edge in alike} != members:
+        return None
+    return _Arrow(alike, tail=tier) if end == "source" else _Arrow(alike, head=tier)
 
 
-def _but(edge: Edge, end: str) -> tuple[object, ...]:
-    """Return everything of an edge but one of its ends."""
-    return edge.target if end == "source" else edge.source, edge.path, edge.lines
-
-
-def _edges(edges: list[Edge], tail: str | None, head: str | None) -> Iterator[str]:
+def _drawn(arrow: _Arrow) -> Iterator[str]:
     """Yield one visible arrow; the others are there for the layout alone."""
-    middle = edges[len(edges) // 2]
-    colour, width, _ = PATHS[middle.path]
+    shown = arrow.edges[len(arrow.edges) // 2]
+    colour, width, _ = PATHS[shown.path]
     attributes = {
         "color": colour,
-        "fontcolor": QUIET if middle.path is Path.SUPPORT else colour,
+        "fontcolor": QUIET if shown.path is Path.SUPPORT else colour,
         "penwidth": width,
-        "label": "" if middle.target == _AWS_APIS else "\\n".join(f" {line} " for line in middle.lines),
-        "tooltip": middle.purpose,
-        "weight": 8 if middle.path is Path.AUDIO else 2 if middle.path is Path.CONTROL else 1,
-        **({"constraint": "false"} if middle.target == _AWS_APIS else {}),
-        **({"ltail": f"cluster_{tail}"} if tail else {}),
-        **({"lhead": f"cluster_{head}"} if head else {}),
+        "weight": 1 if shown.path is Path.SUPPORT else 4,
+        "label": "" if shown.target == _AWS_APIS else "\\n".join(f" {line} " for line in shown.lines),
+        "tooltip": shown.purpose,
     }
-    written = " ".join(f'{name}="{value}"' for name, value in attributes.items())
-    if middle.source == _AWS_APIS:
-        yield f'"{middle.target}" -> "{middle.source}" [{written} dir=back];'
-        return
-    hidden = "style=invis constraint=false" if "constraint" in attributes else "style=invis"
-    for edge in edges:
-        yield f'"{edge.source}" -> "{edge.target}" [{written if edge is middle else hidden}];'
+    clusters = {"ltail": arrow.tail, "lhead": arrow.head}
+    # Services behind AWS' APIs stand above them, fleets below: Graphviz ranks by the direction in which it is told.
+    turned = shown.source == _AWS_APIS or (shown.target == _AWS_APIS and arrow.tail is not None)
+    if turned:
+        attributes["dir"] = "back"
+        clusters = {"ltail": arrow.head, "lhead": arrow.tail}
+        shown = arrow.edges[-1]
+    attributes |= {name: f"cluster_{tier}" for name, tier in clusters.items() if tier}
+    written = " ".join(f'{name}="{escape(str(value))}"' for name, value in attributes.items())
+    for edge in arrow.edges:
+        ends = (edge.target, edge.source) if turned else (edge.source, edge.target)
+        yield f'"{ends[0]}" -> "{ends[1]}" [{written if edge is shown else "style=invis"}];'
 
 
 def _rows(graph: Graph) -> Iterator[str]:
     present = {node.id for node in graph.nodes}
     for row in ROWS:
-        beside = [f'"{node}"' for node in row if node in present]
-        yield f"{{rank=same {' '.join(beside)}}}"
+        yield f"{{rank=same {' '.join(f'{chr(34)}{node}{chr(34)}' for node in row if node in present)}}}"

@@ -6,19 +6,20 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from blueprint import contract
-from blueprint.alarms import AlarmRule, AlarmState, evaluate, evaluation_range
-from blueprint.model.scaling import Comparison, MissingData
+from blueprint.alarms import (
+    COMPARISON_OPERATOR,
+    TREAT_MISSING_DATA,
+    AlarmRule,
+    AlarmState,
+    evaluate,
+    evaluation_range,
+)
 
 if TYPE_CHECKING:
     from types_boto3_cloudwatch import CloudWatchClient
 
-_COMPARISONS = {"GreaterThanThreshold": Comparison.ABOVE, "LessThanThreshold": Comparison.BELOW}
-_MISSING_DATA = {
-    "notBreaching": MissingData.NOT_BREACHING,
-    "breaching": MissingData.BREACHING,
-    "ignore": MissingData.IGNORE,
-    "missing": MissingData.MISSING,
-}
+_COMPARISONS = {operator: comparison for comparison, operator in COMPARISON_OPERATOR.items()}
+_MISSING_DATA = {word: rule for rule, word in TREAT_MISSING_DATA.items()}
 
 
 class LiveAlarm:

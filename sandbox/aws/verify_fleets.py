@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import boto3
 
 from blueprint import names
+from blueprint.alarms import COMPARISON_OPERATOR
 from blueprint.model.deployment import Deployment
-from blueprint.model.scaling import Comparison, ScalingRule
+from blueprint.model.scaling import ScalingRule
 from sandbox.aws.claim import Claim
 
 if TYPE_CHECKING:
@@ -77,11 +78,10 @@ class FleetVerifier:
     def _alarm(self, fleet: str, rule: ScalingRule, groups: list[str]) -> Iterator[Claim]:
         name = names.scaling_alarm(self._deployment, fleet, rule)
         alarm = self._cloudwatch.describe_alarms(AlarmNames=[name])["MetricAlarms"][0]
-        operator = "GreaterThanThreshold" if rule.comparison is Comparison.ABOVE else "LessThanThreshold"
         yield Claim(
             f"{name}: {rule.metric} {rule.comparison} {rule.threshold:g}",
             (alarm["ComparisonOperator"], alarm["Threshold"], alarm["Period"])
-            == (operator, rule.threshold, rule.period_s),
+            == (COMPARISON_OPERATOR[rule.comparison], rule.threshold, rule.period_s),
         )
         policies = {
             policy["AutoScalingGroupName"]: policy["StepAdjustments"][0]["ScalingAdjustment"]

@@ -11,18 +11,10 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
 from blueprint import names
+from blueprint.alarms import COMPARISON_OPERATOR, TREAT_MISSING_DATA
 from blueprint.alerts import CALLERS_AFFECTED, Alert
 from blueprint.model.deployment import Deployment
-from blueprint.model.scaling import Comparison, MissingData
 from blueprint.series import Resource, Series
-
-_COMPARISON = {Comparison.ABOVE: "GreaterThanThreshold", Comparison.BELOW: "LessThanThreshold"}
-_MISSING_DATA = {
-    MissingData.NOT_BREACHING: "notBreaching",
-    MissingData.BREACHING: "breaching",
-    MissingData.IGNORE: "ignore",
-    MissingData.MISSING: "missing",
-}
 
 
 @dataclass(frozen=True)
@@ -67,11 +59,11 @@ class AlertAlarms(Construct):
             "".join(word.capitalize() for word in "-".join(filter(None, (alert.id, alert.target))).split("-")),
             alarm_name=alert.alarm_name(self._props.deployment),
             alarm_description=self._describe(alert.id, alert.meaning),
-            comparison_operator=_COMPARISON[rule.comparison],
+            comparison_operator=COMPARISON_OPERATOR[rule.comparison],
             threshold=rule.threshold,
             datapoints_to_alarm=rule.breaching_datapoints,
             evaluation_periods=rule.evaluated_datapoints,
-            treat_missing_data=_MISSING_DATA[rule.missing_data],
+            treat_missing_data=TREAT_MISSING_DATA[rule.missing_data],
             alarm_actions=[self._props.topic_arn],
             ok_actions=[self._props.topic_arn],
             **(self._one(alert) if len(alert.series) == 1 else self._several(alert)),  # type: ignore[arg-type]
