@@ -4,7 +4,6 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from os.path import commonprefix
 from typing import Any
 
 from blueprint import catalog
@@ -140,7 +139,7 @@ def _fleets(templates: Templates) -> Iterator[Box]:
         fleets[group.tier, kind, *size, "" if one_zone else group.key[1]].append(group)
     for (tier, kind, low, high, _), groups in fleets.items():
         launch = _launch(templates, launches, groups[0])
-        name = commonprefix([_group_name(group) for group in groups]).rstrip("-")
+        name = _common([_group_name(group) for group in groups])
         row = catalog.instance_types().get(kind)
         chip = row.accelerator if row else None
         each = "hosts in each zone" if len(groups) > 1 else "hosts"
@@ -158,6 +157,12 @@ def _launch(templates: Templates, launches: Mapping[Key, Mapping[str, Any]], gro
     origin = templates.origin(group.tier, group.properties["LaunchTemplate"]["LaunchTemplateId"])
     data: Mapping[str, Any] = launches[origin or group.key]["LaunchTemplateData"]
     return data
+
+
+def _common(names: list[str]) -> str:
+    """Return the words that names begin with alike: ``vad`` of ``vad-a`` and ``vad-b``."""
+    words = zip(*(name.split("-") for name in names), strict=False)
+    return "-".join(same[0] for same in words if len(set(same)) == 1)
 
 
 def _group_name(group: Resource) -> str:

@@ -29,6 +29,7 @@ _OTHER_TIER = ("#f1f4f7", "#c3ccd5")
 
 
 _AWS_APIS = "aws-apis"
+_PORT = "box"
 ROWS = (
     ("session-api", "public-load-balancer"),
     ("vad", _AWS_APIS),
@@ -42,13 +43,13 @@ def render(graph: Graph) -> str:
         "digraph {",
         f'graph [rankdir=TB compound=true newrank=true fontname="{FONT}" fontcolor="{INK}" bgcolor="white"',
         f"  nodesep=0.3 ranksep=0.32 pad=0.2 labelloc=t label=<{_heading(graph)}>];",
-        f'node [shape=box style="rounded,filled" fontname="{FONT}" fontcolor="{INK}" fontsize=12 margin="0.1,0.06"];',
+        f'node [shape=plain fontname="{FONT}" fontcolor="{INK}" fontsize=12];',
         f'edge [fontname="{FONT}" fontsize=10 arrowsize=0.75];',
     ]
-    lines += [_node(node) for node in graph.of_tier(None)]
+    lines += [_node(caller.id, _box(caller)) for caller in graph.of_tier(None)]
     for tier in graph.tiers:
         lines += _tier(graph, tier)
-    lines += [line for arrow in _arrows(graph) for line in _drawn(arrow)]
+    lines += [line for arrow in _arrows(graph) for line in _drawn(graph, arrow)]
     lines += _rows(graph)
     return "\n".join([*lines, "}", ""])
 
@@ -71,42 +72,59 @@ def _heading(graph: Graph) -> str:
 def _tier(graph: Graph, tier: str) -> Iterator[str]:
     """Yield a tier's boxes, in a frame where there are several or a signal."""
     fill, border = TIERS.get(tier, _OTHER_TIER)
-    boxes = graph.of_tier(tier)
-    if len(boxes) == 1 and not graph.signals_of(boxes[0].id):
-        yield _node(boxes[0], fill, border)
-        return
-    yield f'subgraph "cluster_{tier}" {{'
-    yield f"label=<<B>{escape(tier)}</B>: {escape(graph.tiers[tier])}> labeljust=l labelloc=b fontsize=12 margin=9"
-    yield f'style="rounded,filled" fillcolor="{fill}" color="{border}"'
-    for node in boxes:
-        yield _node(node)
-        yield from _signals(graph, node)
-    yield "}"
-
-
-def _signals(graph: Graph, fleet: Node) -> Iterator[str]:
-    signals = graph.signals_of(fleet.id)
-    if signals:
-        rows = "".join(_row(signal.text, SIGNAL) for signal in signals)
-        box = f'"{fleet.id} scales on"'
-        yield (
-            f'{box} [label=<<TABLE BORDER="0" CELLSPACING="0" CELLPADDING="1">{rows}</TABLE>> style="rounded,dashed" '
-            f'color="{SIGNAL}" margin="0.05,0.02" tooltip="{escape("; ".join(signal.name for signal in signals))}"];'
+    title = f"<B>{escape(tier)}</B>: {escape(graph.tiers[tier])}"
+    first, *others = graph.of_tier(tier)
+    if others:
+        yield f'subgraph "cluster_{tier}" {{'
+        yield f'label=<{title}> labeljust=l labelloc=b fontsize=12 margin=9 style="rounded,filled"'
+        yield f'fillcolor="{fill}" color="{border}"'
+        yield from (_node(node.id, _with_signals(graph, node)) for node in (first, *others))
+        if all(graph.signals_of(node.id) for node in (first, *others)):
+            beside = " -> ".join(f'"{node.id}"' for node in (first, *others))
+            yield f"{{rank=same edge [style=invis] {beside}}}"
+        yield "}"
+    elif graph.signals_of(first.id):
+        # Not a cluster: Graphviz keeps a row's order only outside of them.
+        inner = f'<TR><TD>{_with_signals(graph, first)}</TD></TR><TR><TD ALIGN="LEFT">{title}</TD></TR>'
+        yield _node(
+            first.id, _table(inner, f'BORDER="1" CELLBORDER="0" CELLPADDING="6" BGCOLOR="{fill}" COLOR="{border}"')
         )
-        yield f'{box} -> "{fleet.id}" [style=dashed color="{SIGNAL}" penwidth=1.4]; {{rank=same {box} "{fleet.id}"}}'
+    else:
+        yield _node(first.id, _box(first, fill, border))
+
+
+def _node(id_: str, html: str) -> str:
+    return f'"{id_}" [label=<{html}>];'
+
+
+def _table(rows: str, attributes: str) -> str:
+    return f'<TABLE STYLE="ROUNDED" CELLSPACING="0" {attributes}>{rows}</TABLE>'
+
+
+def _box(node: Node, fill: str = "white", border: str = "#8795a1") -> str:
+    rows = "".join(_row(line, QUIET) for line in node.lines)
+    return _table(
+        f'<TR><TD ALIGN="LEFT"><B>&#160;{escape(node.title)}&#160;</B></TD></TR>{rows}',
+        f'BORDER="1" CELLBORDER="0" CELLPADDING="2" BGCOLOR="{fill}" COLOR="{border}"',
+    )
+
+
+def _with_signals(graph: Graph, node: Node) -> str:
+    rows = "".join(_row(signal.text, SIGNAL) for signal in graph.signals_of(node.id))
+    if not rows:
+        return _box(node)
+    signals = _table(rows, f'BORDER="1" CELLBORDER="0" CELLPADDING="2" COLOR="{SIGNAL}"').replace(
+        "ROUNDED", "ROUNDED,DASHED"
+    )
+    arrow = f'<TD><FONT COLOR="{SIGNAL}">╍╍▶</FONT></TD>'
+    return (
+        f'<TABLE BORDER="0" CELLSPACING="0" CELLPADDING="0">'
+        f'<TR><TD>{signals}</TD>{arrow}<TD PORT="{_PORT}">{_box(node)}</TD></TR></TABLE>'
+    )
 
 
 def _row(text: str, colour: str) -> str:
-    return f'<TR><TD ALIGN="LEFT"><FONT POINT-SIZE="10" COLOR="{colour}">{escape(text)}</FONT></TD></TR>'
-
-
-def _node(node: Node, fill: str = "white", border: str = "#8795a1") -> str:
-    rows = "".join(_row(line, QUIET) for line in node.lines)
-    title = f'<TR><TD ALIGN="LEFT"><B>{escape(node.title)}</B></TD></TR>'
-    return (
-        f'"{node.id}" [label=<<TABLE BORDER="0" CELLSPACING="0" CELLPADDING="1">{title}{rows}</TABLE>> '
-        f'fillcolor="{fill}" color="{border}"];'
-    )
+    return f'<TR><TD ALIGN="LEFT"><FONT POINT-SIZE="10" COLOR="{colour}">&#160;{escape(text)}&#160;</FONT></TD></TR>'
 
 
 @dataclass(frozen=True)
@@ -142,7 +160,7 @@ def _of_whole_tier(graph: Graph, edges: list[Edge], end: Literal["source", "targ
     return _Arrow(alike, tail=tier) if end == "source" else _Arrow(alike, head=tier)
 
 
-def _drawn(arrow: _Arrow) -> Iterator[str]:
+def _drawn(graph: Graph, arrow: _Arrow) -> Iterator[str]:
     """Yield one visible arrow; the others are there for the layout alone."""
     shown = arrow.edges[len(arrow.edges) // 2]
     colour, width, _ = PATHS[shown.path]
@@ -165,7 +183,8 @@ def _drawn(arrow: _Arrow) -> Iterator[str]:
     written = " ".join(f'{name}="{escape(str(value))}"' for name, value in attributes.items())
     for edge in arrow.edges:
         ends = (edge.target, edge.source) if turned else (edge.source, edge.target)
-        yield f'"{ends[0]}" -> "{ends[1]}" [{written if edge is shown else "style=invis"}];'
+        first, last = (f'"{end}"' + (f":{_PORT}" if graph.signals_of(end) else "") for end in ends)
+        yield f"{first} -> {last} [{written if edge is shown else 'style=invis'}];"
 
 
 def _rows(graph: Graph) -> Iterator[str]:

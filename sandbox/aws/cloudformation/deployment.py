@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from sandbox.aws.adapters import adapter_class
@@ -143,7 +144,16 @@ class Deployment:
         if properties == current.adapter.properties:
             return
         self.stack.report(current, "UPDATE_IN_PROGRESS")
-        current.adapter.change(self._resolved(properties))
+        before = current.adapter.properties
+        try:
+            current.adapter.change(self._resolved(properties))
+        except Exception:
+            # Some of an update's calls may have been carried out: take them back, as far as that goes.
+            current.settle(properties)
+            with suppress(Exception):
+                current.adapter.change(self._resolved(before))
+            current.settle(before)
+            raise
         current.settle(properties)
         self.stack.report(current, "UPDATE_COMPLETE")
 

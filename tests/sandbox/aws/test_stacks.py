@@ -10,6 +10,7 @@ from botocore.exceptions import ClientError
 
 from sandbox.aws.process import LocalAws
 from tests.sandbox.aws.samples import ARM_IMAGE, ref, resource, vpc
+from tests.sandbox.aws.samples.parts import POLICY
 from tests.sandbox.aws.stacks import Deployed
 
 PARAMETER = resource("SSM::Parameter", Type="String", Value="one")
@@ -116,6 +117,15 @@ def test_a_failed_update_goes_back_to_what_was_there(stack: Deployed) -> None:
         ssm.get_parameter(Name="/new")
     groups = stack.client("ec2").describe_security_groups(Filters=[{"Name": "vpc-id", "Values": [stack["Vpc"]]}])
     assert {item["Description"] for item in groups["SecurityGroups"]} == {"default VPC security group", "test"}
+
+
+def test_an_update_that_fails_half_way_leaves_nothing_of_itself(stack: Deployed) -> None:
+    role = resource("IAM::Role", Description="first", AssumeRolePolicyDocument=POLICY)
+    stack.create({"Role": role})
+    broken = resource("IAM::Role", Description="second", AssumeRolePolicyDocument={"Version": "never"})
+    assert stack.try_update({"Role": broken}) == "UPDATE_ROLLBACK_COMPLETE"
+    shown = stack.client("iam").get_role(RoleName=stack["Role"])["Role"]
+    assert (shown["Description"], shown["AssumeRolePolicyDocument"]) == ("first", POLICY)
 
 
 def test_an_update_without_changes_says_so(stack: Deployed) -> None:
