@@ -52,8 +52,8 @@ class ObservabilityStack(VoiceStack):
             props=LogMetricsProps(
                 deployment=deployment,
                 log_groups={
-                    "vad": vad.log_group,
-                    "asr": asr.log_group,
+                    "vad": vad.context.log_group,
+                    "asr": asr.context.log_group,
                     "gateway": edge.gateway.log_group,
                     "flow-logs": network.network.flow_log_group,
                 },
