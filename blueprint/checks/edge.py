@@ -10,6 +10,12 @@ from blueprint.model.edge import NoAuthorizer
 PLACEHOLDER_DOMAINS = ("example.com", "example.net", "example.org", "example", "invalid", "test")
 """Reserved by RFC 2606: nobody can own them."""
 
+AUDIO_GB_PER_HOUR = 16_000 * 2 * 3600 / 1e9
+"""One caller's L16 audio at 16 kHz, mono; headers left out."""
+
+CROSS_ZONE_USD_PER_GB = 0.02
+"""0.01 leaving one zone and 0.01 entering the other."""
+
 
 class GatewayDrainExceedsIdle(Check):
     """A caller who is silent when a task stops has to hear of it before the task is killed."""
@@ -132,7 +138,30 @@ class CertificateNamesMediaHost(Check):
             )
 
 
+class CrossZoneCost(Check):
+    """A load balancer that spreads callers evenly sends most of them to another zone."""
+
+    id = "cross-zone-cost"
+    level = Level.INFO
+    about = "Callers' audio does not pay for crossing zones."
+    source = "https://aws.amazon.com/ec2/pricing/on-demand/ (data transfer between zones, 0.01 USD/GB each way)"
+
+    def examine(self, deployment: Deployment) -> Iterator[Violation]:
+        """Price an hour of a thousand callers."""
+        aws = deployment.aws
+        zones = len(aws.availability_zones)
+        if aws.edge.cross_zone and zones > 1:
+            share = (zones - 1) / zones
+            cost = 1000 * AUDIO_GB_PER_HOUR * share * CROSS_ZONE_USD_PER_GB
+            yield Violation(
+                ("aws", "edge", "cross_zone"),
+                f"{share:.0%} of audio crosses zones: {cost:.2f} USD for each hour of 1,000 callers",
+                "keep it if callers of one zone overload its hosts while others idle, or set cross_zone: false",
+            )
+
+
 CHECKS: tuple[Check, ...] = (
+    CrossZoneCost(),
     GatewayDrainExceedsIdle(),
     EdgeAuthorizerInProduction(),
     ApiLimits(),

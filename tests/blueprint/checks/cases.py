@@ -258,6 +258,8 @@ CASES: tuple[Case, ...] = (
          {**domain("voice.example"), "environment": "sandbox"}),
     Case("certificate-names-media-host", f"{EDGE}.certificate_arn",
          {f"{EDGE}.domain": ABSENT, f"{EDGE}.certificate_arn": CERTIFICATE}, {}, (CERTIFICATE,)),
+    Case("cross-zone-cost", f"{EDGE}.cross_zone", {f"{EDGE}.cross_zone": True}, {},
+         ("67%", "1.54 USD", "1,000 callers")),
     # Supply
     Case("images-have-digests", "images", {"images.telemetry": ABSENT}, {}, ("telemetry",)),
     Case("images-have-digests", "images", {"images.gateway": ABSENT}, {}, ("gateway",)),
