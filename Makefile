@@ -47,6 +47,9 @@ sandbox: $(SETUP) ## Deploy everything to a local AWS, drill the scaling, tear i
 bench-synth: $(SETUP) ## Time synth of the whole suite against an empty CDK app
 	python -m bench.synth
 
+diagram: $(SETUP) ## Draw docs/architecture.svg anew, from the templates
+	voice diagram deployments/production-us-east-1.yaml --output docs/architecture.svg
+
 lint: $(SETUP) ## Run the static checks alone
 	pre-commit run --all-files
 

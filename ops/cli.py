@@ -2,7 +2,7 @@
 
 import typer
 
-from ops import checks, plan, sandbox
+from ops import checks, diagram, plan, sandbox
 from ops.exits import HELP
 
 app = typer.Typer(
@@ -14,6 +14,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("plan", epilog=HELP)(plan.plan)
+app.command("diagram", epilog=HELP)(diagram.diagram)
 app.command("sandbox", epilog=HELP)(sandbox.sandbox)
 app.command("checks", epilog=HELP)(checks.list_checks)
 

@@ -1,9 +1,7 @@
 """`voice plan`: what a deployment file would make, and what speaks against it."""
 
-import json
 from collections import Counter
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
@@ -15,6 +13,7 @@ from blueprint.checks.fleets import Fleet, fleets
 from blueprint.model.deployment import Deployment
 from ops.exits import REFUSED
 from ops.output import err, finding_as_dict, load, out, print_findings, print_json, stack_table
+from ops.synthesis import templates
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for pipelines.")]
 DeploymentFile = Annotated[
@@ -56,22 +55,10 @@ def plan(file: DeploymentFile, as_json: Json = False) -> None:
 
 def resource_counts(deployment: Deployment) -> dict[str, Counter[str]]:
     """Synthesize a deployment and count its resources by stack and type."""
-    # Imported here: aws-cdk-lib starts a Node process, which commands that only read the file do not need.
-    from stacks.aws.app import make_app  # noqa: PLC0415
-
-    with TemporaryDirectory(prefix="voice-plan-") as folder:
-        assembly = make_app(deployment, outdir=folder).synth()
-        return {
-            stack.stack_name: Counter(
-                resource["Type"]
-                for resource in json.loads(Path(stack.template_full_path).read_text())["Resources"].values()
-            )
-            for stack in assembly.stacks
-        }
-
-
-def _resources(template: Path) -> list[dict[str, str]]:
-    return list(json.loads(template.read_text(encoding="utf-8"))["Resources"].values())
+    return {
+        stack: Counter(resource["Type"] for resource in template["Resources"].values())
+        for stack, template in templates(deployment).items()
+    }
 
 
 def _fleet_as_dict(deployment: Deployment, fleet: Fleet) -> dict[str, object]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from blueprint import catalog
+from blueprint import catalog, contract
 from ops.picture.graph import Node
 from ops.picture.templates import Key, Resource, Templates
 
@@ -64,9 +64,6 @@ def methods(templates: Templates, api: Key) -> list[Resource]:
 def _apis(templates: Templates) -> Iterator[Box]:
     for api in templates.of_type("ApiGateway::RestApi"):
         calls = methods(templates, api.key)
-        guards = sorted({call.properties.get("AuthorizationType", "NONE").removeprefix("AWS_") for call in calls})
-        if any(call.properties.get("ApiKeyRequired") for call in calls):
-            guards = ["API key"]
         hosts = [
             templates.table("ApiGateway::DomainName")[domain]["DomainName"]
             for mapping in templates.of_type("ApiGateway::BasePathMapping")
@@ -78,8 +75,29 @@ def _apis(templates: Templates) -> Iterator[Box]:
             for association in templates.of_type("WAFv2::WebACLAssociation", api.tier)
             if json.dumps({"Ref": api.key[1]}) in json.dumps(association.properties["ResourceArn"])
         ]
-        lines = (*hosts, *(route(templates, call) for call in calls), f"lets in by: {', '.join([*guards, *walls])}")
+        lines = (
+            *hosts,
+            *(route(templates, call) for call in calls),
+            f"lets in by: {', '.join([_guard(templates, calls), *walls])}",
+        )
         yield Box(Node("session-api", api.tier, "Session API (API Gateway)", lines), frozenset({api.key}))
+
+
+def _guard(templates: Templates, calls: list[Resource]) -> str:
+    """Return who tells callers from strangers: API Gateway, or the gateway by an issuer's tokens."""
+    if any(call.properties.get("ApiKeyRequired") for call in calls):
+        return "API key"
+    kinds = {call.properties.get("AuthorizationType", "NONE") for call in calls}
+    if kinds != {"NONE"}:
+        return ", ".join(sorted(kind.removeprefix("AWS_") for kind in kinds))
+    issuers = [
+        variable["Value"]
+        for task in templates.table("ECS::TaskDefinition").values()
+        for container in task["ContainerDefinitions"]
+        for variable in container.get("Environment", [])
+        if variable["Name"] == contract.JWT_ISSUER.name
+    ]
+    return "JWT, which the gateway checks" if any(issuers) else "nothing"
 
 
 def _load_balancers(templates: Templates) -> Iterator[Box]:

@@ -157,7 +157,7 @@ def _forwards(templates: Templates, drawn: list[Box]) -> Iterator[tuple[str, int
         for action in listener.properties["DefaultActions"]:
             targets = templates.origin(listener.tier, action.get("TargetGroupArn"))
             for box in sorted(behind.get(targets, ())):
-                if balancer:
+                if balancer and targets:
                     yield box_of[balancer], int(listener.properties["Port"]), box
 
 

@@ -58,7 +58,7 @@ def test_the_seed_is_refused_for_a_pipeline_too() -> None:
     assert all(finding["line"] and finding["remedy"] and finding["source"] for finding in blocking)
 
 
-@pytest.mark.parametrize("command", ["plan", "sandbox"])
+@pytest.mark.parametrize("command", ["plan", "diagram", "sandbox"])
 @pytest.mark.parametrize("name", ["missing.yaml", "folder", "empty.yaml", "broken.yaml"])
 def test_bad_files_get_one_clear_line(command: str, name: str, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
@@ -86,7 +86,7 @@ def test_checks_lists_every_check_with_its_source() -> None:
     assert "huge-pages-fit-memory" in voice("checks").stdout
 
 
-@pytest.mark.parametrize("command", [[], ["plan"], ["sandbox"], ["checks"]])
+@pytest.mark.parametrize("command", [[], ["plan"], ["diagram"], ["sandbox"], ["checks"]])
 def test_help_shows_an_example_and_the_exit_codes(command: list[str]) -> None:
     result = voice(*command, "--help")
     assert result.exit_code == 0
