@@ -104,7 +104,7 @@ Row = TypeVar("Row", InstanceType, CacheNodeType, Quota, Region, ServicePrice)
 def _rows(file: str, row: type[Row]) -> tuple[Row, ...]:
     text = resources.files(__package__).joinpath(file).read_text(encoding="utf-8")
     # JSON-mode validation accepts YAML's lists for tuples while staying strict about scalars.
-    return tuple(row.model_validate_json(json.dumps(item)) for item in yaml.safe_load(text))
+    return tuple(row.model_validate_json(json.dumps(item)) for item in yaml.load(text, Loader=yaml.CSafeLoader))
 
 
 @functools.cache
