@@ -75,9 +75,14 @@ class Cdk:
         assert process.stdout is not None  # noqa: S101  asked for above
         lines: list[str] = []
         with process:
-            for line in process.stdout:
-                lines.append(line.rstrip())
-                self.on_line(lines[-1])
+            try:
+                for line in process.stdout:
+                    lines.append(line.rstrip())
+                    self.on_line(lines[-1])
+            except BaseException:
+                # Ctrl-C reaches the whole process group only from a terminal.
+                process.terminate()
+                raise
         if process.returncode:
             raise CdkError(f"cdk {command} failed:\n" + "\n".join(lines[-LAST_LINES:]))
         return "\n".join(lines)

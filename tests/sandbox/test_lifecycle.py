@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import boto3
@@ -78,7 +79,8 @@ def test_a_kept_sandbox_outlives_its_parent_and_answers() -> None:
     wait_until_dead(int(pid))
 
 
-def test_ctrl_c_stops_and_removes_everything(tmp_path: Path) -> None:
+@pytest.mark.parametrize("send", [os.killpg, os.kill], ids=["from a terminal", "to voice alone"])
+def test_ctrl_c_stops_and_removes_everything(send: Callable[[int, int], None], tmp_path: Path) -> None:
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     voice = subprocess.Popen(
         [sys.executable, "-m", "ops.cli", "sandbox", "deployments/sandbox.yaml"],
@@ -88,8 +90,7 @@ def test_ctrl_c_stops_and_removes_everything(tmp_path: Path) -> None:
     assert "bootstrap" in voice.stdout.readline()
     servers = _servers(voice.pid)
     assert servers
-    # As a terminal does it: the whole foreground process group gets the signal.
-    os.killpg(voice.pid, signal.SIGINT)
+    send(voice.pid, signal.SIGINT)
     _, errors = voice.communicate(timeout=STOP_S)
     assert voice.returncode == 130, errors
     assert errors.strip() == "interrupted: the local AWS and its files are gone"
