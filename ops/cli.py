@@ -22,7 +22,3 @@ app.command("checks", epilog=HELP)(checks.list_checks)
 def main() -> None:
     """Run the command line."""
     app()
-
-
-if __name__ == "__main__":
-    main()

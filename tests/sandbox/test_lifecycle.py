@@ -82,10 +82,19 @@ def test_a_kept_sandbox_outlives_its_parent_and_answers() -> None:
 @pytest.mark.parametrize("send", [os.killpg, os.kill], ids=["from a terminal", "to voice alone"])
 def test_ctrl_c_stops_and_removes_everything(send: Callable[[int, int], None], tmp_path: Path) -> None:
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    voice = subprocess.Popen(
-        [sys.executable, "-m", "ops.cli", "sandbox", "deployments/sandbox.yaml"],
-        cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
+    # A shell starts background jobs, and so perhaps this test, with SIGINT ignored, and children inherit that.
+    program = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from ops.cli import main; main()"
+    )
+    voice = subprocess.Popen(  # noqa: S603
+        [sys.executable, "-c", program, "sandbox", "deployments/sandbox.yaml"],
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
     assert voice.stdout is not None
     assert "bootstrap" in voice.stdout.readline()
     servers = _servers(voice.pid)
