@@ -72,7 +72,7 @@ def _rehearse(rehearsal: Rehearsal, *, keep: bool) -> bool:
     with progress.phase("cdk destroy --all"):
         rehearsal.cdk.destroy()
     left = rehearsal.left()
-    out.print(f"  {left.total()} left" + (f": {describe_types(left)}" if left else ""))
+    out.print(f"  teardown: {left.total()} left" + (f": {describe_types(left)}" if left else ""))
     return passed and not left
 
 
