@@ -8,9 +8,11 @@ import typer
 from rich import box
 from rich.table import Table
 
+from blueprint.model.deployment import Deployment, Environment
 from ops.exits import FAILED, INTERRUPTED
 from ops.output import describe_types, err, load_checked, out, stack_table
 from ops.progress import Progress
+from sandbox.aws.alert_drill import DrillError
 from sandbox.aws.cdk import CdkError
 from sandbox.aws.drill import Outcome
 from sandbox.aws.rehearsal import Rehearsal
@@ -32,8 +34,8 @@ def sandbox(
     deployment = load_checked(file)
     try:
         with Rehearsal(deployment) as rehearsal:
-            passed = _rehearse(rehearsal, keep=keep)
-    except CdkError as error:
+            passed = _rehearse(deployment, rehearsal, keep=keep)
+    except (CdkError, DrillError) as error:
         err.print(str(error), markup=False, soft_wrap=True)
         raise typer.Exit(FAILED) from None
     except KeyboardInterrupt:
@@ -43,7 +45,7 @@ def sandbox(
         raise typer.Exit(FAILED)
 
 
-def _rehearse(rehearsal: Rehearsal, *, keep: bool) -> bool:
+def _rehearse(deployment: Deployment, rehearsal: Rehearsal, *, keep: bool) -> bool:
     progress = Progress(out)
     rehearsal.cdk.on_line = progress.detail
     with progress.phase("bootstrap an empty account"):
@@ -68,6 +70,13 @@ def _rehearse(rehearsal: Rehearsal, *, keep: bool) -> bool:
     if keep:
         rehearsal.keep()
         _print_access(rehearsal)
+        return passed
+    if deployment.environment is not Environment.SANDBOX:
+        out.print(
+            f"  teardown is not rehearsed: a {deployment.environment} deployment keeps data or refuses deletion; "
+            "the local AWS is discarded",
+            soft_wrap=True,
+        )
         return passed
     with progress.phase("cdk destroy --all"):
         rehearsal.cdk.destroy()

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 _DELIVERY_S = 10
 
 
+class DrillError(Exception):
+    """An alarm did not fire, or nobody was told."""
+
+
 @dataclass(frozen=True)
 class Message:
     """What an operator was told."""
@@ -52,7 +56,7 @@ class AlertDrill:
         """Play the drill.
 
         Raises:
-            RuntimeError: The alarm did not fire, or no message came.
+            DrillError: The alarm did not fire, or no message came.
         """
         name = names.alert_alarm(self._deployment, CALLERS_AFFECTED)
         (composite,) = self._cloudwatch.describe_alarms(AlarmNames=[name], AlarmTypes=["CompositeAlarm"])[
@@ -65,14 +69,14 @@ class AlertDrill:
             for alarm in page["MetricAlarms"]
         }
         if not any_in_alarm(composite["AlarmRule"], states):
-            raise RuntimeError(f"{child} is in ALARM, yet {name} is not: {composite['AlarmRule']}")
+            raise DrillError(f"{child} is in ALARM, yet {name} is not: {composite['AlarmRule']}")
         (topic,) = composite["AlarmActions"]
         with _inbox(self._sns, topic) as inbox:
             self._notify(topic, composite, child)
             try:
                 return inbox.get(timeout=_DELIVERY_S)
             except queue.Empty:
-                raise RuntimeError(f"no message from {topic} within {_DELIVERY_S} s") from None
+                raise DrillError(f"no message from {topic} within {_DELIVERY_S} s") from None
 
     def _trip(self, composite: CompositeAlarmTypeDef) -> str:
         """Breach the first alarm of the composite that reads a metric of ours; return its name."""
@@ -93,7 +97,7 @@ class AlertDrill:
             clock += alarm.period
             state = alarm.state(clock, state)
         if state is not AlarmState.ALARM:
-            raise RuntimeError(f"{name} did not fire")
+            raise DrillError(f"{name} did not fire")
         self._cloudwatch.set_alarm_state(AlarmName=name, StateValue="ALARM", StateReason="drill")
         return name
 

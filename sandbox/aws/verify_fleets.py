@@ -10,6 +10,8 @@ import boto3
 
 from blueprint import names
 from blueprint.alarms import COMPARISON_OPERATOR
+from blueprint.contract import Image
+from blueprint.hosts import VAD_IMAGES, asr_images, held_back
 from blueprint.model.deployment import Deployment
 from blueprint.model.scaling import ScalingRule
 from sandbox.aws.claim import Claim
@@ -46,7 +48,7 @@ class FleetVerifier:
         groups = names.vad_groups(self._deployment)
         for name in groups:
             bounds = fleet.hosts_per_zone
-            yield from self._group(name, bounds.min, bounds.max)
+            yield from self._group(name, self._low(bounds.min, VAD_IMAGES), bounds.max)
             text = self._user_data(name)
             wanted = [f"PAGE_COUNT={fleet.huge_pages.count}", f"MTU={fleet.data_path.mtu}"]
             yield Claim(f"{name}: user data says {', '.join(wanted)}", all(line in text for line in wanted))
@@ -56,9 +58,13 @@ class FleetVerifier:
     def _asr(self) -> Iterator[Claim]:
         for fleet in self._deployment.aws.asr:
             name = names.group(self._deployment, fleet.name)
-            yield from self._group(name, fleet.hosts.min, fleet.hosts.max)
+            yield from self._group(name, self._low(fleet.hosts.min, asr_images(fleet)), fleet.hosts.max)
             for rule in fleet.scaling:
                 yield from self._alarm(fleet.name, rule, [name])
+
+    def _low(self, asked: int, images: tuple[Image, ...]) -> int:
+        """Return the fewest hosts of a group: none while one of its images has no digest."""
+        return 0 if held_back(self._deployment, images) else asked
 
     def _group(self, name: str, low: int, high: int) -> Iterator[Claim]:
         group = self._autoscaling.describe_auto_scaling_groups(AutoScalingGroupNames=[name])["AutoScalingGroups"][0]
