@@ -22,6 +22,13 @@ class Image(StrEnum):
     ASR_NEURON = "asr-neuron"
     ASR_VLLM = "asr-vllm"
     TELEMETRY = "telemetry"
+    TTS_OMNI = "tts-omni"
+    LMCACHE = "lmcache"
+    ROUTER = "router"
+    PD_ROUTER = "pd-router"
+    """Leads a cell's callers to prefill and decode."""
+    DEVICE_PLUGIN = "device-plugin"
+    DCGM_EXPORTER = "dcgm-exporter"
 
 
 # --- Ports and who may reach them -------------------------------------------------------------------------
@@ -256,7 +263,13 @@ ENVIRONMENT: dict[Image, tuple[Variable, ...]] = {
     ),
     Image.WHISPER_ENGINE: _WHISPER,
     Image.ASR_NEURON: _WHISPER,
-    Image.ASR_VLLM: (CACHE_DIR, DRAIN_TIMEOUT_S),
+    Image.ASR_VLLM: (),
+    Image.TTS_OMNI: (),
+    Image.LMCACHE: (),
+    Image.ROUTER: (),
+    Image.PD_ROUTER: (),
+    Image.DEVICE_PLUGIN: (),
+    Image.DCGM_EXPORTER: (),
     Image.TELEMETRY: (*_IDENTITY, *_STATE, TELEMETRY_SOURCES, PROMETHEUS_PORT),
     Image.GATEWAY: (
         DEPLOYMENT, FLEET, REGION, VALKEY_HOST, VALKEY_PORT, VALKEY_USER, VALKEY_PASSWORD, HTTP_PORT,

@@ -1,14 +1,26 @@
-"""Which images the hosts of each fleet and the tasks of the gateway run."""
+"""Which images run where: on the hosts of each fleet, as tasks of the gateway, on the cluster."""
 
 from typing import Literal
 
 from blueprint import catalog
 from blueprint.contract import Image
 from blueprint.model.aws import AsrFleet, Engine
+from blueprint.model.azure import AggregatedService, AzureService, LmcachePool, PrefillDecodeCell, TtsService
 from blueprint.model.deployment import Deployment
 
 VAD_IMAGES = (Image.VAD_DATAPLANE, Image.TELEMETRY)
 GATEWAY_IMAGES = (Image.GATEWAY,)
+AWS_IMAGES = (
+    *GATEWAY_IMAGES,
+    Image.VAD_DATAPLANE,
+    Image.WHISPER_ENGINE,
+    Image.ASR_NEURON,
+    Image.ASR_VLLM,
+    Image.TELEMETRY,
+)
+"""Every image that some deployment to AWS can run; each has a repository."""
+CLUSTER_IMAGES = (Image.ROUTER, Image.DEVICE_PLUGIN, Image.DCGM_EXPORTER)
+"""What every cluster on Azure runs beside its services."""
 
 
 def asr_images(fleet: AsrFleet) -> tuple[Image, ...]:
@@ -32,11 +44,30 @@ def fleets_with(deployment: Deployment, accelerator: Literal["neuron", "gpu"]) -
     )
 
 
+def service_images(service: AzureService) -> tuple[Image, ...]:
+    """Return the images of one service's pods on Azure."""
+    match service:
+        case PrefillDecodeCell():
+            return (Image.ASR_VLLM, Image.LMCACHE, Image.PD_ROUTER)
+        case AggregatedService(lmcache=LmcachePool()):
+            return (Image.ASR_VLLM, Image.LMCACHE)
+        case TtsService():
+            return (Image.TTS_OMNI,)
+        case _:
+            return (Image.ASR_VLLM,)
+
+
 def images_of(deployment: Deployment) -> tuple[Image, ...]:
-    """Return every image that the deployment's hosts and tasks run, without repetition."""
-    images = [*GATEWAY_IMAGES, *VAD_IMAGES]
-    for fleet in deployment.aws.asr:
-        images.extend(asr_images(fleet))
+    """Return every image that the deployment's hosts, tasks and pods run, without repetition."""
+    images: list[Image] = []
+    if deployment.aws_half:
+        images += [*GATEWAY_IMAGES, *VAD_IMAGES]
+        for fleet in deployment.aws_half.asr:
+            images += asr_images(fleet)
+    if deployment.azure_half:
+        images += CLUSTER_IMAGES
+        for service in deployment.azure_half.services:
+            images += service_images(service)
     return tuple(dict.fromkeys(images))
 
 

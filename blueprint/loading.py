@@ -13,6 +13,8 @@ from pydantic_core import ErrorDetails
 
 from blueprint import catalog
 from blueprint.errors import DeploymentFileError, Problem
+from blueprint.model.aws import Aws
+from blueprint.model.azure import Azure, ChatService
 from blueprint.model.deployment import Deployment
 from blueprint.source import Location, SourceMap
 
@@ -236,13 +238,18 @@ def _fields_at(location: Location) -> list[str]:
     """Return the settings that the model has at a place in the file."""
     models: list[type[BaseModel]] = [Deployment]
     for part in location:
-        fields = [m.model_fields[part].annotation for m in models if part in m.model_fields]
+        fields = [_settings(m)[str(part)] for m in models if part in _settings(m)]
         if fields:
             models = [model for field in fields for model in _models_in(field)]
         else:
             # A list's index names no field; a union's tag leaves the member that has it.
             models = [model for model in models if _is_tagged(model, part)] or models
-    return [name for model in models for name in model.model_fields]
+    return [name for model in models for name in _settings(model)]
+
+
+def _settings(model: type[BaseModel]) -> dict[str, object]:
+    """Return the types of a model's fields by their names in the file."""
+    return {field.alias or name: field.annotation for name, field in model.model_fields.items()}
 
 
 def _is_tagged(model: type[BaseModel], tag: str | int) -> bool:
@@ -267,22 +274,51 @@ def _nearest(word: str, known: Iterable[str]) -> str | None:
 
 
 def _unknown_names(deployment: Deployment) -> Iterator[tuple[Location, str]]:
-    """Find names that no catalogue has; whether a known thing fits is for the checks."""
-    aws = deployment.aws
-    types: list[tuple[Location, str]] = [(("aws", "vad", "instance_type"), aws.vad.instance_type)]
-    types += [(("aws", "asr", i, "instance_type"), fleet.instance_type) for i, fleet in enumerate(aws.asr)]
-    names: list[tuple[Location, str, str, Iterable[str]]] = [
-        (location, name, "EC2 instance type", catalog.instance_types()) for location, name in types
-    ]
-    names.append((("aws", "region"), aws.region, "AWS region", catalog.regions()))
-    names.append(
-        (
-            ("aws", "state", "node_type"),
-            aws.state.node_type,
-            "ElastiCache node type",
-            catalog.cache_node_types(),
-        )
-    )
-    for location, name, kind, known in names:
+    """Find names that nothing has; whether a known thing fits is for the checks."""
+    for location, name, kind, known in _names(deployment):
         if name not in known:
-            yield location, f"`{name}` is no {kind} in the catalogue{suggestion(name, known)}"
+            yield location, f"`{name}` is no {kind}{suggestion(name, known)}"
+
+
+_Named = tuple[Location, str, str, Iterable[str]]
+
+
+def _names(deployment: Deployment) -> Iterator[_Named]:
+    """Yield every name in the file that must exist elsewhere: where, name, kind, known names."""
+    if deployment.aws_half:
+        yield from _aws_names(deployment.aws_half)
+    if deployment.azure_half:
+        yield from _azure_names(deployment.azure_half)
+
+
+def _aws_names(aws: Aws) -> Iterator[_Named]:
+    kind, known = "EC2 instance type in the catalogue", catalog.instance_types()
+    yield ("aws", "vad", "instance_type"), aws.vad.instance_type, kind, known
+    for index, fleet in enumerate(aws.asr):
+        yield ("aws", "asr", index, "instance_type"), fleet.instance_type, kind, known
+        if fleet.vllm:
+            yield ("aws", "asr", index, "vllm", "model"), fleet.vllm.model, _MODEL, catalog.models()
+    yield ("aws", "region"), aws.region, "AWS region in the catalogue", catalog.regions()
+    node_types = catalog.cache_node_types()
+    yield ("aws", "state", "node_type"), aws.state.node_type, "ElastiCache node type in the catalogue", node_types
+
+
+_MODEL = "model in the catalogue"
+
+
+def _azure_names(azure: Azure) -> Iterator[_Named]:
+    kind, known = "Azure VM size in the catalogue", catalog.vm_sizes()
+    yield ("azure", "system_pool", "vm_size"), azure.system_pool.vm_size, kind, known
+    for index, pool in enumerate(azure.pools):
+        yield ("azure", "pools", index, "vm_size"), pool.vm_size, kind, known
+    pools = [pool.name for pool in azure.pools]
+    for index, service in enumerate(azure.services):
+        place = ("azure", "services", index)
+        yield (*place, "model"), service.model, _MODEL, catalog.models()
+        if isinstance(service, ChatService):
+            for number, pool_name in enumerate(service.pools):
+                yield (*place, "pools", number), pool_name, "pool of this file", pools
+        else:
+            yield (*place, "pool"), service.pool, "pool of this file", pools
+    for index, agreement in enumerate(azure.model_agreements):
+        yield ("azure", "model_agreements", index, "model"), agreement.model, _MODEL, catalog.models()

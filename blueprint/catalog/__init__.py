@@ -1,14 +1,36 @@
 """What the clouds sell: typed rows with their sources, read from the YAML files beside this module."""
 
 import functools
-import json
-from importlib import resources
-from typing import Literal, TypeVar
+from typing import Literal
 
-import yaml
 from pydantic import Field
 
+from blueprint.catalog.azure import VmSize
+from blueprint.catalog.inference import EngineVersion, Gpu, ModelCard
+from blueprint.catalog.reading import rows
 from blueprint.model.base import Model
+
+__all__ = [
+    "Accelerator",
+    "CacheNodeType",
+    "EngineVersion",
+    "Gpu",
+    "InstanceType",
+    "ModelCard",
+    "Quota",
+    "Region",
+    "ServicePrice",
+    "VmSize",
+    "cache_node_types",
+    "engines",
+    "gpus",
+    "instance_types",
+    "models",
+    "quotas",
+    "regions",
+    "service_prices",
+    "vm_sizes",
+]
 
 
 class Accelerator(Model):
@@ -98,40 +120,55 @@ class ServicePrice(Model):
     source: str
 
 
-Row = TypeVar("Row", InstanceType, CacheNodeType, Quota, Region, ServicePrice)
-
-
-def _rows(file: str, row: type[Row]) -> tuple[Row, ...]:
-    text = resources.files(__package__).joinpath(file).read_text(encoding="utf-8")
-    # JSON-mode validation accepts YAML's lists for tuples while staying strict about scalars.
-    return tuple(row.model_validate_json(json.dumps(item)) for item in yaml.load(text, Loader=yaml.CSafeLoader))
-
-
 @functools.cache
 def instance_types() -> dict[str, InstanceType]:
     """Every EC2 instance type that a fleet can run on, by name."""
-    return {row.name: row for row in _rows("instance_types.yaml", InstanceType)}
+    return {row.name: row for row in rows("instance_types.yaml", InstanceType)}
 
 
 @functools.cache
 def cache_node_types() -> dict[str, CacheNodeType]:
     """Every ElastiCache node type for the state store, by name."""
-    return {row.name: row for row in _rows("cache_node_types.yaml", CacheNodeType)}
+    return {row.name: row for row in rows("cache_node_types.yaml", CacheNodeType)}
 
 
 @functools.cache
 def quotas() -> dict[str, Quota]:
     """EC2 vCPU quotas by their Service Quotas code."""
-    return {row.code: row for row in _rows("quotas.yaml", Quota)}
+    return {row.code: row for row in rows("quotas.yaml", Quota)}
 
 
 @functools.cache
 def regions() -> dict[str, Region]:
     """AWS regions by name."""
-    return {row.name: row for row in _rows("regions.yaml", Region)}
+    return {row.name: row for row in rows("regions.yaml", Region)}
 
 
 @functools.cache
 def service_prices() -> dict[str, ServicePrice]:
     """List prices of AWS services other than instances and cache nodes, by item."""
-    return {row.item: row for row in _rows("prices.yaml", ServicePrice)}
+    return {row.item: row for row in rows("prices.yaml", ServicePrice)}
+
+
+@functools.cache
+def gpus() -> dict[str, Gpu]:
+    """GPU models by name; ``Accelerator.model`` and ``VmSize.gpu`` refer to them."""
+    return {row.name: row for row in rows("gpus.yaml", Gpu)}
+
+
+@functools.cache
+def models() -> dict[str, ModelCard]:
+    """Models that an engine can serve, by name."""
+    return {row.name: row for row in rows("models.yaml", ModelCard)}
+
+
+@functools.cache
+def engines() -> dict[str, EngineVersion]:
+    """Pinned engines and the tools beside them, by name: the one place of their versions."""
+    return {row.name: row for row in rows("engines.yaml", EngineVersion)}
+
+
+@functools.cache
+def vm_sizes() -> dict[str, VmSize]:
+    """Azure VM sizes that a node pool can run on, by name."""
+    return {row.name: row for row in rows("vm_sizes.yaml", VmSize)}

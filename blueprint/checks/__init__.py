@@ -30,23 +30,35 @@ class AcceptedChecksExist(Check):
                 )
 
 
-CHECKS: tuple[Check, ...] = (
+AWS_CHECKS: tuple[Check, ...] = (
     *vad_host.CHECKS,
     *capacity.CHECKS,
     *network.CHECKS,
     *edge.CHECKS,
     *scaling.CHECKS,
-    *supply.CHECKS,
-    AcceptedChecksExist(),
 )
+AZURE_CHECKS: tuple[Check, ...] = ()
+COMMON_CHECKS: tuple[Check, ...] = (*supply.CHECKS, AcceptedChecksExist())
+CHECKS: tuple[Check, ...] = (*AWS_CHECKS, *AZURE_CHECKS, *COMMON_CHECKS)
 """Every check, in the order of reporting."""
+
+
+def applicable(deployment: Deployment) -> tuple[Check, ...]:
+    """Return the checks of what a deployment has."""
+    return (
+        *(AWS_CHECKS if deployment.aws_half else ()),
+        *(AZURE_CHECKS if deployment.azure_half else ()),
+        *COMMON_CHECKS,
+    )
 
 
 def run(deployment: Deployment) -> list[Finding]:
     """Return what the checks find, errors first, each in the order of the file's sections."""
     reasons = {accepted.id: accepted.reason for accepted in deployment.accepted_checks}
     findings = [
-        Finding(check, violation, reasons.get(check.id)) for check in CHECKS for violation in check.examine(deployment)
+        Finding(check, violation, reasons.get(check.id))
+        for check in applicable(deployment)
+        for violation in check.examine(deployment)
     ]
     order = list(Level)
     return sorted(findings, key=lambda finding: order.index(finding.check.level))

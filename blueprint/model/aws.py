@@ -1,36 +1,15 @@
 """The AWS half of a deployment file."""
 
 from enum import StrEnum
-from ipaddress import IPv4Network
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from blueprint.model.base import Model, Name
+from blueprint.model.base import HostCount, Model, Name, private_network
 from blueprint.model.edge import Edge
 from blueprint.model.observability import LogRetentionDays, Observability
 from blueprint.model.scaling import ScalingRules
-
-
-def _lower_bound_first(low: str, low_value: int, high: str, high_value: int) -> None:
-    if low_value > high_value:
-        raise ValueError(f"{low} {low_value} is more than {high} {high_value}")
-
-
-class HostCount(Model):
-    """Bounds of a fleet. The number in service between them belongs to the scaling policies."""
-
-    min: int = Field(ge=0)
-    max: int = Field(gt=0)
-
-    @model_validator(mode="after")
-    def _ordered(self) -> "HostCount":
-        _lower_bound_first("min", self.min, "max", self.max)
-        return self
-
-
-PRIVATE_RANGES = tuple(map(IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")))
-"""RFC 1918; Python's ``is_private`` also holds for loopback, link-local and reserved ranges."""
+from blueprint.model.serving import VllmOptions
 
 
 class Network(Model):
@@ -47,13 +26,9 @@ class Network(Model):
     @field_validator("cidr")
     @classmethod
     def _is_a_network(cls, value: str) -> str:
-        network = IPv4Network(value)
-        if str(network) != value:
-            raise ValueError(f"{value} is not how AWS spells a range; write {network}")
+        network = private_network(value)
         if not 16 <= network.prefixlen <= 24:  # noqa: PLR2004  the bounds are EC2's for a VPC, less what subnets need
             raise ValueError(f"{value} is a /{network.prefixlen}; a VPC here is a /16 to a /24")
-        if not any(network.subnet_of(block) for block in PRIVATE_RANGES):
-            raise ValueError(f"{value} is not private address space; use 10/8, 172.16/12 or 192.168/16")
         return value
 
 
@@ -175,6 +150,8 @@ class AsrFleet(Model):
     instance_type: str
     hosts: HostCount
     engine: Engine = Engine.WHISPER
+    vllm: VllmOptions | None = None
+    """What vLLM serves; for the engine ``vllm`` only."""
     purchase: Purchase = OnDemand()
     availability_zones: tuple[str, ...] | None = None
     """Zones of this fleet, where it cannot use all of the deployment's."""
@@ -183,6 +160,12 @@ class AsrFleet(Model):
     drain_timeout_s: int = Field(default=900, ge=30, le=7200)
     warm_up_s: int = Field(default=300, ge=0, le=3600)
     scaling: ScalingRules
+
+    @model_validator(mode="after")
+    def _vllm_has_options(self) -> "AsrFleet":
+        if (self.engine is Engine.VLLM) != (self.vllm is not None):
+            raise ValueError("`vllm` names the model for `engine: vllm`, and belongs to no other engine")
+        return self
 
 
 class Aws(Model):

@@ -3,10 +3,11 @@
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field, PrivateAttr
+from pydantic import ConfigDict, Field, PrivateAttr, model_validator
 
 from blueprint.contract import Image
 from blueprint.model.aws import Aws
+from blueprint.model.azure import Azure
 from blueprint.model.base import ImageDigest, Model, Name
 from blueprint.source import SourceMap
 
@@ -32,14 +33,45 @@ class AcceptedCheck(Model):
 class Deployment(Model):
     """One environment: everything an operator edits."""
 
+    model_config = ConfigDict(serialize_by_alias=True)
+
     name: Name
     environment: Environment
     images: dict[Image, ImageDigest] = Field(default_factory=dict, strict=False)
-    """Digest of each image in the registry stack's repositories; an image without one is not pulled."""
+    """Digest of each image in the deployment's own registry; an image without one is not pulled."""
     accepted_checks: tuple[AcceptedCheck, ...] = ()
-    aws: Aws
+    aws_half: Aws | None = Field(default=None, alias="aws")
+    azure_half: Azure | None = Field(default=None, alias="azure")
 
     _source: SourceMap = PrivateAttr(default_factory=SourceMap)
+
+    @model_validator(mode="after")
+    def _deploys_somewhere(self) -> "Deployment":
+        if self.aws_half is None and self.azure_half is None:
+            raise ValueError("a deployment needs a section `aws`, a section `azure`, or both")
+        return self
+
+    @property
+    def aws(self) -> Aws:
+        """What is deployed to AWS.
+
+        Raises:
+            LookupError: Nothing is; see ``aws_half``.
+        """
+        if self.aws_half is None:
+            raise LookupError(f"deployment {self.name} has no section `aws`")
+        return self.aws_half
+
+    @property
+    def azure(self) -> Azure:
+        """What is deployed to Azure.
+
+        Raises:
+            LookupError: Nothing is; see ``azure_half``.
+        """
+        if self.azure_half is None:
+            raise LookupError(f"deployment {self.name} has no section `azure`")
+        return self.azure_half
 
     @property
     def source(self) -> SourceMap:

@@ -104,7 +104,7 @@ MISTAKES = {
     "loopback range": Mistake("10.40.0.0/16", "127.0.0.0/16", "cidr", ("127.0.0.0/16 is not private",)),
     "small range": Mistake("10.40.0.0/16", "10.40.0.0/25", "cidr", ("/25", "/24")),
     "large range": Mistake("10.40.0.0/16", "10.0.0.0/15", "cidr", ("/15", "/16")),
-    "range with host bits": Mistake("10.40.0.0/16", "10.40.0.1/16", "cidr", ("10.40.0.1/16 has host bits",)),
+    "range with host bits": Mistake("10.40.0.0/16", "10.40.0.1/16", "cidr", ("10.40.0.1/16", "write 10.40.0.0/16")),
     "range with a netmask": Mistake("10.40.0.0/16", "10.40.0.0/255.255.0.0", "cidr", ("write 10.40.0.0/16",)),
     "range that is none": Mistake("10.40.0.0/16", "everything", "cidr", ("'everything'",)),
     "zone twice": Mistake("us-east-1b,", "us-east-1a,", "aws:", ("`aws`", "names a zone twice")),

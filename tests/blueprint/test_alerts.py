@@ -20,7 +20,7 @@ def ids(deployment: Deployment) -> set[str]:
 
 def with_asr(deployment: Deployment, *fleets: str) -> Deployment:
     chosen = tuple(fleet for fleet in deployment.aws.asr if fleet.name in fleets)
-    return deployment.model_copy(update={"aws": deployment.aws.model_copy(update={"asr": chosen})})
+    return deployment.model_copy(update={"aws_half": deployment.aws.model_copy(update={"asr": chosen})})
 
 
 def test_alarm_names_differ(sandbox: Deployment) -> None:
@@ -54,7 +54,7 @@ def test_silence_is_no_fault_of_a_fleet_that_may_have_no_hosts(sandbox: Deployme
 
 def test_a_store_without_replicas_has_no_lag(sandbox: Deployment) -> None:
     state = sandbox.aws.state.model_copy(update={"replicas": 0})
-    alone = sandbox.model_copy(update={"aws": sandbox.aws.model_copy(update={"state": state})})
+    alone = sandbox.model_copy(update={"aws_half": sandbox.aws.model_copy(update={"state": state})})
     assert ids(sandbox) - ids(alone) == {"valkey-replication-lag"}
 
 

@@ -14,8 +14,9 @@ import pytest
 from blueprint import Deployment
 from blueprint.alerts import alerts
 from blueprint.aws_metrics import LOG_METRICS, SERVICE_METRICS
-from blueprint.contract import ENVIRONMENT, FLOWS, Image
+from blueprint.contract import ENVIRONMENT, FLOWS
 from blueprint.dashboards import dashboards
+from blueprint.hosts import AWS_IMAGES
 from blueprint.names import GATEWAY_FLEET, VAD_FLEET
 from tests.contract import environment_rules, metric_rules, network_rules, runbook_rules, secret_rules
 from tests.contract.sources import DECLARED, RUNBOOKS, SANDBOX, deployment, templates_of
@@ -110,6 +111,12 @@ def test_topic_is_encrypted_and_takes_messages_of_this_account_over_tls_only() -
     assert allow["Condition"] == {"StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}}
 
 
+VLLM_OPTIONS = {
+    "model": "whisper-large-v3",
+    "load": {"sessions": 32, "session_tokens": 448, "context_tokens": 448},
+}
+
+
 @pytest.fixture(scope="module")
 def other_choices(tmp_path_factory: pytest.TempPathFactory) -> Templates:
     """A chat webhook, vLLM on the GPU fleet, one kind of accelerator only."""
@@ -117,6 +124,7 @@ def other_choices(tmp_path_factory: pytest.TempPathFactory) -> Templates:
     edits = {
         "aws.observability.chat_webhook_secret": "voice/chat",
         "aws.asr.2.engine": "vllm",
+        "aws.asr.2.vllm": VLLM_OPTIONS,
     }
     return templates_of(edited_sandbox(edits, folder))
 
@@ -132,7 +140,7 @@ def test_address_of_the_chat_is_read_from_its_secret_at_deploy(other_choices: Te
 
 def test_every_image_has_a_launcher_that_sets_its_variables(other_choices: Templates) -> None:
     launched = {launch.image for launch in environment_rules.launches(other_choices)}
-    assert launched == {image.value for image in Image}
+    assert launched == {image.value for image in AWS_IMAGES}
     assert environment_rules.violations(other_choices, ENVIRONMENT) == []
 
 

@@ -131,14 +131,13 @@ class AcceleratorFleet(Construct):
         accelerator = self._type.accelerator
         kind = "gpu" if accelerator and accelerator.kind == "gpu" else "silicon"
         cache = INSTANCE_STORE_MOUNT if self._type.instance_store_disks else CACHE_DIR
-        environment = {
-            contract.CACHE_DIR: CACHE_DIR,
-            contract.DRAIN_TIMEOUT_S: str(self._fleet.drain_timeout_s),
-        }
+        environment: dict[contract.Variable, str] = {}
         port = contract.VLLM
         if image is not Image.ASR_VLLM:
             port = contract.ENGINE_HEALTH
-            environment |= {
+            environment = {
+                contract.CACHE_DIR: CACHE_DIR,
+                contract.DRAIN_TIMEOUT_S: str(self._fleet.drain_timeout_s),
                 contract.CHUNK_PORT: str(contract.CHUNK.number),
                 contract.HEALTH_PORT: str(port.number),
                 contract.HOST_KIND: kind,

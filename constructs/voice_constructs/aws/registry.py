@@ -5,6 +5,7 @@ from aws_cdk import aws_ecr as ecr
 from constructs import Construct
 
 from blueprint.contract import Image
+from blueprint.hosts import AWS_IMAGES
 from voice_constructs.aws.encryption import EncryptionKey
 
 UNTAGGED_IMAGES_KEPT = 10
@@ -36,5 +37,5 @@ class ImageRegistry(Construct):
                     ecr.LifecycleRule(tag_status=ecr.TagStatus.UNTAGGED, max_image_count=UNTAGGED_IMAGES_KEPT)
                 ],
             )
-            for image in Image
+            for image in AWS_IMAGES
         }

@@ -13,6 +13,13 @@ VFIO = {"aws.vad.data_path.mode": "vfio"}
 ZONES = [f"us-east-1{letter}" for letter in "abcdef"]
 CAPACITY_BLOCK = {"option": "capacity-block", "reservation_id": "cr-0123456789abcdef0"}
 DIGEST = "sha256:" + "a" * 64
+VLLM = {
+    "aws.asr.0.engine": "vllm",
+    "aws.asr.0.vllm": {
+        "model": "whisper-large-v3",
+        "load": {"sessions": 32, "session_tokens": 448, "context_tokens": 448},
+    },
+}
 EDGE = "aws.edge"
 CERTIFICATE = "arn:aws:acm:us-east-1:123456789012:certificate/00000000-0000-0000-0000-000000000000"
 
@@ -143,12 +150,12 @@ CASES: tuple[Case, ...] = (
     Case("engine-supports-accelerator", "aws.asr.0.instance_type", {"aws.asr.0.instance_type": "c8g.12xlarge"}, {},
          ("c8g.12xlarge",)),
     *(Case("engine-supports-accelerator", "aws.asr.0.engine",
-           {"aws.asr.0.engine": "vllm", "aws.asr.0.instance_type": kind}, {"aws.asr.0.instance_type": kind},
+           {**VLLM, "aws.asr.0.instance_type": kind}, {"aws.asr.0.instance_type": kind},
            (kind, why))
       for kind, why in (("inf2.48xlarge", "Trn2 and Trn3 only"), ("trn1.2xlarge", "Trn2 and Trn3 only"),
                         ("trn2.48xlarge", "our engine only"))),
     Case("engine-supports-accelerator", "aws.asr.0.engine",
-         {"aws.asr.0.engine": "vllm", "aws.asr.0.instance_type": "inf2.48xlarge"}, {"aws.asr.0.engine": "vllm"}),
+         {**VLLM, "aws.asr.0.instance_type": "inf2.48xlarge"}, VLLM),
     *(Case("neuron-lifecycle", "aws.asr.0.instance_type", {"aws.asr.0.instance_type": kind},
            {"aws.asr.0.instance_type": "trn2.48xlarge"}, (kind,))
       for kind in ("inf2.xlarge", "trn1.2xlarge", "trn1n.32xlarge")),
@@ -265,8 +272,8 @@ CASES: tuple[Case, ...] = (
     Case("images-have-digests", "images", {"images.gateway": ABSENT}, {}, ("gateway",)),
     Case("images-have-digests", "images", {"aws.asr.0.instance_type": "inf2.48xlarge"},
          {"aws.asr.0.instance_type": "inf2.48xlarge", "images.asr-neuron": DIGEST}, ("asr-neuron",)),
-    Case("images-have-digests", "images", {"aws.asr.0.engine": "vllm"},
-         {"aws.asr.0.engine": "vllm", "images.asr-vllm": DIGEST}, ("asr-vllm",)),
+    Case("images-have-digests", "images", VLLM,
+         {**VLLM, "images.asr-vllm": DIGEST}, ("asr-vllm",)),
     Case("images-have-digests", "images", {"images": ABSENT}, {}, ("vad-dataplane",), present=False),
     Case("accepted-checks-exist", "accepted_checks.0.id", {"accepted_checks.0.id": "ena-express-hop"},
          {"accepted_checks.0.id": "ena-express-mtu"}, ("ena-express-hop", "did you mean `ena-express-hops`?")),

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from blueprint.contract import STATE_USERS, Image
+from blueprint.contract import STATE_USERS
+from blueprint.hosts import AWS_IMAGES
 from tests.synthesized import Stack, shipped
 
 
@@ -63,7 +64,7 @@ def test_deletion_leaves_a_snapshot_and_its_key_outside_the_sandbox(state: Stack
 def test_every_image_has_a_repository_that_scans_and_never_overwrites() -> None:
     registry = shipped("production-us-east-1")["registry"]
     repositories = registry.properties("ECR::Repository")
-    assert {r["RepositoryName"] for r in repositories} == {f"production-us-east-1/{image}" for image in Image}
+    assert {r["RepositoryName"] for r in repositories} == {f"production-us-east-1/{image}" for image in AWS_IMAGES}
     for repository in repositories:
         assert repository["ImageTagMutability"] == "IMMUTABLE"
         assert repository["ImageScanningConfiguration"]["ScanOnPush"] is True
