@@ -34,7 +34,10 @@ def diagram(
         if output.is_dir() or not output.parent.is_dir():
             _refuse(f"{output}: {'is a folder' if output.is_dir() else f'there is no folder {output.parent}'}")
         render = RENDERERS[output.suffix]
-    graph = graph_of(load_checked(file))
+    deployment = load_checked(file)
+    if deployment.aws_half is None:
+        _refuse(f"{file}: has no section `aws`; `voice preview azure` shows the tree of its section `azure`")
+    graph = graph_of(deployment)
     try:
         text = render(graph)
     except svg.LayoutError as error:

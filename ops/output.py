@@ -94,3 +94,8 @@ def stack_table(title: str, stacks: dict[str, Counter[str]]) -> Table:
 def describe_types(types: Counter[str]) -> str:
     """Return a short list such as "9×EC2::Subnet, 1×EC2::VPC", most frequent first."""
     return ", ".join(f"{count}×{kind.removeprefix('AWS::')}" for kind, count in types.most_common())
+
+
+def span(low: int, high: int) -> str:
+    """Return a range such as "3-30"."""
+    return f"{low}-{high}"

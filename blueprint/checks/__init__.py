@@ -7,7 +7,7 @@ from blueprint.checks.base import Check, Finding, Level, Violation
 from blueprint.loading import suggestion
 from blueprint.model.deployment import Deployment
 
-__all__ = ["CHECKS", "Check", "Finding", "Level", "Violation", "run"]
+__all__ = ["CHECKS", "Check", "Finding", "Level", "Violation", "applicable", "refusals", "run"]
 
 
 class AcceptedChecksExist(Check):
@@ -62,3 +62,14 @@ def run(deployment: Deployment) -> list[Finding]:
     ]
     order = list(Level)
     return sorted(findings, key=lambda finding: order.index(finding.check.level))
+
+
+def refusals(deployment: Deployment) -> list[str]:
+    """Return why a deployment must not go on, a line for each reason; nothing when it may."""
+    source = deployment.source
+    return [
+        f"{source.file}:{source.line(found.violation.location)}: [{found.check.id}] "
+        f"{found.violation.message}; {found.violation.remedy}"
+        for found in run(deployment)
+        if found.blocks
+    ]

@@ -40,8 +40,10 @@ class Fleet:
 
 
 def fleets(deployment: Deployment) -> Iterator[Fleet]:
-    """Yield the VAD fleet, then the ASR fleets in file order."""
-    aws = deployment.aws
+    """Yield the VAD fleet, then the ASR fleets in file order; nothing where there is no AWS half."""
+    if deployment.aws_half is None:
+        return
+    aws = deployment.aws_half
     zones = aws.availability_zones
     yield Fleet(
         name="vad",

@@ -61,16 +61,11 @@ def synthesize() -> None:
         deployment = blueprint.load(path)
     except blueprint.DeploymentFileError as error:
         _refuse([str(problem) for problem in error.problems])
-    source = deployment.source
-    blocking = [finding for finding in checks.run(deployment) if finding.blocks]
-    if blocking:
-        _refuse(
-            [
-                f"{source.file}:{source.line(found.violation.location)}: [{found.check.id}] "
-                f"{found.violation.message}; {found.violation.remedy}"
-                for found in blocking
-            ]
-        )
+    if deployment.aws_half is None:
+        _refuse([f"{path}: has no section `aws`; deploy its section `azure` with pulumi (stacks/azure)"])
+    reasons = checks.refusals(deployment)
+    if reasons:
+        _refuse(reasons)
     make_app(deployment, validate=context.try_get_context(VALIDATE_CONTEXT) == "true").synth()
 
 
