@@ -11,7 +11,7 @@ UV := .tools/bin/uv
 SETUP := .venv/.ready
 CHECKOV := .tools/checkov/.ready
 
-.PHONY: help setup test sandbox bench-synth lint format lock clean
+.PHONY: help setup test test-native sandbox bench-synth lint format lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -40,6 +40,9 @@ test: $(SETUP) $(CHECKOV) ## Run every check and test
 	shellcheck $$(git ls-files '*.sh' .ci/run)
 	mypy
 	pytest -n 2 --dist loadgroup
+
+test-native: ## Build and test the data plane's native code, sanitizers included
+	images/vad-dataplane/tests/run.sh
 
 sandbox: $(SETUP) ## Deploy everything to a local AWS, drill the scaling, tear it down
 	voice sandbox deployments/sandbox.yaml

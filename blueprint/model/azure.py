@@ -154,7 +154,10 @@ class AggregatedService(Service):
 
 
 class ChatService(Service):
-    """A text model on one or more GPU pools; each pool is an engine class with flags of its own."""
+    """A text model on one or more GPU pools; each pool is an engine class with flags of its own.
+
+    ``replicas`` bounds each pool; ``load`` is what all of them carry together.
+    """
 
     kind: Literal["chat"]
     pools: tuple[PoolName, ...] = Field(min_length=1)

@@ -1,0 +1,109 @@
+// A bounded queue between one producer thread and one consumer thread, without locks and without copies: both sides
+// work on the slot in place.
+//
+// Each slot carries a sequence number. Slot i starts at i, which means "free for message i". The producer of message n
+// finds n there, writes the message and publishes n + 1; the consumer of message n finds n + 1, reads, and hands the
+// slot back as n + Slots, which is the number that the producer looks for one lap later.
+//
+// Why each memory order:
+// - commit() stores with release, peek() loads with acquire: the consumer that sees n + 1 sees the message's bytes.
+// - release() stores with release, claim() loads with acquire: the producer that sees n + Slots knows that the
+//   consumer's reads of the old message are over; without it a new message could overwrite one that is being read.
+// - The positions are written by one thread each. The other thread reads them for occupancy() only, where any recent
+//   value will do, so they are relaxed.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cassert>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+namespace voice {
+
+// The line size of Graviton4 and of x86; std::hardware_destructive_interference_size is 256 on some arm64 compilers,
+// which would only waste memory, and it may differ between two translation units.
+inline constexpr std::size_t kCacheLineBytes = 64;
+
+// The memory orders of the hand-over. Tests replace them with relaxed ones to show that they would notice.
+struct AcquireRelease {
+    static constexpr std::memory_order kTake = std::memory_order_acquire;
+    static constexpr std::memory_order kGive = std::memory_order_release;
+};
+
+template <typename T, std::size_t Slots, typename Orders = AcquireRelease>
+class SpscRing {
+    static_assert(std::has_single_bit(Slots), "the number of slots has to be a power of two");
+    static_assert(Slots >= 2, "with one slot, `published` (n + 1) and `free again` (n + Slots) are the same number");
+    static_assert(std::is_trivially_destructible_v<T>, "a slot is reused without destroying what it holds");
+
+public:
+    static constexpr std::size_t kSlots = Slots;
+
+    SpscRing() noexcept {
+        for (std::size_t i = 0; i < Slots; ++i) {
+            slots_[i].sequence.store(i, std::memory_order_relaxed);
+        }
+    }
+    SpscRing(const SpscRing&) = delete;
+    SpscRing& operator=(const SpscRing&) = delete;
+
+    // Producer: returns the slot of the next message, or null while the ring is full. Claiming again before commit()
+    // returns the same slot.
+    [[nodiscard]] T* claim() noexcept {
+        const std::uint64_t next = written_.load(std::memory_order_relaxed);
+        Slot& slot = slots_[next & kMask];
+        return slot.sequence.load(Orders::kTake) == next ? &slot.value : nullptr;
+    }
+
+    // Producer: publishes the claimed slot.
+    void commit() noexcept {
+        const std::uint64_t next = written_.load(std::memory_order_relaxed);
+        Slot& slot = slots_[next & kMask];
+        assert(slot.sequence.load(std::memory_order_relaxed) == next && "commit() without a claimed slot");
+        slot.sequence.store(next + 1, Orders::kGive);
+        written_.store(next + 1, std::memory_order_relaxed);
+    }
+
+    // Consumer: returns the oldest message, or null while the ring is empty. It stays valid until release().
+    [[nodiscard]] T* peek() noexcept {
+        const std::uint64_t next = read_.load(std::memory_order_relaxed);
+        Slot& slot = slots_[next & kMask];
+        return slot.sequence.load(Orders::kTake) == next + 1 ? &slot.value : nullptr;
+    }
+
+    // Consumer: hands the slot of the oldest message back.
+    void release() noexcept {
+        const std::uint64_t next = read_.load(std::memory_order_relaxed);
+        Slot& slot = slots_[next & kMask];
+        assert(slot.sequence.load(std::memory_order_relaxed) == next + 1 && "release() without a message");
+        slot.sequence.store(next + Slots, Orders::kGive);
+        read_.store(next + 1, std::memory_order_relaxed);
+    }
+
+    // Any thread: messages in the ring a moment ago, 0 to Slots.
+    [[nodiscard]] std::size_t occupancy() const noexcept {
+        const std::uint64_t read = read_.load(std::memory_order_relaxed);
+        const std::uint64_t written = written_.load(std::memory_order_relaxed);
+        // The two loads are not one: the consumer may have passed the `written` that is read after it.
+        const std::uint64_t between = written > read ? written - read : 0;
+        return between < Slots ? static_cast<std::size_t>(between) : Slots;
+    }
+
+private:
+    static constexpr std::uint64_t kMask = Slots - 1;
+
+    struct alignas(kCacheLineBytes) Slot {
+        std::atomic<std::uint64_t> sequence;
+        T value;
+    };
+
+    // Each position has a line of its own, or the two threads would take it from each other at every message.
+    alignas(kCacheLineBytes) std::atomic<std::uint64_t> written_{0};
+    alignas(kCacheLineBytes) std::atomic<std::uint64_t> read_{0};
+    alignas(kCacheLineBytes) std::array<Slot, Slots> slots_;
+};
+
+}  // namespace voice
