@@ -13,7 +13,7 @@ class Gpu(Model):
 
     name: str
     memory_gib: float = Field(gt=0)
-    """What the driver reports as total, GiB; less than the number on the box."""
+    """What CUDA reports as total, GiB: the base of ``gpu_memory_utilization``, and less than the number on the box."""
     compute_capability: tuple[int, int]
     nvlink_gb_per_s: float | None = None
     """Peak of all its NVLinks in one direction, GB/s; absent without NVLink."""
@@ -57,6 +57,8 @@ class ModelCard(Model):
     """``mistral``: tokenizer, configuration and weights in Mistral's own layout."""
     weights_gib: float = Field(gt=0)
     """Weights as bfloat16, GiB."""
+    bf16_only_gib: float = Field(ge=0)
+    """Of these, embeddings and output head: FP8 converts linear layers only."""
     layers: int
     kv_heads: int
     head_dim: int
@@ -66,6 +68,10 @@ class ModelCard(Model):
     """Positions that one second of audio takes: in the decoder's context, or in an encoder's output."""
     cross_attention_tokens: int = 0
     """Encoder positions that each sequence keeps, for encoder-decoder models."""
+    sliding_window: int | None = None
+    """Tokens that attention looks back on, where every layer has such a window; older ones leave the KV cache."""
+    encoder_state_bytes: int = Field(default=0, ge=0)
+    """KV that a streaming encoder keeps for each sequence as bfloat16, bytes."""
     fp8_repository: str | None = None
     """Weights published as FP8, where they are."""
     licence: str
