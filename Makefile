@@ -11,7 +11,7 @@ UV := .tools/bin/uv
 SETUP := .venv/.ready
 CHECKOV := .tools/checkov/.ready
 
-.PHONY: help setup test test-native sandbox bench-synth lint format lock clean
+.PHONY: help setup test refresh-engines test-native sandbox bench-synth lint format lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -44,14 +44,18 @@ test: $(SETUP) $(CHECKOV) ## Run every check and test
 test-native: ## Build and test the data plane's native code, sanitizers included
 	images/vad-dataplane/tests/run.sh
 
-sandbox: $(SETUP) ## Deploy everything to a local AWS, drill the scaling, tear it down
+sandbox: $(SETUP) ## Rehearse both clouds: deploy to a local AWS, drill it, tear it down; run the Pulumi programs
 	voice sandbox deployments/sandbox.yaml
+	voice sandbox deployments/production-azure.yaml
 
 bench-synth: $(SETUP) ## Time synth of the whole suite against an empty CDK app
 	python -m bench.synth
 
 diagram: $(SETUP) ## Draw docs/architecture.svg anew, from the templates
 	voice diagram deployments/production-us-east-1.yaml --output docs/architecture.svg
+
+refresh-engines: $(SETUP) ## Read the engines' published releases again, into blueprint/engines/tables
+	python -m ops.engine_tables
 
 lint: $(SETUP) ## Run the static checks alone
 	pre-commit run --all-files

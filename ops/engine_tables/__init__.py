@@ -1,0 +1,4 @@
+"""Reads published wheels, without importing them, into the tables of :mod:`blueprint.engines`.
+
+Run it as ``python -m ops.engine_tables``.
+"""

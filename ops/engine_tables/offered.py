@@ -1,0 +1,209 @@
+"""What a release offers beside its flags: connectors, metrics, endpoints, environment variables."""
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+
+from blueprint.engines.published import Endpoint, PublishedMetric
+from ops.engine_tables.names import MovedError, Scope
+from ops.engine_tables.source import Module
+from ops.engine_tables.values import Reader, called
+
+_METHODS = {"get": "GET", "post": "POST", "put": "PUT", "delete": "DELETE", "patch": "PATCH", "websocket": "WEBSOCKET"}
+_KINDS = ("counter", "gauge", "histogram", "summary", "info")
+_UNITS = {
+    "1": "", "s": "seconds", "ms": "milliseconds", "us": "microseconds", "By": "bytes", "MiBy": "mebibytes",
+    "GiBy": "gibibytes", "%": "percent",
+}  # fmt: skip
+"""How OpenTelemetry's Prometheus exporter spells units; the others as they are."""
+_MAKES_METRICS = re.compile(r"(counter|gauge|histogram|summary)\w*\(", re.IGNORECASE)
+_READS_ENVIRONMENT = re.compile(r"\bgetenv\(|\benviron\b")
+_PER = {"s": "second", "m": "minute", "h": "hour", "d": "day"}
+
+
+def registered(reader: Reader, function: str, owner: str = "") -> list[str]:
+    """Return the names that are registered by calls such as ``Owner.function("name", ...)``."""
+    found: set[str] = set()
+    for module in reader.tree.modules(mentioning=f"{function}("):
+        for call in _calls(module):
+            named = ast.unparse(call.func)
+            if named == (f"{owner}.{function}" if owner else function) and call.args:
+                name = reader.value_or(call.args[0], reader.scope(module), None)
+                found |= {name} if isinstance(name, str) else set()
+    return sorted(found)
+
+
+def strings(reader: Reader, start: str) -> list[str]:
+    """Return the texts in the source that start with a dotted prefix and are one dotted name."""
+    pattern = re.compile(rf"{re.escape(start)}[a-z0-9_.]*[a-z0-9]")
+    return sorted(
+        {
+            node.value
+            for module in reader.tree.modules(mentioning=start)
+            for node in ast.walk(module.tree)
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and pattern.fullmatch(node.value)
+        }
+    )
+
+
+def metrics(reader: Reader, prefixes: Sequence[str]) -> tuple[PublishedMetric, ...]:
+    """Return the metrics whose names start with one of some prefixes, as Prometheus sees them."""
+    found: set[tuple[str, str]] = set()
+    for module in reader.tree.modules(pattern=_MAKES_METRICS):
+        scope = reader.scope(module)
+        for node in ast.walk(module.tree):
+            found |= set(_metrics_in(reader, node, scope, prefixes))
+    known = {name.partition("|")[0] for name, kind in found if kind != "unknown"}
+    rows = {
+        _exposed(name, kind): kind
+        for name, kind in sorted(found)
+        if kind != "unknown" or (name not in known and ":" in name and not name.endswith("_"))
+    }
+    return tuple(PublishedMetric.model_validate({"name": name, "kind": kind}) for name, kind in sorted(rows.items()))
+
+
+def _metrics_in(reader: Reader, node: ast.AST, scope: Scope, prefixes: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield names and kinds; a unit that OpenTelemetry adds to the name stands behind a bar."""
+    match node:
+        case ast.Tuple(elts=[ast.Constant(value=str(text)), *_]) | ast.Assign(value=ast.Constant(value=str(text))):
+            if _is_metric(text, prefixes):
+                yield text, "unknown"  # kept apart from the call that makes the metric
+        case ast.Call() if kind := _kind(node):
+            unit = next((reader.value_or(each.value, scope, "") for each in node.keywords if each.arg == "unit"), "")
+            named = [each.value for each in node.keywords if each.arg in {"name", "gauge_name"}]
+            texts = [reader.value_or(given, scope, None) for given in [*node.args[:2], *named]]
+            names = [text for text in texts if isinstance(text, str) and _is_metric(text, prefixes)]
+            if names:  # the last one: OpenTelemetry's meter may stand before the metric
+                yield f"{names[-1]}|{unit}" if unit else names[-1], kind
+        case ast.Dict(keys=keys, values=values):
+            for key, value in zip(keys, values, strict=True):
+                yield from _paired(reader, key, value, scope, prefixes)
+        case ast.Assign(targets=[ast.Subscript(slice=key)], value=value):
+            yield from _paired(reader, key, value, scope, prefixes)
+
+
+def _paired(
+    reader: Reader, key: ast.expr | None, value: ast.expr, scope: Scope, prefixes: Sequence[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield a metric that a mapping defines: its name is the key, its kind in the class of the value."""
+    if key is not None and isinstance(value, ast.Call) and (kind := _kind(value)):
+        name = reader.value_or(key, scope, None)
+        if isinstance(name, str) and _is_metric(name, prefixes):
+            yield name, kind
+
+
+def _kind(call: ast.Call) -> str | None:
+    return next((kind for kind in _KINDS if kind in called(call).lower()), None)
+
+
+def _is_metric(text: str, prefixes: Sequence[str]) -> bool:
+    return any(text.startswith(prefix) and re.fullmatch(r"[a-z0-9_.]+", text[len(prefix) :]) for prefix in prefixes)
+
+
+def _exposed(name: str, kind: str) -> str:
+    """Return a metric's name as Prometheus sees it: the unit added by OpenTelemetry, ``_total`` for counters."""
+    bare, _, unit = name.partition("|")
+    base = re.sub(r"[^a-zA-Z0-9_:]", "_", bare)
+    if kind == "counter":
+        base = base.removesuffix("_total")
+    suffix = _unit(unit)
+    if suffix and not base.endswith(f"_{suffix}"):
+        base = f"{base}_{suffix}"
+    return f"{base}_total" if kind == "counter" else base
+
+
+def _unit(unit: str) -> str:
+    unit = re.sub(r"\{.*?\}", "", unit)
+    top, slash, bottom = unit.partition("/")
+    if slash:
+        return f"{_UNITS.get(top, top)}_per_{_PER.get(bottom, bottom)}"
+    return _UNITS.get(unit, unit)
+
+
+def endpoints(reader: Reader, folders: Sequence[str]) -> tuple[Endpoint, ...]:
+    """Return the endpoints that the modules in some folders define."""
+    found: set[tuple[str, str]] = set()
+    for folder in folders:
+        for module in reader.tree.modules(folder):
+            for call in _calls(module):
+                found |= set(_endpoints_in(reader, call, reader.scope(module)))
+    rows = sorted(found, key=lambda row: (row[1], row[0]))
+    return tuple(Endpoint.model_validate({"method": method, "path": path}) for method, path in rows)
+
+
+def _endpoints_in(reader: Reader, call: ast.Call, scope: Scope) -> Iterator[tuple[str, str]]:
+    path = reader.value_or(call.args[0], scope, None) if call.args else None
+    if not isinstance(path, str) or not path.startswith("/"):
+        return
+    on = ast.unparse(call.func).rpartition(".")[0]
+    if called(call) in _METHODS and ("router" in on or "app" in on):
+        yield _METHODS[called(call)], _prefix(reader, call, scope) + path
+    elif called(call) in {"add_api_route", "api_route"}:
+        listed = next((reader.value_or(each.value, scope, []) for each in call.keywords if each.arg == "methods"), [])
+        for method in listed if isinstance(listed, list) else []:
+            if str(method).lower() in _METHODS:
+                yield str(method), path
+    elif called(call) == "Mount":
+        yield "GET", path
+
+
+def _prefix(reader: Reader, call: ast.Call, scope: Scope) -> str:
+    if not isinstance(call.func, ast.Attribute):
+        return ""
+    router = reader.definition(call.func.value, scope)
+    given = router.node.keywords if router and isinstance(router.node, ast.Call) else []
+    return str(next((reader.value_or(each.value, scope, "") for each in given if each.arg == "prefix"), ""))
+
+
+def variables_read(reader: Reader, prefix: str) -> dict[str, object]:
+    """Return the environment variables with a prefix that are read somewhere; their defaults are not known."""
+    found: dict[str, object] = {}
+    for module in reader.tree.modules(pattern=_READS_ENVIRONMENT, mentioning=prefix):
+        for call in _calls(module):
+            if called(call) in {"getenv", "get"} and "os." in ast.unparse(call.func) and call.args:
+                name = reader.value_or(call.args[0], reader.scope(module), None)
+                if isinstance(name, str) and name.startswith(prefix):
+                    found[name] = None
+    return found
+
+
+def variables_declared(reader: Reader, table: str) -> dict[str, object]:
+    """Return what a module declares as ``NAME: type = default``, or as the keys of ``environment_variables``."""
+    found: dict[str, object] = {}
+    module = reader.tree.module(table)
+    if module is None:
+        raise MovedError(table)
+    for name, meaning in module.symbols.items():
+        if name.isupper() and isinstance(meaning, ast.AnnAssign) and not name.startswith("_"):
+            found[name] = reader.value_or(meaning.value, reader.scope(module), None) if meaning.value else None
+    declared = module.symbols.get("environment_variables")
+    keys = declared.value.keys if isinstance(declared, ast.AnnAssign) and isinstance(declared.value, ast.Dict) else []
+    return found | {str(key.value): found.get(str(key.value)) for key in keys if isinstance(key, ast.Constant)}
+
+
+def variables_listed(reader: Reader, dotted: str) -> dict[str, object]:
+    """Return the environment variables that a module lists by name."""
+    found = reader.named(dotted)
+    listed = reader.value_or(found.node, found.scope, None) if found else None
+    if not isinstance(listed, list):
+        raise MovedError(dotted)
+    return {str(name): None for name in listed}
+
+
+def defined_settings(reader: Reader, mapping: str) -> dict[str, object]:
+    """Return the keys of a module's mapping of definitions, with the ``default`` of each."""
+    found = reader.named(mapping)
+    if found is None:
+        raise MovedError(mapping)
+    node = found.node.value if isinstance(found.node, ast.AnnAssign) else found.node
+    made: dict[str, object] = {}
+    for key, value in zip(node.keys, node.values, strict=True) if isinstance(node, ast.Dict) else ():
+        given = zip(value.keys, value.values, strict=True) if isinstance(value, ast.Dict) else ()
+        default = next((each for name, each in given if getattr(name, "value", None) == "default"), None)
+        if isinstance(key, ast.Constant):
+            made[str(key.value)] = reader.value_or(default, found.scope, None) if default else None
+    return made
+
+
+def _calls(module: Module) -> Iterator[ast.Call]:
+    return (node for node in ast.walk(module.tree) if isinstance(node, ast.Call))

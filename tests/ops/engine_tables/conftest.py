@@ -1,0 +1,27 @@
+"""Small wheels, written by hand."""
+
+import textwrap
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ops.engine_tables.source import Tree
+from ops.engine_tables.values import Reader
+
+Wheel = Callable[[dict[str, str]], Reader]
+
+
+@pytest.fixture
+def wheel(tmp_path: Path) -> Wheel:
+    """Return a function that puts files into a wheel and returns a reader of it."""
+
+    def write(files: dict[str, str]) -> Reader:
+        path = tmp_path / "thing-1.0-py3-none-any.whl"
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, text in files.items():
+                archive.writestr(name, textwrap.dedent(text))
+        return Reader(Tree.of_wheel(path))
+
+    return write
