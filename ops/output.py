@@ -17,6 +17,8 @@ from blueprint.model.deployment import Deployment
 from ops.exits import REFUSED
 
 out = Console(highlight=False)
+if not out.is_terminal:
+    out.width = max(out.width, 100)  # rich takes 80 for a pipe or a CI log, which cuts tables short
 err = Console(stderr=True, highlight=False)
 
 MARKS = {Level.ERROR: "[red]✗ error[/]", Level.WARNING: "[yellow]! warning[/]", Level.INFO: "[blue]i info[/]"}

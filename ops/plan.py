@@ -13,6 +13,7 @@ from ops.exits import REFUSED
 from ops.fleet_table import fleet_as_dict, fleet_table
 from ops.output import err, finding_as_dict, load, out, print_findings, print_json, stack_table
 from ops.pool_table import pool_as_dict, pool_table, pools
+from ops.sizing import sizing_as_dict, sizing_tables
 from ops.synthesis import templates
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for pipelines.")]
@@ -40,6 +41,7 @@ def plan(file: DeploymentFile, as_json: Json = False) -> None:
                 "findings": [finding_as_dict(deployment, finding) for finding in findings],
                 "fleets": [fleet_as_dict(deployment, fleet) for fleet in fleets(deployment)],
                 "pools": [pool_as_dict(deployment.azure, pool) for pool in pools(deployment)],
+                "sizing": sizing_as_dict(deployment),
                 "resources": {stack: dict(types) for stack, types in counts.items()},
             }
         )
@@ -65,5 +67,7 @@ def _print_tables(deployment: Deployment, counts: dict[str, Counter[str]]) -> No
         out.print(fleet_table(deployment))
     if deployment.azure_half:
         out.print(pool_table(deployment))
+    for table in sizing_tables(deployment):
+        out.print(table)
     if counts:
         out.print(stack_table("resources by stack", counts))

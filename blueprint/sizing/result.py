@@ -10,10 +10,12 @@ from blueprint.model.serving import KvCacheType, Profile, Quantization
 class Limit(StrEnum):
     """What keeps an engine from carrying more sessions."""
 
-    KV_MEMORY = "KV cache in GPU memory"
-    MAX_NUM_SEQS = "the engine's limit of sequences in a batch"
-    CONTEXT = "the model's longest context"
-    COMPUTE = "GPU time: the published throughput of the model"
+    KV_MEMORY = "KV memory"
+    """The KV cache in GPU memory is full."""
+    MAX_NUM_SEQS = "batch size"
+    """The engine's limit of sequences in a batch."""
+    THROUGHPUT = "throughput"
+    """GPU time: the published throughput of the model."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +34,13 @@ class EngineSizing:
         max_num_batched_tokens: Tokens in one scheduler step; ``None`` is the engine's default.
         block_size: Tokens in one block of the KV cache; ``None`` is the attention backend's own choice.
         cudagraph_capture_sizes: Batch sizes that CUDA graphs are captured for; empty is the engine's default.
-        max_queued_requests: Requests that may wait before new ones are refused with 503; ``None`` is no limit.
+        max_queued_requests: Requests in flight, waiting *and* running, before new ones are refused with 503;
+            ``None`` is no limit. The name is vLLM's (``max_num_queued_reqs``), and so is what it counts.
         sessions: Sessions of the asked length that the engine carries.
         sessions_at_full_context: The same when every session has ``max_model_len`` tokens.
         limit: What binds ``sessions``.
         reasons: For each knob that is set, why it has its value; keys are the attribute names above.
+        arithmetic: How ``kv_cache_tokens`` and ``sessions`` came about, on one line.
     """
 
     model: str
@@ -57,6 +61,7 @@ class EngineSizing:
     sessions_at_full_context: float
     limit: Limit
     reasons: Mapping[str, str] = field(default_factory=dict)
+    arithmetic: str = ""
 
 
 class DoesNotFitError(ValueError):

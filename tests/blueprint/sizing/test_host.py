@@ -1,0 +1,60 @@
+"""Memory of nodes, and text to speech from published figures."""
+
+import pytest
+
+from blueprint.catalog.inference import Gpu
+from blueprint.sizing.host import kube_reserved_gib, size_host
+from blueprint.sizing.result import DoesNotFitError, Limit
+from blueprint.sizing.tts import PUBLISHED_POINTS, size_tts
+from tests.blueprint.sizing.cases import A10, A100, H100, H200, NC48, NC96, QWEN, TTS
+
+
+def test_the_kubelet_keeps_five_gigabytes_of_a_large_node_and_a_quarter_of_a_small_one() -> None:
+    assert kube_reserved_gib(880) == pytest.approx(5.05e9 / 2**30)
+    assert kube_reserved_gib(16) == 4
+
+
+def test_a_cell_with_its_pools_fits_a_node_of_four_gpus() -> None:
+    budget = size_host(NC96, pods=1, gpus_per_pod=4, kv_pool_gib=200)
+    assert budget.kv_pools_gib == 200
+    assert budget.free_gib > 500
+
+
+def test_two_pools_of_200_gb_do_not_fit_440_gib() -> None:
+    with pytest.raises(DoesNotFitError, match=r"400 LMCache = .* of 440 GiB") as refusal:
+        size_host(NC48, pods=2, gpus_per_pod=1, kv_pool_gib=200)
+    assert refusal.value.remedy == "at most 195 GiB of LMCache for each pod"
+    assert size_host(NC48, pods=2, gpus_per_pod=1, kv_pool_gib=195).free_gib >= 0
+
+
+def test_two_pools_of_200_gb_fit_880_gib() -> None:
+    assert size_host(NC96, pods=2, gpus_per_pod=2, kv_pool_gib=200).free_gib > 0
+
+
+def test_speech_is_sized_from_one_published_row() -> None:
+    sized = size_tts(TTS, H200)
+    assert (sized.sessions, sized.max_num_seqs, sized.limit) == (32, 32, Limit.THROUGHPUT)
+    assert (sized.language_model_share, sized.codec_share) == (0.8, 0.1)
+    point = sized.operating_point
+    assert (point.first_audio_ms, point.real_time_factor, point.chars_per_s) == (552, 0.302, 1430.78)
+    assert "552 ms" in sized.arithmetic
+
+
+def test_no_published_row_has_the_best_of_all() -> None:
+    assert not any(point.first_audio_ms == 70 and point.chars_per_s > 1000 for point in PUBLISHED_POINTS)
+    assert all(point.real_time_factor < 1 for point in PUBLISHED_POINTS)
+
+
+@pytest.mark.parametrize("gpu", [A100, H100, A10], ids=lambda gpu: gpu.name)
+def test_speech_on_other_gpus_is_refused_rather_than_guessed(gpu: Gpu) -> None:
+    with pytest.raises(DoesNotFitError, match=f"no figure is published for voxtral-4b-tts on {gpu.name}"):
+        size_tts(TTS, gpu)
+
+
+def test_a_chat_model_does_not_speak() -> None:
+    with pytest.raises(DoesNotFitError, match="makes no speech"):
+        size_tts(QWEN, H200)
+
+
+def test_eager_speech_says_that_its_sessions_are_not_proved() -> None:
+    assert "not proved" in size_tts(TTS, H200, cuda_graphs=False).reasons["cuda_graphs"]

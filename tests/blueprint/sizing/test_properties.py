@@ -1,0 +1,100 @@
+"""What holds for every model, GPU and load."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blueprint import catalog
+from blueprint.catalog.inference import Gpu, ModelCard
+from blueprint.model.serving import KvCacheType, Load, Profile, Quantization
+from blueprint.sizing.engine import size_engine
+from blueprint.sizing.memory import GIB, kv_memory, session_bytes, weights_gib
+from blueprint.sizing.result import DoesNotFitError, EngineSizing
+
+MODELS = st.sampled_from([model for model in catalog.models().values() if model.served_by == "vllm"])
+GPUS = st.sampled_from(list(catalog.gpus().values()))
+WIDTHS = st.sampled_from([1, 2, 4])
+QUANTIZATIONS = st.sampled_from(Quantization)
+LENGTHS = st.integers(min_value=1, max_value=32768)
+
+
+def sized(
+    model: ModelCard,
+    gpu: Gpu,
+    tokens: int,
+    *,
+    width: int = 1,
+    quantization: Quantization = Quantization.NONE,
+    profile: Profile = Profile.TUNED,
+) -> EngineSizing | None:
+    """Size an engine for sessions of a length, cut to the model's context; nothing where it does not fit."""
+    tokens = min(tokens, model.max_context_tokens)
+    load = Load(sessions=1, session_tokens=tokens, context_tokens=tokens)
+    try:
+        return size_engine(model, gpu, load=load, tensor_parallel=width, quantization=quantization, profile=profile)
+    except DoesNotFitError:
+        return None
+
+
+def sessions(engine: EngineSizing | None) -> int:
+    return engine.sessions if engine else 0
+
+
+@given(
+    model=MODELS,
+    gpu=GPUS,
+    width=WIDTHS,
+    quantization=QUANTIZATIONS,
+    tokens=LENGTHS,
+    profile=st.sampled_from(Profile),
+)
+def test_memory_is_never_exceeded(
+    *, model: ModelCard, gpu: Gpu, width: int, quantization: Quantization, tokens: int, profile: Profile
+) -> None:
+    engine = sized(model, gpu, tokens, width=width, quantization=quantization, profile=profile)
+    if engine is None:
+        return
+    cache = engine.sessions * session_bytes(model, engine.max_model_len)
+    assert cache <= kv_memory(model, gpu, tensor_parallel=width, quantization=quantization).bytes
+    assert cache / GIB + weights_gib(model, quantization) < width * gpu.memory_gib * engine.gpu_memory_utilization
+    assert engine.sessions >= 1
+
+
+@given(MODELS, GPUS, WIDTHS, LENGTHS, LENGTHS)
+def test_longer_sessions_are_never_more(model: ModelCard, gpu: Gpu, width: int, one: int, other: int) -> None:
+    short, long = sorted((one, other))
+    assert sessions(sized(model, gpu, short, width=width)) >= sessions(sized(model, gpu, long, width=width))
+
+
+@given(MODELS, GPUS, LENGTHS, st.floats(min_value=0, max_value=100))
+def test_a_larger_gpu_never_carries_fewer(model: ModelCard, gpu: Gpu, tokens: int, more: float) -> None:
+    larger = gpu.model_copy(update={"memory_gib": gpu.memory_gib + more})
+    assert sessions(sized(model, larger, tokens)) >= sessions(sized(model, gpu, tokens))
+
+
+@given(MODELS, GPUS, WIDTHS, LENGTHS)
+def test_fp8_weights_never_carry_fewer(model: ModelCard, gpu: Gpu, width: int, tokens: int) -> None:
+    fp8 = sized(model, gpu, tokens, width=width, quantization=Quantization.FP8)
+    assert sessions(fp8) >= sessions(sized(model, gpu, tokens, width=width))
+
+
+@given(MODELS, GPUS, WIDTHS, LENGTHS)
+def test_graphs_are_sorted_unique_and_end_at_the_batch(model: ModelCard, gpu: Gpu, width: int, tokens: int) -> None:
+    engine = sized(model, gpu, tokens, width=width)
+    if engine is None:
+        return
+    sizes = engine.cudagraph_capture_sizes
+    assert engine.max_num_seqs is not None
+    assert engine.max_num_batched_tokens is not None
+    assert engine.max_queued_requests is not None
+    assert list(sizes) == sorted(set(sizes))
+    assert sizes[-1] == engine.max_num_seqs
+    assert engine.sessions <= engine.max_num_seqs <= engine.max_num_batched_tokens
+    assert engine.max_queued_requests > engine.max_num_seqs
+
+
+@given(MODELS, st.integers(min_value=0, max_value=32768), st.integers(min_value=0, max_value=32768))
+def test_a_session_never_shrinks_and_fp8_halves_it(model: ModelCard, one: int, other: int) -> None:
+    short, long = sorted((one, other))
+    assert session_bytes(model, short) <= session_bytes(model, long)
+    assert session_bytes(model, long, KvCacheType.FP8) * 2 == pytest.approx(session_bytes(model, long), abs=2)
