@@ -2,7 +2,7 @@
 
 import typer
 
-from ops import checks, diagram, plan, sandbox
+from ops import checks, diagram, images, plan, preview, sandbox
 from ops.exits import HELP
 
 app = typer.Typer(
@@ -15,6 +15,8 @@ app = typer.Typer(
 )
 app.command("plan", epilog=HELP)(plan.plan)
 app.command("diagram", epilog=HELP)(diagram.diagram)
+app.add_typer(preview.app, name="preview")
+app.add_typer(images.app, name="images")
 app.command("sandbox", epilog=HELP)(sandbox.sandbox)
 app.command("checks", epilog=HELP)(checks.list_checks)
 

@@ -9,6 +9,7 @@ from rich import box
 from rich.table import Table
 
 from blueprint.model.deployment import Deployment, Environment
+from ops.azure_sandbox import rehearse_azure
 from ops.exits import FAILED, INTERRUPTED
 from ops.output import describe_types, err, load_checked, out, stack_table
 from ops.progress import Progress
@@ -16,6 +17,7 @@ from sandbox.aws.alert_drill import DrillError
 from sandbox.aws.cdk import CdkError
 from sandbox.aws.drill import Outcome
 from sandbox.aws.rehearsal import Rehearsal
+from sandbox.azure.errors import EngineError
 
 FILE_HELP = "Deployment file to rehearse."
 KEEP_HELP = "Leave the local AWS running, and print how to reach it and how to stop it."
@@ -25,7 +27,7 @@ def sandbox(
     file: Annotated[Path, typer.Argument(metavar="[FILE]", help=FILE_HELP)] = Path("deployments/sandbox.yaml"),
     keep: Annotated[bool, typer.Option("--keep", help=KEEP_HELP)] = False,
 ) -> None:
-    """Deploy a file to a local AWS with the real CDK, verify it, drill its scaling, tear it down.
+    """Rehearse a file: deploy it to a local AWS with the real CDK, drill it, tear it down; run its Pulumi programs.
 
     Needs no account, no credentials, no Docker and no network. Ctrl-C stops and removes everything.
 
@@ -33,9 +35,8 @@ def sandbox(
     """
     deployment = load_checked(file)
     try:
-        with Rehearsal(deployment) as rehearsal:
-            passed = _rehearse(deployment, rehearsal, keep=keep)
-    except (CdkError, DrillError) as error:
+        passed = all([_rehearse_aws(deployment, keep=keep), _rehearse_azure(deployment)])
+    except (CdkError, DrillError, EngineError) as error:
         err.print(str(error), markup=False, soft_wrap=True)
         raise typer.Exit(FAILED) from None
     except KeyboardInterrupt:
@@ -43,6 +44,17 @@ def sandbox(
         raise typer.Exit(INTERRUPTED) from None
     if not passed:
         raise typer.Exit(FAILED)
+
+
+def _rehearse_azure(deployment: Deployment) -> bool:
+    return deployment.azure_half is None or rehearse_azure(deployment, Progress(out))
+
+
+def _rehearse_aws(deployment: Deployment, *, keep: bool) -> bool:
+    if deployment.aws_half is None:
+        return True
+    with Rehearsal(deployment) as rehearsal:
+        return _rehearse(deployment, rehearsal, keep=keep)
 
 
 def _rehearse(deployment: Deployment, rehearsal: Rehearsal, *, keep: bool) -> bool:

@@ -1,0 +1,144 @@
+"""Azure Resource Manager's ids: where a resource lies, by type, and the name that the provider gives it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import uuid
+from collections.abc import Mapping
+
+from sandbox.azure.schema import resource_shape
+from sandbox.azure.values import Properties, Unknown, reveal
+
+SUBSCRIPTION = "00000000-0000-4000-8000-5ab5c0000001"
+TENANT = "00000000-0000-4000-8000-7e4a40000001"
+CLIENT = "00000000-0000-4000-8000-c11e40000001"
+OBJECT = "00000000-0000-4000-8000-0b3ec0000001"
+
+_GROUP = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{{resourceGroupName}}"
+_CLUSTER = "Microsoft.ContainerService/managedClusters/{resourceName}"
+_NETWORK = "Microsoft.Network/virtualNetworks/{virtualNetworkName}"
+
+_IN_GROUP: Mapping[str, str] = {
+    "alertsmanagement:PrometheusRuleGroup": "Microsoft.AlertsManagement/prometheusRuleGroups/{ruleGroupName}",
+    "compute:CapacityReservationGroup": "Microsoft.Compute/capacityReservationGroups/{capacityReservationGroupName}",
+    "compute:CapacityReservation": (
+        "Microsoft.Compute/capacityReservationGroups/{capacityReservationGroupName}"
+        "/capacityReservations/{capacityReservationName}"
+    ),
+    "compute:ProximityPlacementGroup": "Microsoft.Compute/proximityPlacementGroups/{proximityPlacementGroupName}",
+    "containerregistry:Registry": "Microsoft.ContainerRegistry/registries/{registryName}",
+    "containerservice:AgentPool": f"{_CLUSTER}/agentPools/{{agentPoolName}}",
+    "containerservice:MaintenanceConfiguration": f"{_CLUSTER}/maintenanceConfigurations/{{configName}}",
+    "containerservice:ManagedCluster": _CLUSTER,
+    "dashboard:Grafana": "Microsoft.Dashboard/grafana/{workspaceName}",
+    "keyvault:Vault": "Microsoft.KeyVault/vaults/{vaultName}",
+    "managedidentity:FederatedIdentityCredential": (
+        "Microsoft.ManagedIdentity/userAssignedIdentities/{resourceName}"
+        "/federatedIdentityCredentials/{federatedIdentityCredentialResourceName}"
+    ),
+    "managedidentity:UserAssignedIdentity": "Microsoft.ManagedIdentity/userAssignedIdentities/{resourceName}",
+    "monitor:AzureMonitorWorkspace": "Microsoft.Monitor/accounts/{azureMonitorWorkspaceName}",
+    "network:NatGateway": "Microsoft.Network/natGateways/{natGatewayName}",
+    "network:NetworkSecurityGroup": "Microsoft.Network/networkSecurityGroups/{networkSecurityGroupName}",
+    "network:PrivateEndpoint": "Microsoft.Network/privateEndpoints/{privateEndpointName}",
+    "network:PublicIPAddress": "Microsoft.Network/publicIPAddresses/{publicIpAddressName}",
+    "network:Subnet": f"{_NETWORK}/subnets/{{subnetName}}",
+    "network:VirtualNetwork": _NETWORK,
+    "operationalinsights:Workspace": "Microsoft.OperationalInsights/workspaces/{workspaceName}",
+    "privatedns:PrivateZone": "Microsoft.Network/privateDnsZones/{privateZoneName}",
+    "privatedns:VirtualNetworkLink": (
+        "Microsoft.Network/privateDnsZones/{privateZoneName}/virtualNetworkLinks/{virtualNetworkLinkName}"
+    ),
+    "storage:StorageAccount": "Microsoft.Storage/storageAccounts/{accountName}",
+}
+_ELSEWHERE: Mapping[str, str] = {
+    "authorization:RoleAssignment": "{scope}/providers/Microsoft.Authorization/roleAssignments/{roleAssignmentName}",
+    "monitor:DiagnosticSetting": "{resourceUri}/providers/Microsoft.Insights/diagnosticSettings/{name}",
+    "resources:ResourceGroup": _GROUP,
+}
+_RULES = ("DataCollectionEndpoint", "DataCollectionRule")
+_PARAMETER = re.compile(r"\{(\w+)\}")
+
+
+def template(kind: str) -> str:
+    """Return the id of a type's resources, with the inputs that are part of it in braces.
+
+    Args:
+        kind: Type without its package, such as `containerservice:AgentPool`.
+    """
+    if kind in _ELSEWHERE:
+        return _ELSEWHERE[kind]
+    known = _IN_GROUP.get(kind)
+    return f"{_GROUP}/providers/{known}" if known else _derived(kind)
+
+
+def _derived(kind: str) -> str:
+    """Return a template for a type that no table knows: from its required names, and the name that is its own."""
+    module, _, name = kind.partition(":")
+    camel = name[0].lower() + name[1:]
+    shape = resource_shape(f"azure-native:{kind}")
+    inputs = shape.inputs if shape else {}
+    namespace = "Insights" if name.startswith(_RULES) else module.capitalize()
+    path = f"/providers/Microsoft.{namespace}"
+    scope = next((field for field in ("resourceUri", "scope") if field in inputs), None)
+    for field in inputs.values():
+        if field.required and field.name.endswith("Name") and field.name != "resourceGroupName":
+            path += f"/{field.name.removesuffix('Name')}s/{{{field.name}}}"
+    own = [field.name for field in inputs.values() if field.name.endswith("Name") and not field.required]
+    best = next((field for field in own if field.removesuffix("Name").lower() in name.lower()), None)
+    best = best or ("resourceName" if "resourceName" in own else own[0] if own else f"{camel}Name")
+    base = f"{{{scope}}}" if scope else _GROUP if "resourceGroupName" in inputs else f"/subscriptions/{SUBSCRIPTION}"
+    return f"{base}{path}/{camel}s/{{{best}}}"
+
+
+def name_input(kind: str) -> str:
+    """Return the input that names a type's resources: the last one in their id."""
+    return path_inputs(kind)[-1]
+
+
+def path_inputs(kind: str) -> tuple[str, ...]:
+    """Return the inputs that are part of the id of a type's resources, from the outside in."""
+    return tuple(_PARAMETER.findall(template(kind)))
+
+
+def auto_name(kind: str, name: str, urn: str) -> str:
+    """Return the name that the provider makes up where the program gives none: the same in every run."""
+    if kind == "authorization:RoleAssignment":
+        return fake_uuid(urn, "name")
+    suffix = hashlib.sha256(urn.encode()).hexdigest()[:8]
+    return f"{name}{suffix}".replace("-", "") if kind == "storage:StorageAccount" else f"{name}{suffix}"
+
+
+def arm_id(kind: str, inputs: Properties) -> str | None:
+    """Return a resource's id; `None` while an input that is part of it is unknown or missing."""
+    values = {field: reveal(inputs.get(field)) for field in path_inputs(kind)}
+    if any(value is None or isinstance(value, Unknown) for value in values.values()):
+        return None
+    return _PARAMETER.sub(lambda match: str(values[match[1]]).rstrip("/"), template(kind))
+
+
+def arm_type(kind: str) -> str:
+    """Return the type as Azure writes it, such as `Microsoft.ContainerService/managedClusters/agentPools`."""
+    path = template(kind).rpartition("/providers/")[2]
+    if kind == "resources:ResourceGroup":
+        return "Microsoft.Resources/resourceGroups"
+    return "/".join(part for part in path.split("/") if not part.startswith("{"))
+
+
+def inputs_of(kind: str, identifier: str) -> dict[str, str]:
+    """Return the inputs that an id gives away; empty where the id is not one of this type."""
+    pattern = "".join(
+        f"(?P<{part[1:-1]}>{'.+' if part in ('{scope}', '{resourceUri}') else '[^/]+'})"
+        if part.startswith("{")
+        else re.escape(part)
+        for part in re.split(r"(\{\w+\})", template(kind).replace(SUBSCRIPTION, "{subscription}"))
+        if part
+    )
+    match = re.fullmatch(pattern, identifier, re.IGNORECASE)
+    return {key: value for key, value in match.groupdict().items() if key != "subscription"} if match else {}
+
+
+def fake_uuid(*parts: str) -> str:
+    """Return a UUID that is the same for the same parts."""
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, "\n".join(parts)))

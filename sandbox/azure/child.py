@@ -1,0 +1,99 @@
+"""Runs a module as a child that ends with its parent: `python -m sandbox.azure.child <module> <arguments>`.
+
+The parent holds the other end of stdin and never writes to it; when it closes, be it by a crash, this process ends.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryFile
+from types import TracebackType
+from typing import Self
+
+_FOREIGN = ("ARM_", "AZURE_", "PULUMI_", "OTEL_", "KUBECONFIG", "TRACEPARENT")
+_STOP_S = 5.0
+
+
+class Child:
+    """A module running in a process of its own, in a `with` block that it does not outlive.
+
+    Args:
+        module: What to run.
+        arguments: Its command line.
+        cwd: Where it runs.
+        environment: Variables beyond the caller's own; credentials and proxies of the caller are withheld.
+        keep_stdout: Whether stdout is a pipe for the caller to read; otherwise it goes where stderr goes.
+    """
+
+    def __init__(
+        self, module: str, *arguments: str, cwd: Path, environment: Mapping[str, str], keep_stdout: bool = False
+    ) -> None:
+        self._errors = TemporaryFile("w+b")  # noqa: SIM115 - closed by `stop`
+        self.process = subprocess.Popen(  # noqa: S603
+            [sys.executable, "-u", "-m", "sandbox.azure.child", module, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE if keep_stdout else self._errors,
+            stderr=self._errors,
+            cwd=cwd,
+            env=_own_environment() | dict(environment),
+            # Ctrl-C is for the parent, which stops the child.
+            start_new_session=True,
+        )
+
+    def errors(self) -> str:
+        """Return what it has written to stderr so far."""
+        self._errors.seek(0)
+        return self._errors.read().decode(errors="replace")
+
+    def stop(self) -> None:
+        """End it if it still runs."""
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(_STOP_S)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        for stream in (self.process.stdin, self.process.stdout, self._errors):
+            if stream:
+                stream.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def _own_environment() -> dict[str, str]:
+    """Return the environment without credentials, foreign configuration and proxies; hashes are made repeatable."""
+    own = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(_FOREIGN) and not name.lower().endswith("_proxy")
+    }
+    return own | {"PYTHONHASHSEED": "0"}
+
+
+def main() -> None:
+    """Run the module that the command line names."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    sys.argv = sys.argv[1:]
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+
+
+def _end_with_parent() -> None:
+    os.read(0, 1)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

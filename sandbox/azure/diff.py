@@ -1,0 +1,160 @@
+"""What would change between two graphs of the same stack."""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sandbox.azure.graph import Graph, Resource
+from sandbox.azure.replacements import covers, replaces
+from sandbox.azure.values import Digest, Secret, Unknown
+
+
+class Op(enum.Enum):
+    """What happens to a resource."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    REPLACE = "replace"
+    DELETE = "delete"
+    SAME = "same"
+
+
+class Kind(enum.Enum):
+    """What happens to a property."""
+
+    ADD = "add"
+    UPDATE = "update"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True)
+class Change:
+    """One changed input.
+
+    Attributes:
+        path: Where, such as `spec.containers[0].image`.
+        kind: What happens to it.
+        old: What it was.
+        new: What it becomes.
+        replaces: Whether it makes the provider replace the resource.
+    """
+
+    path: str
+    kind: Kind
+    old: Any = None
+    new: Any = None
+    replaces: bool = False
+
+
+@dataclass(frozen=True)
+class Step:
+    """What happens to one resource.
+
+    Attributes:
+        op: What happens.
+        urn: Its URN.
+        old: The resource as it was; `None` for a create.
+        new: The resource as it becomes; `None` for a delete.
+        changes: Its changed inputs.
+        because: Why it is replaced, where its own changes do not say it.
+    """
+
+    op: Op
+    urn: str
+    old: Resource | None = None
+    new: Resource | None = None
+    changes: tuple[Change, ...] = field(default=())
+    because: str = ""
+
+    @property
+    def resource(self) -> Resource:
+        """The resource as it becomes, or as it was where it goes."""
+        found = self.new or self.old
+        assert found is not None  # noqa: S101 - a step is about something
+        return found
+
+
+def compare(old: Graph | None, new: Graph) -> list[Step]:
+    """Return a step for every resource: those of the new graph in its order, then what is deleted, dependents first."""
+    before = dict(old.by_urn) if old else {}
+    steps: list[Step] = []
+    replaced: set[str] = set()
+    for resource in new.resources:
+        known = next((urn for urn in (resource.urn, *resource.aliases) if urn in before), None)
+        step = _step(before.pop(known) if known else None, resource, replaced)
+        if step.op is Op.REPLACE:
+            replaced.add(step.urn)
+        steps.append(step)
+    steps += [Step(Op.DELETE, resource.urn, old=resource) for resource in reversed(before.values())]
+    return steps
+
+
+def summary(steps: list[Step]) -> Counter[str]:
+    """Count steps by what they do."""
+    return Counter(step.op.value for step in steps)
+
+
+def _step(old: Resource | None, new: Resource, replaced: set[str]) -> Step:
+    if old is None:
+        return Step(Op.CREATE, new.urn, new=new)
+    changes = tuple(_changes(old, new))
+    because = _dragged(new, replaced) if new.custom else ""
+    if any(change.replaces for change in changes) or because:
+        return Step(Op.REPLACE, new.urn, old, new, changes, because)
+    return Step(Op.UPDATE if changes else Op.SAME, new.urn, old, new, changes)
+
+
+def _dragged(resource: Resource, replaced: set[str]) -> str:
+    """Say which replaced resource takes this one along: one that its place comes from."""
+    if resource.provider in replaced:
+        return "its provider is replaced"
+    for name, urns in resource.property_dependencies.items():
+        if replaced & set(urns) and replaces(resource, name):
+            return f"{name} comes from a resource that is replaced"
+    return ""
+
+
+def _changes(old: Resource, new: Resource) -> Iterator[Change]:
+    if not new.custom:
+        return
+    for change in _differences("", old.inputs, new.inputs):
+        if not any(covers(path, change.path) for path in new.ignore_changes):
+            replacing = replaces(new, change.path)
+            yield Change(change.path, change.kind, change.old, change.new, replacing)
+
+
+def _differences(path: str, old: Any, new: Any) -> Iterator[Change]:
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        for key in [*old, *(key for key in new if key not in old)]:
+            below = f"{path}.{key}" if path else str(key)
+            if key not in new:
+                yield Change(below, Kind.DELETE, old[key])
+            elif key not in old:
+                yield Change(below, Kind.ADD, new=new[key])
+            else:
+                yield from _differences(below, old[key], new[key])
+    elif isinstance(old, list) and isinstance(new, list):
+        for index in range(max(len(old), len(new))):
+            below = f"{path}[{index}]"
+            if index >= len(new):
+                yield Change(below, Kind.DELETE, old[index])
+            elif index >= len(old):
+                yield Change(below, Kind.ADD, new=new[index])
+            else:
+                yield from _differences(below, old[index], new[index])
+    elif not _equal(old, new):
+        yield Change(path, Kind.UPDATE, old, new)
+
+
+def _equal(old: Any, new: Any) -> bool:
+    if isinstance(old, Secret) and isinstance(new, Secret):
+        if isinstance(old.value, Digest):
+            return old.value == Digest.of(new.value, old.value.salt)
+        return bool(old.value == new.value)
+    if isinstance(old, Unknown) or isinstance(new, Unknown):
+        return old is new
+    return type(old) is type(new) and bool(old == new)

@@ -1,0 +1,100 @@
+"""Answers to the functions that programs call (invokes): who deploys, and what a created resource looks like."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import yaml
+
+from sandbox.azure import arm
+from sandbox.azure.errors import OrderError, ResourceError
+from sandbox.azure.graph import Resource
+from sandbox.azure.schema import resource_shape
+from sandbox.azure.values import Properties, reveal
+
+_CLIENT = {
+    "azure-native:authorization:getClientConfig": {
+        "clientId": arm.CLIENT,
+        "objectId": arm.OBJECT,
+        "subscriptionId": arm.SUBSCRIPTION,
+        "tenantId": arm.TENANT,
+    },
+    "azure-native:authorization:getClientToken": {"token": "local-engine-token"},
+}
+_CREDENTIALS = re.compile(r"listManagedCluster(User|Admin|MonitoringUser)Credentials")
+_FUNCTION = re.compile(r"azure-native:(\w+):(?:get|list)(\w+)")
+_OWNERS = {"ManagedCluster": "ManagedCluster", "SharedKeys": "Workspace", "RegistryCredentials": "Registry"}
+
+
+def answer(token: str, arguments: Properties, created: Iterable[Resource]) -> dict[str, Any]:
+    """Return what a function answers.
+
+    Args:
+        token: The function, such as `azure-native:containerservice:listManagedClusterUserCredentials`.
+        arguments: Its arguments.
+        created: The Azure resources that exist at this moment.
+
+    Raises:
+        OrderError: It asks for a resource that does not exist yet.
+        ResourceError: The engine cannot answer this function.
+    """
+    if token in _CLIENT:
+        return dict(_CLIENT[token])
+    match = _FUNCTION.fullmatch(token)
+    if not match:
+        raise ResourceError(f"{token}: the local engine has no answer for this function; {_ANSWERS}")
+    function = token.rpartition(":")[2]
+    credentials = _CREDENTIALS.fullmatch(function)
+    thing = "ManagedCluster" if credentials else _OWNERS.get(match[2], match[2])
+    kind = f"{match[1]}:{thing}"
+    if resource_shape(f"azure-native:{kind}") is None:
+        raise ResourceError(f"{token}: the local engine has no answer for this function; {_ANSWERS}")
+    owner = _find(token, kind, arguments, created)
+    if credentials:
+        return {"kubeconfigs": [{"name": f"cluster{credentials[1]}", "value": _kubeconfig(owner)}]}
+    if match[2] == "SharedKeys":
+        return {key: arm.fake_uuid(owner.urn, key) for key in ("primarySharedKey", "secondarySharedKey")}
+    if match[2] == "RegistryCredentials":
+        password = {"name": "password", "value": arm.fake_uuid(owner.urn, "password")}
+        return {"username": str(owner.outputs.get("name")), "passwords": [password]}
+    if function.startswith("list"):
+        raise ResourceError(f"{token}: the local engine has no answer for this function; {_ANSWERS}")
+    return {**reveal(owner.outputs), "id": owner.id}
+
+
+_ANSWERS = (
+    "it answers getClientConfig, getClientToken, list*Credentials of a cluster or registry, getSharedKeys and "
+    "get<Type> of what the stack created"
+)
+
+
+def _find(token: str, kind: str, arguments: Properties, created: Iterable[Resource]) -> Resource:
+    wanted = arm.arm_id(kind, arguments)
+    if wanted is None:
+        raise ResourceError(f"{token}: its arguments do not name a {kind}: {', '.join(sorted(arguments)) or 'none'}")
+    for resource in created:
+        if resource.id and resource.id.lower() == wanted.lower():
+            return resource
+    name = wanted.rpartition("/")[2]
+    raise OrderError(
+        f'the call of {token} needs {kind} "{name}", which does not exist yet at that moment; '
+        f"pass an output of that resource as argument, or depend on it ({wanted})"
+    )
+
+
+def _kubeconfig(cluster: Resource) -> str:
+    """Return a kubeconfig that has the form of Azure's and reaches nothing, encoded as the API answers."""
+    name = str(cluster.outputs.get("name"))
+    user = f"clusterUser_{name}"
+    document: Mapping[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": name, "cluster": {"server": f"https://{cluster.outputs.get('fqdn')}:443"}}],
+        "users": [{"name": user, "user": {"token": arm.fake_uuid(cluster.urn, "token")}}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": user}}],
+        "current-context": name,
+    }
+    return base64.b64encode(yaml.safe_dump(document, sort_keys=False).encode()).decode()

@@ -1,0 +1,86 @@
+"""The last preview of a deployment, kept on disk so that the next one can say what changed. No secret is written."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sandbox.azure.graph import Graph, Resource
+from sandbox.azure.values import UNKNOWN, Digest, Secret, Unknown
+
+_VERSION = 1
+_MARK = "voice:mark"
+
+
+def state_file(root: Path, deployment: str, project: str) -> Path:
+    """Return where the last preview of a deployment's project is kept."""
+    return root / ".voice" / "azure" / deployment / f"{project}.json"
+
+
+def save(file: Path, graph: Graph) -> None:
+    """Write a graph, all at once: an interrupted write leaves the file as it was."""
+    salt = secrets.token_hex(16)
+    document = {
+        "version": _VERSION,
+        "project": graph.project,
+        "stack": graph.stack,
+        "resources": [_pack(vars(resource), salt) for resource in graph.resources],
+        "outputs": _pack(graph.outputs, salt),
+    }
+    file.parent.mkdir(parents=True, exist_ok=True)
+    draft = file.with_suffix(f".{os.getpid()}.tmp")
+    draft.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    draft.replace(file)
+
+
+def load(file: Path) -> Graph | None:
+    """Read the last preview; `None` where there is none, or none that this version can read."""
+    try:
+        document = json.loads(file.read_text(encoding="utf-8"))
+        if document["version"] != _VERSION:
+            return None
+        resources = tuple(_resource(item) for item in document["resources"])
+        return Graph(document["project"], document["stack"], resources, _unpack(document["outputs"]))
+    except (FileNotFoundError, json.JSONDecodeError, KeyError, TypeError):
+        return None
+
+
+def _resource(item: Mapping[str, Any]) -> Resource:
+    values: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else _unpack(value) for name, value in item.items()
+    }
+    values["property_dependencies"] = {name: tuple(urns) for name, urns in item["property_dependencies"].items()}
+    return Resource(**values)
+
+
+def _pack(value: Any, salt: str) -> Any:
+    match value:
+        case Unknown():
+            return {_MARK: "unknown"}
+        case Secret():
+            digest = value.value if isinstance(value.value, Digest) else Digest.of(value.value, salt)
+            return {_MARK: "secret", "salt": digest.salt, "sha256": digest.sha256}
+        case Mapping():
+            return {str(key): _pack(item, salt) for key, item in value.items()}
+        case list() | tuple():
+            return [_pack(item, salt) for item in value]
+        case _:
+            return value
+
+
+def _unpack(value: Any) -> Any:
+    match value:
+        case {"voice:mark": "unknown"}:
+            return UNKNOWN
+        case {"voice:mark": "secret", "salt": salt, "sha256": sha256}:
+            return Secret(Digest(str(salt), str(sha256)))
+        case dict():
+            return {key: _unpack(item) for key, item in value.items()}
+        case list():
+            return [_unpack(item) for item in value]
+        case _:
+            return value

@@ -1,0 +1,37 @@
+"""Small Pulumi programs for the tests: those in projects/, and those that a test writes itself."""
+
+from functools import cache
+from pathlib import Path
+from textwrap import dedent
+
+from sandbox.azure.graph import Graph
+from sandbox.azure.project import Project
+from sandbox.azure.recorder import Existing, Mode
+from sandbox.azure.run import Run, run
+
+PROJECTS = Path(__file__).parent / "projects"
+CLUSTER = PROJECTS / "cluster"
+WORKLOADS = PROJECTS / "workloads"
+POLICY = PROJECTS / "policy"
+
+
+@cache
+def sample(mode: Mode, vm_size: str = "Standard_NC96ads_A100_v4") -> Run:
+    """Run the sample cluster."""
+    return run(Project.load(CLUSTER, "dev", {"vm-size": vm_size}), mode)
+
+
+@cache
+def workloads(mode: Mode) -> Graph:
+    """Run the sample workloads on the created sample cluster."""
+    existing = Existing().with_stack("local/sample-cluster/dev", sample(Mode.UP).graph)
+    return run(Project.load(WORKLOADS, "dev"), mode, existing).graph
+
+
+def write(folder: Path, text: str) -> Project:
+    """Write a project with this program."""
+    (folder / "Pulumi.yaml").write_text("name: written\nruntime: python\n")
+    (folder / "__main__.py").write_text(
+        "import pulumi\nfrom pulumi_azure_native import containerservice, managedidentity, resources\n" + dedent(text)
+    )
+    return Project.load(folder, "test")

@@ -1,0 +1,145 @@
+"""What changed since the last preview, and what is kept of it on disk."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sandbox.azure.cli_json import preview_json
+from sandbox.azure.diff import Kind, Op, Step, compare, summary
+from sandbox.azure.graph import Graph
+from sandbox.azure.project import Project
+from sandbox.azure.recorder import Mode
+from sandbox.azure.state import load, save, state_file
+from sandbox.azure.values import Secret
+from tests.sandbox.azure.programs import CLUSTER, sample, workloads
+
+
+def edited(graph: Graph, name: str, kind: str, **inputs: object) -> Graph:
+    found = graph.named(name, kind)
+    changed = replace(found, inputs={**found.inputs, **inputs})
+    return replace(graph, resources=tuple(changed if r.urn == found.urn else r for r in graph.resources))
+
+
+def step_of(steps: list[Step], urn: str) -> Step:
+    return next(step for step in steps if step.urn == urn)
+
+
+@pytest.fixture
+def before() -> Graph:
+    return sample(Mode.PREVIEW).graph
+
+
+def test_first_everything_is_created_then_nothing_changes(before: Graph, tmp_path: Path) -> None:
+    file = state_file(tmp_path, "dev", "sample-cluster")
+    assert load(file) is None
+    assert summary(compare(load(file), before)) == {"create": len(before)}
+    save(file, before)
+    kept = load(file)
+    assert kept
+    assert summary(compare(kept, before)) == {"same": len(before)}
+    assert file == tmp_path / ".voice/azure/dev/sample-cluster.json"
+
+
+def test_what_is_read_back_is_what_was_written_but_for_secrets(tmp_path: Path) -> None:
+    for graph in (workloads(Mode.PREVIEW), sample(Mode.UP).graph):
+        save(tmp_path / "x.json", graph)
+        assert "hunter2" not in (tmp_path / "x.json").read_text()
+        kept = load(tmp_path / "x.json")
+        assert kept
+        assert [r.urn for r in kept.resources] == [r.urn for r in graph.resources]
+        for old, new in zip(kept.resources, graph.resources, strict=True):
+            assert replace(old, inputs={}, outputs={}) == replace(new, inputs={}, outputs={})
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"version": 0}', '{"version": 1}', "[]"])
+def test_a_damaged_file_counts_as_none(text: str, tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text(text)
+    assert load(tmp_path / "x.json") is None
+
+
+def test_a_changed_secret_is_seen_and_not_shown(tmp_path: Path) -> None:
+    graph = workloads(Mode.PREVIEW)
+    save(tmp_path / "x.json", graph)
+    after = edited(graph, "token", "core/v1:Secret", stringData=Secret({"token": "hunter3"}))
+    [step] = [step for step in compare(load(tmp_path / "x.json"), after) if step.op is not Op.SAME]
+    assert (step.op, [change.path for change in step.changes]) == (Op.UPDATE, ["stringData"])
+    assert "hunter" not in repr(step.changes)
+
+
+def test_another_vm_size_replaces_the_pool_and_nothing_else(before: Graph) -> None:
+    steps = compare(before, sample(Mode.PREVIEW, "Standard_NC48ads_A100_v4").graph)
+    assert summary(steps) == {"same": len(before) - 1, "replace": 1}
+    [change] = next(step for step in steps if step.op is Op.REPLACE).changes
+    assert (change.path, change.kind, change.replaces) == ("vmSize", Kind.UPDATE, True)
+    assert (change.old, change.new) == ("Standard_NC96ads_A100_v4", "Standard_NC48ads_A100_v4")
+
+
+def test_another_count_or_taint_updates_the_pool(before: Graph) -> None:
+    after = edited(
+        before, "gpu", "containerservice:AgentPool", count=5, nodeTaints=["sku=gpu:NoSchedule", "a=b:NoExecute"]
+    )
+    steps = compare(before, after)
+    assert summary(steps)["update"] == 1
+    step = next(step for step in steps if step.op is Op.UPDATE)
+    assert [(c.path, c.kind) for c in step.changes] == [("count", Kind.UPDATE), ("nodeTaints[1]", Kind.ADD)]
+
+
+def test_a_moved_cluster_takes_its_pools_along(before: Graph) -> None:
+    steps = compare(before, edited(before, "aks", "containerservice:ManagedCluster", location="northeurope"))
+    replaced = {step.resource.name: step.because for step in steps if step.op is Op.REPLACE}
+    assert replaced == {
+        "aks": "",
+        "gpu": "resourceName comes from a resource that is replaced",
+        "reader": "scope comes from a resource that is replaced",
+    }
+
+
+def test_options_of_the_program_are_honoured(before: Graph) -> None:
+    after = edited(before, "aks", "containerservice:ManagedCluster", tags={}, kubernetesVersion="1.34")
+    cluster = after.named("aks")
+
+    def op(**options: tuple[str, ...]) -> Op:
+        chosen = tuple(replace(r, **options) if r is cluster else r for r in after.resources)  # type: ignore[arg-type]
+        return step_of(compare(before, replace(after, resources=chosen)), cluster.urn).op
+
+    assert op() is Op.UPDATE
+    assert op(ignore_changes=("tags", "kubernetesVersion")) is Op.SAME
+    assert op(replace_on_changes=("tags",)) is Op.REPLACE
+
+
+def test_what_is_gone_is_deleted_last_and_dependents_first(before: Graph) -> None:
+    after = replace(before, resources=tuple(r for r in before.resources if r.name not in {"aks", "gpu", "reader"}))
+    steps = compare(before, after)
+    gone = [step.resource.label for step in steps if step.op is Op.DELETE]
+    assert gone.index('containerservice:AgentPool "gpu"') < gone.index('containerservice:ManagedCluster "aks"')
+    assert [step.op for step in steps[-len(gone) :]] == [Op.DELETE] * 4
+
+
+def test_an_alias_is_no_new_resource(before: Graph) -> None:
+    cluster = before.named("aks")
+    renamed = replace(cluster, urn=f"{cluster.urn}-renamed", name="aks-renamed", aliases=(cluster.urn,))
+    after = replace(before, resources=tuple(renamed if r is cluster else r for r in before.resources))
+    assert step_of(compare(before, after), renamed.urn).op is Op.SAME
+
+
+def test_json_has_the_shape_of_the_cli() -> None:
+    project = Project.load(CLUSTER, "dev")
+    old, new = sample(Mode.PREVIEW), sample(Mode.PREVIEW, "Standard_NC48ads_A100_v4")
+    document = json.loads(json.dumps(preview_json(project, new, compare(old.graph, new.graph))))
+    assert document["config"] == {
+        "sample-cluster:location": "westeurope",
+        "sample-cluster:nodes": "2",
+        "sample-cluster:token": "[secret]",
+    }
+    assert document["changeSummary"] == {"same": 6, "replace": 1}
+    assert document["duration"] > 1_000_000
+    steps = {step["urn"].rpartition("::")[2]: step for step in document["steps"]}
+    pool = next(step for step in document["steps"] if step["op"] == "replace")
+    assert pool["detailedDiff"] == {"vmSize": {"kind": "update-replace", "inputDiff": True}}
+    assert pool["replaceReasons"] == ["vmSize"]
+    assert pool["oldState"]["inputs"]["vmSize"] == "Standard_NC96ads_A100_v4"
+    assert steps["aks"]["newState"]["inputs"]["tags"] == {"token": "[secret]"}
+    assert steps["aks"]["newState"]["propertyDependencies"].keys() == {"identity", "resourceGroupName"}
+    assert steps["aks"]["newState"]["custom"] is True

@@ -1,0 +1,118 @@
+"""Nothing is created before, and nothing deleted while, something else needs it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sandbox.azure.errors import OrderError
+from sandbox.azure.graph import Graph, Resource, make_urn
+from sandbox.azure.order import check_creation, implied_needs, teardown
+from sandbox.azure.recorder import Existing, Mode, Recorder
+from sandbox.azure.run import run
+from tests.sandbox.azure.programs import sample, workloads, write
+
+STACK = Resource(make_urn("s", "p", None, "pulumi:pulumi:Stack", "p-s"), "pulumi:pulumi:Stack", "p-s", custom=False)
+GROUP_TYPE = "azure-native:resources:ResourceGroup"
+
+
+def group(name: str, *, depends_on: tuple[str, ...] = ()) -> Resource:
+    urn = make_urn("s", "p", STACK.urn, GROUP_TYPE, name)
+    return Resource(
+        urn, GROUP_TYPE, name, STACK.urn, inputs={"resourceGroupName": name}, dependencies=depends_on, id=f"/x/{name}"
+    )
+
+
+def test_a_dependency_that_does_not_exist_yet_is_an_error_that_names_both() -> None:
+    recorder = Recorder("p", "s", Mode.UP, Existing())
+    recorder.register(STACK)
+    with pytest.raises(OrderError) as caught:
+        recorder.register(group("a", depends_on=(group("b").urn,)))
+    assert str(caught.value) == (
+        'resources:ResourceGroup "a" is declared before resources:ResourceGroup "b" exists, but it depends on it'
+    )
+
+
+FORGOTTEN = {
+    "a name written out": (
+        """
+        resources.ResourceGroup('g', resource_group_name='rg', location='eastus')
+        managedidentity.UserAssignedIdentity('i', resource_group_name='rg')
+        """,
+        r'UserAssignedIdentity "i" (may be|is) created before resources:ResourceGroup "g": it lies in',
+    ),
+    "an id written out": (
+        """
+        g = resources.ResourceGroup('g', resource_group_name='rg', location='eastus')
+        managedidentity.UserAssignedIdentity('i', resource_group_name=g.name, resource_name_='id')
+        identity = g.id.apply(lambda group: group + '/providers/Microsoft.ManagedIdentity/userAssignedIdentities/id')
+        containerservice.ManagedCluster(
+            'c', resource_group_name=g.name, dns_prefix='c',
+            identity={'type': 'UserAssigned', 'user_assigned_identities': [identity]},
+        )
+        """,
+        r'ManagedCluster "c" (may be|is) created before managedidentity:UserAssignedIdentity "i": one of its inputs',
+    ),
+    "a namespace written out": (
+        """
+        import pulumi_kubernetes as k8s
+        k8s.core.v1.Namespace('n', metadata={'name': 'voice'})
+        k8s.core.v1.ConfigMap('m', metadata={'namespace': 'voice'})
+        """,
+        r'ConfigMap "m" (may be|is) created before core/v1:Namespace "n": it lies in the namespace voice',
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FORGOTTEN)
+def test_a_forgotten_dependency_is_found_in_an_up(case: str, tmp_path: Path) -> None:
+    program, expected = FORGOTTEN[case]
+    project = write(tmp_path, program)
+    run(project, Mode.PREVIEW)
+    with pytest.raises(OrderError, match=expected):
+        run(project, Mode.UP)
+
+
+def test_values_say_what_the_sample_declares() -> None:
+    graph = sample(Mode.UP).graph
+    found = {(graph[need.resource].name, graph[need.needs].name) for need in implied_needs(graph)}
+    assert {("aks", "identity"), ("aks", "group"), ("gpu", "aks"), ("reader", "aks"), ("reader", "identity")} <= found
+    check_creation(graph)
+
+
+def test_a_name_that_begins_like_another_is_another() -> None:
+    graph = sample(Mode.UP).graph
+    cluster = graph.named("aks")
+    twin = replace(cluster, urn=f"{cluster.urn}-2", name="aks-2", id=f"{cluster.id}-2")
+    both = Graph("p", "s", (*graph.resources, twin))
+    assert all(need.needs != cluster.urn for need in implied_needs(both) if need.resource == twin.urn)
+
+
+def test_teardown_goes_backwards_over_both_stacks() -> None:
+    plan = teardown([sample(Mode.UP).graph, workloads(Mode.UP)])
+    names = [resource.name for resource in plan.deleted]
+    assert names[-1] == "group"
+    assert names.index("voice") < names.index("gpu") < names.index("aks") < names.index("identity")
+    assert (plan.kept, plan.forgotten, len(names)) == ((), (), 10)
+
+
+def test_the_wrong_order_of_stacks_is_refused() -> None:
+    with pytest.raises(OrderError, match=r"would be deleted while .*, which needs it, is still there"):
+        teardown([workloads(Mode.UP), sample(Mode.UP).graph])
+
+
+def test_protected_resources_stay_with_what_they_need() -> None:
+    graph = sample(Mode.UP).graph
+    protected = Graph("p", "s", tuple(replace(r, protect=r.name == "identity") for r in graph.resources))
+    plan = teardown([protected])
+    assert [(resource.name, reason) for resource, reason in plan.kept] == [
+        ("group", 'needed by managedidentity:UserAssignedIdentity "identity"'),
+        ("identity", "protected"),
+    ]
+    assert {resource.name for resource in plan.deleted} == {"gpu", "aks", "reader"}
+
+
+def test_retained_resources_are_named_as_left() -> None:
+    graph = sample(Mode.UP).graph
+    retained = Graph("p", "s", tuple(replace(r, retain_on_delete=r.name == "reader") for r in graph.resources))
+    assert [resource.name for resource in teardown([retained]).forgotten] == ["reader"]

@@ -1,0 +1,63 @@
+"""A real `pulumi-policy` pack over recorded graphs."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sandbox.azure.errors import PolicyPackError
+from sandbox.azure.graph import Graph
+from sandbox.azure.policy import PolicyPack
+from sandbox.azure.recorder import Mode
+from tests.sandbox.azure.programs import POLICY, sample, workloads
+
+
+def changed(graph: Graph, **options: object) -> Graph:
+    pool = graph.named("gpu", "containerservice:AgentPool")
+    return replace(graph, resources=tuple(replace(r, **options) if r is pool else r for r in graph.resources))  # type: ignore[arg-type]
+
+
+def test_each_resource_is_asked_about_then_the_stack() -> None:
+    graph = sample(Mode.PREVIEW).graph
+    pool = graph.named("gpu", "containerservice:AgentPool")
+    with PolicyPack(POLICY) as pack:
+        assert pack.policies() == ["small-pools", "tagged", "pool-in-cluster"]
+        [advice] = pack.check(graph)
+        assert (advice.policy, advice.mandatory, advice.resource) == (
+            "tagged",
+            False,
+            'resources:ResourceGroup "group"',
+        )
+        big = pack.check(changed(graph, inputs={**pool.inputs, "count": 9}))
+        lonely = pack.check(changed(graph, dependencies=()))
+        assert pack.check(workloads(Mode.PREVIEW)) == []
+    refused = [violation for violation in big if violation.mandatory]
+    assert [(v.policy, v.resource, v.pack) for v in refused] == [
+        ("small-pools", 'containerservice:AgentPool "gpu"', "sample")
+    ]
+    assert "9" in refused[0].message
+    assert [v.policy for v in lonely if v.mandatory] == ["pool-in-cluster"]
+    assert lonely[-1].urn == pool.urn
+
+
+def test_a_folder_without_a_pack_is_an_answer(tmp_path: Path) -> None:
+    with pytest.raises(PolicyPackError, match=r"no PulumiPolicy\.yaml and no __main__\.py there"):
+        PolicyPack(tmp_path)
+
+
+def test_a_pack_that_does_not_start_says_why(tmp_path: Path) -> None:
+    (tmp_path / "PulumiPolicy.yaml").write_text("runtime: python\n")
+    (tmp_path / "__main__.py").write_text("raise ValueError('no catalogue')\n")
+    with PolicyPack(tmp_path) as pack, pytest.raises(PolicyPackError, match=r"(?s)did not start.*"):
+        pack.policies()
+
+
+def test_a_policy_that_raises_is_an_answer(tmp_path: Path) -> None:
+    (tmp_path / "PulumiPolicy.yaml").write_text("runtime: python\n")
+    (tmp_path / "__main__.py").write_text(
+        "from pulumi_policy import *\n"
+        "def check(args, report):\n    raise LookupError('no such size')\n"
+        "PolicyPack('p', [ResourceValidationPolicy('broken', 'It breaks.', check)])\n"
+    )
+    with PolicyPack(tmp_path) as pack, pytest.raises(PolicyPackError, match=r"a policy failed: .*no such size"):
+        pack.check(sample(Mode.PREVIEW).graph)

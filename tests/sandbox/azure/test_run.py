@@ -1,0 +1,268 @@
+"""Real programs, run as child processes over the real protocol."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from sandbox.azure.errors import OrderError, ProgramError, ProjectError, ResourceError
+from sandbox.azure.graph import short_type
+from sandbox.azure.project import Project
+from sandbox.azure.recorder import Existing, Mode
+from sandbox.azure.run import run
+from sandbox.azure.values import UNKNOWN, Secret, holds_secret
+from tests.sandbox.azure.programs import CLUSTER, POLICY, WORKLOADS, sample, workloads, write
+
+ROOT = Path(__file__).parents[3]
+BOTH = pytest.mark.parametrize("mode", list(Mode), ids=lambda mode: mode.value)
+
+
+@BOTH
+def test_every_resource_is_seen_once_with_its_parent_and_dependencies(mode: Mode) -> None:
+    graph = sample(mode).graph
+    assert [short_type(resource.type) for resource in graph.resources[:2]] == ["Stack", "resources:ResourceGroup"]
+    assert graph.counts() == {
+        "resources:ResourceGroup": 1,
+        "managedidentity:UserAssignedIdentity": 1,
+        "containerservice:ManagedCluster": 1,
+        "containerservice:AgentPool": 1,
+        "authorization:RoleAssignment": 1,
+    }
+    pool, cluster = graph.named("gpu", "containerservice:AgentPool"), graph.named("aks")
+    component = graph.named("gpu", "sample:cluster:Pool")
+    assert (pool.parent, component.custom) == (component.urn, False)
+    assert graph.children(component.urn) == [pool]
+    assert pool.urn.endswith("::sample:cluster:Pool$azure-native:containerservice:AgentPool::gpu")
+    assert pool.property_dependencies["resourceName"] == (cluster.urn,)
+    assert pool.delete_before_replace is True
+    assert pool.inputs["kubeletConfig"]["topologyManagerPolicy"] == "best-effort"
+    assert graph.named("identity").urn in graph.needed_by(pool.urn)
+
+
+def test_a_preview_leaves_unknown_what_azure_computes() -> None:
+    graph = sample(Mode.PREVIEW).graph
+    cluster, identity, reader = graph.named("aks"), graph.named("identity"), graph.named("reader")
+    assert cluster.id is None
+    assert cluster.inputs["identity"]["userAssignedIdentities"] == [UNKNOWN]
+    assert cluster.outputs["identity"]["userAssignedIdentities"] is UNKNOWN
+    assert (identity.outputs["principalId"], reader.inputs["scope"]) == (UNKNOWN, UNKNOWN)
+    assert graph.outputs["cluster"] == "sample-aks"
+    assert graph.outputs["issuer"] is UNKNOWN
+
+
+def test_an_up_computes_what_azure_would() -> None:
+    graph = sample(Mode.UP).graph
+    cluster, identity, reader = graph.named("aks"), graph.named("identity"), graph.named("reader")
+    group = graph.named("group").id
+    assert group
+    assert cluster.id == f"{group}/providers/Microsoft.ContainerService/managedClusters/sample-aks"
+    assert cluster.outputs["identity"]["userAssignedIdentities"][identity.id] == {
+        "clientId": identity.outputs["clientId"],
+        "principalId": identity.outputs["principalId"],
+    }
+    assert reader.inputs["principalId"] == identity.outputs["principalId"]
+    assert str(reader.id).startswith(f"{cluster.id}/providers/Microsoft.Authorization/roleAssignments/")
+    assert identity.outputs["location"] == "westeurope"
+    assert identity.inputs["resourceName"].startswith("identity")
+    assert str(graph.outputs["issuer"]).startswith("https://westeurope.oic.prod-aks.azure.com/")
+
+
+def test_secrets_stay_secrets() -> None:
+    graph = sample(Mode.UP).graph
+    assert isinstance(graph.named("aks").inputs["tags"]["token"], Secret)
+    assert holds_secret(graph.named("aks").outputs["tags"])
+    kubeconfig = graph.outputs["kubeconfig"]
+    assert isinstance(kubeconfig, Secret)
+    assert "sample-d" in str(kubeconfig.value)
+    assert "hunter2" not in repr(workloads(Mode.UP))
+    assert holds_secret(workloads(Mode.UP).named("token").inputs["stringData"])
+
+
+def test_another_stacks_outputs_are_handed_over() -> None:
+    graph = workloads(Mode.UP)
+    reference, provider = graph.of_type("StackReference")[0], graph.of_type("pulumi:providers:kubernetes")[0]
+    assert reference.external
+    assert reference.outputs["secretOutputNames"] == ["kubeconfig"]
+    assert provider.inputs["kubeconfig"] == sample(Mode.UP).graph.outputs["kubeconfig"]
+    assert graph.outputs["issuer"] == sample(Mode.UP).graph.outputs["issuer"]
+    deployment = graph.named("asr", "apps/v1:Deployment")
+    assert (deployment.provider, deployment.id) == (provider.urn, "voice/asr")
+    assert graph.named("asr", "keda.sh/v1alpha1:ScaledObject").inputs["spec"]["scaleTargetRef"] == {"name": "asr"}
+    assert str(graph.outputs["address"]).startswith("198.51.100.")
+
+
+def test_a_stack_that_was_never_created_is_named() -> None:
+    with pytest.raises(ResourceError, match="there is no stack local/sample-cluster/dev; stacks with outputs: none"):
+        run(Project.load(WORKLOADS, "dev"), Mode.PREVIEW, Existing())
+
+
+@BOTH
+def test_two_runs_give_the_same_graph(mode: Mode) -> None:
+    assert run(Project.load(CLUSTER, "dev", {"vm-size": "Standard_NC96ads_A100_v4"}), mode).graph == sample(mode).graph
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        (
+            "def broken():\n    raise KeyError('shape')\nbroken()",
+            r"the program failed\n.*in broken.*\nKeyError: 'shape'",
+        ),
+        ("raise pulumi.RunError('the file has no azure section')", r"failed\nthe file has no azure section$"),
+        ("pulumi.Output.from_input(1).apply(lambda one: one / 0)", r"ZeroDivisionError"),
+        ("resources.ResourceGroup('g', locaton='x')", r"TypeError: .*locaton"),
+        ("import sys; sys.exit(3)", r"SystemExit: 3"),
+    ],
+)
+def test_a_failing_program_is_one_answer(program: str, expected: str, tmp_path: Path) -> None:
+    with pytest.raises(ProgramError, match=f"(?s)^written: .*{expected}") as caught:
+        run(write(tmp_path, program), Mode.PREVIEW)
+    assert "site-packages" not in str(caught.value)
+    assert "sandbox/azure" not in str(caught.value)
+
+
+def test_a_program_that_does_not_end_is_stopped(tmp_path: Path) -> None:
+    start = time.monotonic()
+    with pytest.raises(ProgramError, match=r"did not end within 2 s, after [01] resources; it was stopped"):
+        run(write(tmp_path, "import time; time.sleep(600)"), Mode.PREVIEW, timeout_s=2)
+    assert time.monotonic() - start < 20
+
+
+GROUP = "g = resources.ResourceGroup('g', resource_group_name='rg', location='eastus')\n"
+REFUSED = {
+    "an unknown type": (
+        "pulumi.CustomResource('azure-native:containerservice:AgentPol', 'x', {})",
+        r'containerservice:AgentPol "x": .* no such type; did you mean azure-native:containerservice:AgentPool\?',
+    ),
+    "an unknown package": (
+        "pulumi.CustomResource('random:index:Password', 'x', {})",
+        r"no provider for 'random' is installed",
+    ),
+    "a duplicate": (GROUP + GROUP, r'resources:ResourceGroup "g": declared twice'),
+    "a missing input": (
+        "pulumi.CustomResource('azure-native:containerservice:AgentPool', 'x', {'resourceGroupName': 'rg'})",
+        r"missing required input resourceName",
+    ),
+    "an unknown key": (
+        """
+        containerservice.AgentPool(
+            'p', resource_group_name='rg', resource_name_='c', kubelet_config={'topologyManagerPolcy': 'none'}
+        )
+        """,
+        r"unknown input kubeletConfig.topologyManagerPolcy; did you mean topologyManagerPolicy\?",
+    ),
+    "a remote component": (
+        "import pulumi_kubernetes as k8s\nk8s.helm.v4.Chart('c', chart='x')",
+        r"runs inside the provider's process",
+    ),
+    "an unanswered call": (
+        "pulumi.runtime.invoke('azure-native:compute:listNothing', {})",
+        r"azure-native:compute:listNothing: the local engine has no answer",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_a_provider_would_refuse_is_refused(case: str, tmp_path: Path) -> None:
+    program, expected = REFUSED[case]
+    with pytest.raises(ResourceError, match=expected):
+        run(write(tmp_path, program), Mode.PREVIEW)
+
+
+def test_one_name_in_the_cloud_is_not_given_twice(tmp_path: Path) -> None:
+    program = GROUP + "resources.ResourceGroup('h', resource_group_name='RG', location='eastus')"
+    with pytest.raises(ResourceError, match=r'ResourceGroup "h": resources:ResourceGroup "g" already has this name'):
+        run(write(tmp_path, program), Mode.UP)
+
+
+def test_a_call_before_its_resource_exists_is_out_of_order(tmp_path: Path) -> None:
+    program = "containerservice.list_managed_cluster_user_credentials(resource_group_name='rg', resource_name='aks')"
+    with pytest.raises(OrderError, match=r'needs containerservice:ManagedCluster "aks", which does not exist yet'):
+        run(write(tmp_path, program), Mode.UP)
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({}, "Pulumi.yaml: there is no such file"),
+        ({"Pulumi.yaml": "runtime: python\n"}, "a project needs a name"),
+        ({"Pulumi.yaml": "name: x\nruntime: nodejs\n"}, "the local engine runs python"),
+        ({"Pulumi.yaml": "name: x\nruntime: python\n"}, "there is no __main__.py"),
+        ({"Pulumi.yaml": "name: [x\n"}, "Pulumi.yaml: while parsing"),
+    ],
+)
+def test_a_folder_that_is_no_project_is_answered(files: dict[str, str], expected: str, tmp_path: Path) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    with pytest.raises(ProjectError, match=expected):
+        Project.load(tmp_path, "test")
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="needs unshare(1) of Linux")
+def test_no_network_is_needed() -> None:
+    """In a network namespace of its own: only the loopback device, which the engine talks over, is there."""
+    script = (
+        "import fcntl, socket, struct\n"
+        "s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+        "fcntl.ioctl(s, 0x8914, struct.pack('16sh', b'lo', 0x1 | 0x40))\n"  # SIOCSIFFLAGS: up and running
+        "from tests.sandbox.azure.programs import *\n"
+        "print(len(workloads(Mode.UP)))\n"
+    )
+    command = ["unshare", "--user", "--map-root-user", "--net", sys.executable, "-c", script]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603
+    if "unshare failed" in result.stderr or "Operation not permitted" in result.stderr:
+        pytest.skip("this machine lets nobody make network namespaces")
+    assert result.stdout.strip() == str(len(workloads(Mode.UP))), result.stderr
+
+
+def test_nothing_is_left_running_after_an_interrupt_or_a_crash(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        f"""
+        import os, time
+        if pulumi.runtime.is_dry_run():  # of the two runs, one says where it is
+            open({str(tmp_path / "pid")!r}, "w").write(str(os.getpid()))
+        time.sleep(600)
+        """,
+    )
+    script = (
+        "from pathlib import Path\nfrom sandbox.azure.rehearsal import Rehearsal\n"
+        f"with Rehearsal('test', {{}}, [Path({str(tmp_path)!r})], Path({str(POLICY)!r})) as both:\n    both.run()\n"
+    )
+    for ending in (signal.SIGINT, signal.SIGKILL):
+        parent = subprocess.Popen(  # noqa: S603
+            [sys.executable, "-c", f"import signal; signal.signal(2, signal.default_int_handler)\n{script}"],
+            cwd=ROOT,
+            stderr=subprocess.DEVNULL,
+        )
+        child = _wait_for_pid(tmp_path / "pid")
+        parent.send_signal(ending)
+        parent.wait(20)
+        deadline = time.monotonic() + 10
+        while _is_running(child) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not _is_running(child), ending
+
+
+def _wait_for_pid(file: Path) -> int:
+    deadline = time.monotonic() + 30
+    while not (file.exists() and file.read_text()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    pid = int(file.read_text())
+    file.unlink()
+    return pid
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    status = Path(f"/proc/{pid}/stat")
+    return not (status.exists() and status.read_text().rpartition(")")[2].split()[0] == "Z")

@@ -1,0 +1,94 @@
+"""The tables of the engine name only what the installed SDKs know."""
+
+import pytest
+
+from sandbox.azure import arm, fakes, replacements
+from sandbox.azure.graph import Resource, make_urn, short_type
+from sandbox.azure.inputs import problems
+from sandbox.azure.schema import SDKS, Shape, args_shape, resource_shape, tokens
+from sandbox.azure.values import UNKNOWN, Secret
+
+KINDS = [*arm._IN_GROUP, *arm._ELSEWHERE]
+
+
+def known(token: str) -> Shape:
+    shape = resource_shape(token)
+    assert shape, token
+    return shape
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ids_are_made_of_inputs_that_exist(kind: str) -> None:
+    inputs = known(f"azure-native:{kind}").inputs
+    assert set(arm.path_inputs(kind)) <= set(inputs)
+    assert not inputs[arm.name_input(kind)].required
+    given = {name: f"x{index}" for index, name in enumerate(arm.path_inputs(kind))}
+    identifier = arm.arm_id(kind, given)
+    assert identifier
+    assert arm.inputs_of(kind, identifier) == given
+    assert arm.inputs_of(kind, "/elsewhere") == {}
+
+
+@pytest.mark.parametrize(("kind", "output"), list(fakes._BY_TYPE))
+def test_made_up_outputs_exist(kind: str, output: str) -> None:
+    assert output in known(f"azure-native:{kind}").outputs
+
+
+@pytest.mark.parametrize("package", ["azure-native", "kubernetes"])
+def test_replacing_inputs_exist(package: str) -> None:
+    table = {"azure-native": replacements._AZURE, "kubernetes": replacements._KUBERNETES}[package]
+    for kind, paths in table.items():
+        shape = known(f"{package}:{kind}")
+        for path in paths:
+            assert path.split(".")[0] in shape.inputs, f"{kind} {path}"
+
+
+@pytest.mark.parametrize("package", SDKS)
+def test_every_type_of_an_sdk_can_be_read(package: str) -> None:
+    unread = [token for token in tokens(package) if resource_shape(token) is None]
+    assert len(tokens(package)) > 500
+    assert len(unread) <= 3  # azure-native's generator splits two acronyms in a way of its own
+
+
+def test_a_type_without_a_table_row_gets_an_id_too() -> None:
+    assert arm.template("network:RouteTable").endswith("/providers/Microsoft.Network/routeTables/{routeTableName}")
+    assert arm.name_input("monitor:DataCollectionRuleAssociation") == "associationName"
+    assert arm.template("monitor:DataCollectionRuleAssociation").startswith("{resourceUri}/")
+
+
+def test_nested_objects_are_read_across_modules() -> None:
+    module = known("kubernetes:apps/v1:Deployment").module
+    metadata = args_shape(module, "_meta.v1.ObjectMetaArgs")
+    assert metadata
+    assert metadata.inputs["ownerReferences"].is_list
+    assert metadata.inputs["labels"].is_map
+
+
+def test_unknown_and_secret_values_are_not_looked_into() -> None:
+    token = "kubernetes:core/v1:Pod"
+    container = {"name": "x", "resources": Secret({"limits": UNKNOWN}), "env": [UNKNOWN, {"name": "A"}]}
+    assert problems(token, {"spec": {"containers": [container]}, "metadata": UNKNOWN}) == []
+    wrong = {"containers": [{"nme": "x"}], "volumes": [{"name": "v", "emptyDir": "yes"}]}
+    assert problems(token, {"spec": wrong}) == [
+        "missing required input spec.containers[0].name",
+        "unknown input spec.containers[0].nme; did you mean name?",
+        "spec.volumes[0].emptyDir has to be an object, not 'yes'",
+    ]
+
+
+def test_a_made_up_kind_of_a_known_group_is_refused() -> None:
+    given = {"apiVersion": "apps/v1", "kind": "Deploymint"}
+    assert "did you mean kubernetes:apps/v1:Deployment" in problems("kubernetes:apps/v1:Deploymint", given)[0]
+    assert (
+        problems("kubernetes:keda.sh/v1alpha1:ScaledObject", {"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject"})
+        == []
+    )
+
+
+def test_urns_name_the_types_of_parents() -> None:
+    stack = make_urn("dev", "p", None, "pulumi:pulumi:Stack", "p-dev")
+    component = make_urn("dev", "p", stack, "a:b:C", "c")
+    child = make_urn("dev", "p", component, "kubernetes:core/v1:Pod", "x")
+    assert child == "urn:pulumi:dev::p::a:b:C$kubernetes:core/v1:Pod::x"
+    assert Resource(child, "kubernetes:core/v1:Pod", "x").label == 'core/v1:Pod "x"'
+    assert short_type("pulumi:providers:kubernetes") == "providers:kubernetes"
