@@ -1,0 +1,156 @@
+"""The Kubernetes cluster without its GPU pools."""
+
+import base64
+from dataclasses import dataclass
+
+import pulumi
+from pulumi_azure_native import containerservice as aks
+
+from blueprint import azure_names
+from blueprint.azure_names import Role
+from blueprint.model.azure import MaintenanceWindow
+from voice_constructs.azure import cluster_profiles as profiles
+from voice_constructs.azure.identity import Identity
+from voice_constructs.azure.monitoring import Monitoring
+from voice_constructs.azure.network import VoiceNetwork
+from voice_constructs.azure.registry import ImageRegistry
+from voice_constructs.azure.scope import Scope
+
+MAINTENANCE_CONFIGURATIONS = ("aksManagedAutoUpgradeSchedule", "aksManagedNodeOSUpgradeSchedule")
+"""When AKS may upgrade Kubernetes, and when node images; AKS knows these names and no others.
+
+Source: https://learn.microsoft.com/azure/aks/planned-maintenance
+"""
+
+
+@dataclass(frozen=True)
+class ClusterProps:
+    """What ``Cluster`` is made from."""
+
+    network: VoiceNetwork
+    registry: ImageRegistry
+    monitoring: Monitoring
+
+
+class Cluster(pulumi.ComponentResource):
+    """An AKS cluster with its system pool: Entra sign-in only, Cilium, workload identity, KEDA, managed Prometheus.
+
+    Node disks are encrypted with keys of Microsoft's, caches and temporary disks on the host too. A customer's own
+    key is not used: it would add a key whose loss loses every node, for data that is all fetched again.
+
+    Attributes:
+        identity: What the control plane acts as.
+        kubelet: What nodes act as; it pulls images.
+        id: Resource id.
+        name: Its name.
+        oidc_issuer: Who signs its service accounts' tokens.
+        node_resource_group: Where its nodes are.
+        ready: What a node pool has to wait for.
+    """
+
+    def __init__(self, name: str, *, scope: Scope, props: ClusterProps) -> None:
+        super().__init__("voice:azure:Cluster", name)
+        self._scope = scope
+        inside = pulumi.ResourceOptions(parent=self)
+        self.identity = Identity("control-plane", scope=scope, opts=inside)
+        self.kubelet = Identity("kubelet", scope=scope, opts=inside)
+        grants: list[pulumi.Resource] = [
+            self.identity.may("control-plane-uses-subnet", Role.NETWORK_CONTRIBUTOR, props.network.nodes_subnet_id),
+            self.identity.may("control-plane-assigns-kubelet", Role.MANAGED_IDENTITY_OPERATOR, self.kubelet.id),
+            self.kubelet.may("kubelet-pulls-images", Role.ACR_PULL, props.registry.id),
+        ]
+        cluster = self._build_cluster(name, props, grants)
+        self.id: pulumi.Output[str] = cluster.id
+        self.name = cluster.name
+        self.oidc_issuer: pulumi.Output[str] = cluster.oidc_issuer_profile.apply(
+            lambda profile: profile.issuer_url if profile else ""
+        )
+        self.node_resource_group = cluster.node_resource_group
+        self.ready: list[pulumi.Resource] = [cluster]
+        self._build_maintenance(cluster, scope.deployment.azure.maintenance)
+        self.register_outputs({})
+
+    @property
+    def kubeconfig(self) -> pulumi.Output[str]:
+        """A kubeconfig that signs in with Microsoft Entra through ``kubelogin``; secret."""
+        credentials = aks.list_managed_cluster_user_credentials_output(
+            resource_group_name=self._scope.group, resource_name=self.name, format="exec"
+        )
+        return pulumi.Output.secret(
+            credentials.apply(lambda found: base64.b64decode(found.kubeconfigs[0].value).decode())
+        )
+
+    def _build_cluster(self, name: str, props: ClusterProps, grants: list[pulumi.Resource]) -> aks.ManagedCluster:
+        azure = self._scope.deployment.azure
+        return aks.ManagedCluster(
+            name,
+            resource_group_name=self._scope.group,
+            resource_name_=azure_names.cluster(self._scope.deployment),
+            node_resource_group=azure_names.node_resource_group(self._scope.deployment),
+            location=self._scope.location,
+            dns_prefix=azure_names.cluster(self._scope.deployment),
+            # The tier with an SLA for the API server.
+            sku=aks.ManagedClusterSKUArgs(name=aks.ManagedClusterSKUName.BASE, tier=aks.ManagedClusterSKUTier.STANDARD),
+            kubernetes_version=azure.kubernetes_version,
+            identity=aks.ManagedClusterIdentityArgs(
+                type=aks.ResourceIdentityType.USER_ASSIGNED, user_assigned_identities=[self.identity.id]
+            ),
+            identity_profile={
+                "kubeletidentity": aks.UserAssignedIdentityArgs(
+                    resource_id=self.kubelet.id,
+                    client_id=self.kubelet.client_id,
+                    object_id=self.kubelet.principal_id,
+                )
+            },
+            enable_rbac=True,
+            disable_local_accounts=True,
+            aad_profile=aks.ManagedClusterAADProfileArgs(
+                managed=True,
+                enable_azure_rbac=True,
+                tenant_id=self._scope.tenant,
+                admin_group_object_ids=list(azure.admin_groups),
+            ),
+            oidc_issuer_profile=aks.ManagedClusterOIDCIssuerProfileArgs(enabled=True),
+            security_profile=profiles.security_profile(),
+            network_profile=profiles.network_profile(azure.network),
+            api_server_access_profile=profiles.api_server_profile(azure.network, props.network.egress_address),
+            agent_pool_profiles=[profiles.system_pool(azure, props.network.nodes_subnet_id)],
+            auto_scaler_profile=profiles.autoscaler_profile(azure),
+            workload_auto_scaler_profile=profiles.workload_autoscalers(),
+            auto_upgrade_profile=aks.ManagedClusterAutoUpgradeProfileArgs(
+                upgrade_channel=aks.UpgradeChannel.PATCH,
+                node_os_upgrade_channel=aks.NodeOSUpgradeChannel.NODE_IMAGE,
+            ),
+            azure_monitor_profile=aks.ManagedClusterAzureMonitorProfileArgs(
+                metrics=aks.ManagedClusterAzureMonitorProfileMetricsArgs(enabled=True)
+            ),
+            addon_profiles=profiles.addons(props.monitoring.logs_id),
+            tags=self._scope.tags,
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                depends_on=grants,
+                # The autoscaler's number, after the first deployment.
+                ignore_changes=["agentPoolProfiles[0].count"],
+            ),
+        )
+
+    def _build_maintenance(self, cluster: aks.ManagedCluster, window: MaintenanceWindow) -> None:
+        previous: list[pulumi.Resource] = []
+        for name in MAINTENANCE_CONFIGURATIONS:
+            configuration = aks.MaintenanceConfiguration(
+                name,
+                resource_group_name=self._scope.group,
+                resource_name_=cluster.name,
+                config_name=name,
+                maintenance_window=aks.MaintenanceWindowArgs(
+                    schedule=aks.ScheduleArgs(
+                        weekly=aks.WeeklyScheduleArgs(day_of_week=window.day, interval_weeks=1),
+                    ),
+                    start_time=window.start,
+                    duration_hours=window.hours,
+                    utc_offset="+00:00",
+                ),
+                # One change of a cluster at a time.
+                opts=pulumi.ResourceOptions(parent=self, depends_on=previous),
+            )
+            previous = [configuration]

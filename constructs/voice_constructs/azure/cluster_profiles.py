@@ -1,0 +1,138 @@
+"""The parts of a managed cluster: each function turns a section of the deployment file into one of its profiles."""
+
+from ipaddress import IPv4Network
+
+import pulumi
+from pulumi_azure_native import containerservice as aks
+
+from blueprint import azure_names
+from blueprint.model.azure import Azure, ClusterNetwork
+
+IMAGE_CLEANER_HOURS = 168
+"""Weekly; the least is 24 (https://learn.microsoft.com/azure/aks/image-cleaner)."""
+_DNS_SERVICE_HOST = 10
+_SYSTEM_DISK_GIB = 128
+_SYSTEM_PODS = 110
+DRAIN_MARGIN_S = 120
+"""What a pod may take beyond its drain timeout, to stop its engine."""
+
+
+def longest_drain_s(azure: Azure) -> int:
+    """Return the longest time that any service takes to finish its requests."""
+    return max(service.drain_timeout_s for service in azure.services)
+
+
+def network_profile(ranges: ClusterNetwork) -> aks.ContainerServiceNetworkProfileArgs:
+    """Azure CNI overlay with Cilium as data plane and for network policies; out through the subnet's NAT gateway."""
+    return aks.ContainerServiceNetworkProfileArgs(
+        network_plugin=aks.NetworkPlugin.AZURE,
+        network_plugin_mode=aks.NetworkPluginMode.OVERLAY,
+        network_dataplane=aks.NetworkDataplane.CILIUM,
+        network_policy=aks.NetworkPolicy.CILIUM,
+        pod_cidr=ranges.pod_cidr,
+        service_cidr=ranges.service_cidr,
+        dns_service_ip=str(IPv4Network(ranges.service_cidr)[_DNS_SERVICE_HOST]),
+        outbound_type=aks.OutboundType.USER_ASSIGNED_NAT_GATEWAY,
+        load_balancer_sku=aks.LoadBalancerSku.STANDARD,
+    )
+
+
+def api_server_profile(
+    ranges: ClusterNetwork, egress_address: pulumi.Output[str | None]
+) -> aks.ManagedClusterAPIServerAccessProfileArgs:
+    """Inside the network only, or from listed ranges.
+
+    Args:
+        ranges: The deployment file's section.
+        egress_address: Nodes reach a public API server from it, so it is on the list as well.
+    """
+    if ranges.private_cluster:
+        return aks.ManagedClusterAPIServerAccessProfileArgs(
+            enable_private_cluster=True,
+            enable_private_cluster_public_fqdn=False,
+            private_dns_zone="system",
+            # `az aks command invoke` is the way in for operators who are not on the network; it acts as them.
+            disable_run_command=False,
+        )
+    nodes = egress_address.apply(lambda address: f"{address}/32")
+    return aks.ManagedClusterAPIServerAccessProfileArgs(
+        enable_private_cluster=False,
+        authorized_ip_ranges=[*ranges.authorized_ranges, nodes],
+        disable_run_command=True,
+    )
+
+
+def autoscaler_profile(azure: Azure) -> aks.ManagedClusterPropertiesAutoScalerProfileArgs:
+    """How the cluster autoscaler adds and removes nodes."""
+    return aks.ManagedClusterPropertiesAutoScalerProfileArgs(
+        expander=aks.Expander.LEAST_WASTE,
+        # Without it the autoscaler kills what still drains after ten minutes.
+        max_graceful_termination_sec=str(longest_drain_s(azure) + DRAIN_MARGIN_S),
+        # Engines have shared memory in an emptyDir; by default such a node is never removed.
+        skip_nodes_with_local_storage="false",
+        skip_nodes_with_system_pods="true",
+        # A GPU node is ready when its driver is: longer than the default of 15 minutes allows on a bad day.
+        max_node_provision_time="25m",
+        # A new GPU node costs minutes of loading weights; it is not given back at the first lull.
+        scale_down_delay_after_add="20m",
+        scale_down_unneeded_time="20m",
+    )
+
+
+def system_pool(azure: Azure, subnet: pulumi.Input[str]) -> aks.ManagedClusterAgentPoolProfileArgs:
+    """The one pool inside the cluster resource; AKS does not make a cluster without."""
+    pool = azure.system_pool
+    return aks.ManagedClusterAgentPoolProfileArgs(
+        name=azure_names.SYSTEM_POOL,
+        mode=aks.AgentPoolMode.SYSTEM,
+        type=aks.AgentPoolType.VIRTUAL_MACHINE_SCALE_SETS,
+        vm_size=pool.vm_size,
+        availability_zones=list(azure.availability_zones),
+        enable_auto_scaling=True,
+        count=pool.nodes.min,
+        min_count=pool.nodes.min,
+        max_count=pool.nodes.max,
+        max_pods=_SYSTEM_PODS,
+        node_taints=[str(azure_names.SYSTEM_TAINT)],
+        node_labels={azure_names.POOL_LABEL: azure_names.SYSTEM_POOL},
+        orchestrator_version=azure.kubernetes_version,
+        os_type=aks.OSType.LINUX,
+        os_sku=aks.OSSKU.UBUNTU,
+        os_disk_size_gb=_SYSTEM_DISK_GIB,
+        os_disk_type=aks.OSDiskType.MANAGED,
+        vnet_subnet_id=subnet,
+        enable_node_public_ip=False,
+        enable_encryption_at_host=True,
+        security_profile=aks.AgentPoolSecurityProfileArgs(ssh_access=aks.AgentPoolSSHAccess.DISABLED),
+        upgrade_settings=aks.AgentPoolUpgradeSettingsArgs(max_surge="33%"),
+    )
+
+
+def addons(logs: pulumi.Input[str]) -> dict[str, aks.ManagedClusterAddonProfileArgs]:
+    """The agent for container logs, and volumes from the key vault."""
+    return {
+        "omsagent": aks.ManagedClusterAddonProfileArgs(
+            enabled=True, config={"logAnalyticsWorkspaceResourceID": logs, "useAADAuth": "true"}
+        ),
+        "azureKeyvaultSecretsProvider": aks.ManagedClusterAddonProfileArgs(
+            enabled=True, config={"enableSecretRotation": "true", "rotationPollInterval": "1h"}
+        ),
+    }
+
+
+def security_profile() -> aks.ManagedClusterSecurityProfileArgs:
+    """Workload identity, and removal of unused images that have known vulnerabilities."""
+    return aks.ManagedClusterSecurityProfileArgs(
+        workload_identity=aks.ManagedClusterSecurityProfileWorkloadIdentityArgs(enabled=True),
+        image_cleaner=aks.ManagedClusterSecurityProfileImageCleanerArgs(
+            enabled=True, interval_hours=IMAGE_CLEANER_HOURS
+        ),
+    )
+
+
+def workload_autoscalers() -> aks.ManagedClusterWorkloadAutoScalerProfileArgs:
+    """KEDA scales the engines; the vertical autoscaler only recommends until an object asks it to act."""
+    return aks.ManagedClusterWorkloadAutoScalerProfileArgs(
+        keda=aks.ManagedClusterWorkloadAutoScalerProfileKedaArgs(enabled=True),
+        vertical_pod_autoscaler=aks.ManagedClusterWorkloadAutoScalerProfileVerticalPodAutoscalerArgs(enabled=True),
+    )

@@ -1,0 +1,89 @@
+"""Identities, what they may do, and which service accounts may act as them."""
+
+import pulumi
+from pulumi_azure_native import authorization, managedidentity
+
+from blueprint.azure_names import Role, ServiceAccount
+from voice_constructs.azure.scope import Scope
+
+_AUDIENCE = "api://AzureADTokenExchange"
+"""Of the tokens that workload identity exchanges; https://learn.microsoft.com/azure/aks/workload-identity-overview"""
+
+
+def grant(
+    name: str,
+    *,
+    scope: Scope,
+    role: Role,
+    on: pulumi.Input[str],
+    to: pulumi.Input[str],
+    parent: pulumi.Resource,
+    group: bool = False,
+) -> authorization.RoleAssignment:
+    """Let an identity, or a group of people, use a role on one resource.
+
+    Args:
+        on: Id of the resource.
+        to: Object id of the identity or group.
+        group: Whether it is a group. Azure is told the kind, because it refuses a principal that it has not yet
+            heard of otherwise.
+    """
+    return authorization.RoleAssignment(
+        name,
+        role_definition_id=role.definition(scope.subscription),
+        scope=on,
+        principal_id=to,
+        principal_type=authorization.PrincipalType.GROUP if group else authorization.PrincipalType.SERVICE_PRINCIPAL,
+        opts=pulumi.ResourceOptions(parent=parent),
+    )
+
+
+class Identity(pulumi.ComponentResource):
+    """A user-assigned managed identity.
+
+    Attributes:
+        id: Resource id.
+        client_id: What a program signs in as.
+        principal_id: What roles are granted to.
+    """
+
+    def __init__(self, name: str, *, scope: Scope, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("voice:azure:Identity", name, None, opts)
+        self._scope = scope
+        identity = managedidentity.UserAssignedIdentity(
+            name,
+            resource_group_name=scope.group,
+            resource_name_=scope.name(name),
+            location=scope.location,
+            tags=scope.tags,
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        self._resource = identity
+        self.id: pulumi.Output[str] = identity.id
+        self.client_id: pulumi.Output[str] = identity.client_id
+        self.principal_id: pulumi.Output[str] = identity.principal_id
+        self.register_outputs({})
+
+    def may(self, name: str, role: Role, on: pulumi.Input[str]) -> authorization.RoleAssignment:
+        """Grant the identity a role on one resource."""
+        return grant(name, scope=self._scope, role=role, on=on, to=self.principal_id, parent=self)
+
+    def trust(
+        self, name: str, *, issuer: pulumi.Input[str], account: ServiceAccount
+    ) -> managedidentity.FederatedIdentityCredential:
+        """Let the pods of one service account act as the identity, without a secret.
+
+        Args:
+            issuer: The cluster's OIDC issuer.
+            account: The only service account that is trusted.
+        """
+        return managedidentity.FederatedIdentityCredential(
+            name,
+            resource_group_name=self._scope.group,
+            resource_name_=self._resource.name,
+            federated_identity_credential_resource_name=name,
+            issuer=issuer,
+            subject=account.subject,
+            audiences=[_AUDIENCE],
+            opts=pulumi.ResourceOptions(parent=self),
+        )

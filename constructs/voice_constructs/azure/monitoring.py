@@ -1,0 +1,110 @@
+"""Where logs and metrics are kept and looked at."""
+
+import pulumi
+from pulumi_azure_native import dashboard, monitor
+from pulumi_azure_native import operationalinsights as logs
+
+from blueprint import azure_names
+from blueprint.azure_names import Role
+from voice_constructs.azure.identity import Identity
+from voice_constructs.azure.network import VoiceNetwork
+from voice_constructs.azure.private_link import PrivateLink, PrivateLinkProps
+from voice_constructs.azure.scope import Scope
+
+_GRAFANA_MAJOR = "11"
+
+
+class Monitoring(pulumi.ComponentResource):
+    """A Log Analytics workspace, an Azure Monitor workspace for Prometheus metrics, and Grafana over both.
+
+    Both workspaces are reached at Azure's own addresses, signed in with Microsoft Entra; shared keys are off.
+    Grafana answers inside the virtual network only.
+
+    Attributes:
+        logs_id: Id of the Log Analytics workspace.
+        metrics_id: Id of the Azure Monitor workspace.
+        query_endpoint: Where Prometheus queries go.
+        grafana_id: Id of Grafana.
+        grafana_endpoint: Its address.
+    """
+
+    def __init__(self, name: str, *, scope: Scope, network: VoiceNetwork) -> None:
+        super().__init__("voice:azure:Monitoring", name)
+        workspace = logs.Workspace(
+            "logs",
+            resource_group_name=scope.group,
+            workspace_name=scope.name("logs"),
+            location=scope.location,
+            sku=logs.WorkspaceSkuArgs(name=logs.WorkspaceSkuNameEnum.PER_GB2018),
+            retention_in_days=scope.deployment.azure.log_retention_days,
+            features=logs.WorkspaceFeaturesArgs(
+                disable_local_auth=True, enable_log_access_using_only_resource_permissions=True
+            ),
+            tags=scope.tags,
+            opts=scope.retention.data(parent=self),
+        )
+        metrics = monitor.AzureMonitorWorkspace(
+            "metrics",
+            resource_group_name=scope.group,
+            azure_monitor_workspace_name=scope.name("metrics"),
+            location=scope.location,
+            tags=scope.tags,
+            opts=scope.retention.data(parent=self),
+        )
+        self.logs_id: pulumi.Output[str] = workspace.id
+        self.metrics_id: pulumi.Output[str] = metrics.id
+        self.query_endpoint = metrics.metrics.apply(lambda values: values.prometheus_query_endpoint)
+        grafana = self._build_grafana(scope, network)
+        self.grafana_id: pulumi.Output[str] = grafana.id
+        self.grafana_endpoint = grafana.properties.apply(lambda properties: properties.endpoint)
+        self.register_outputs({})
+
+    def keep_audit(self, name: str, target: pulumi.Input[str], parent: pulumi.Resource) -> monitor.DiagnosticSetting:
+        """Keep a service's record of who did what."""
+        return monitor.DiagnosticSetting(
+            f"{name}-audit",
+            name="audit",
+            resource_uri=target,
+            workspace_id=self.logs_id,
+            logs=[monitor.DiagnosticsLogSettingsArgs(category_group="audit", enabled=True)],
+            opts=pulumi.ResourceOptions(parent=parent),
+        )
+
+    def _build_grafana(self, scope: Scope, network: VoiceNetwork) -> dashboard.Grafana:
+        reader = Identity("grafana", scope=scope, opts=pulumi.ResourceOptions(parent=self))
+        reader.may("grafana-reads-metrics", Role.MONITORING_DATA_READER, self.metrics_id)
+        reader.may("grafana-reads-logs", Role.MONITORING_READER, self.logs_id)
+        grafana = dashboard.Grafana(
+            "grafana",
+            resource_group_name=scope.group,
+            workspace_name=azure_names.grafana(scope.deployment, scope.subscription),
+            location=scope.location,
+            sku=dashboard.ResourceSkuArgs(name="Standard"),
+            identity=dashboard.ManagedServiceIdentityArgs(
+                type=dashboard.ManagedServiceIdentityType.USER_ASSIGNED, user_assigned_identities=[reader.id]
+            ),
+            properties=dashboard.ManagedGrafanaPropertiesArgs(
+                api_key=dashboard.ApiKey.DISABLED,
+                grafana_major_version=_GRAFANA_MAJOR,
+                public_network_access=dashboard.PublicNetworkAccess.DISABLED,
+                zone_redundancy=dashboard.ZoneRedundancy.DISABLED,
+                grafana_integrations=dashboard.GrafanaIntegrationsArgs(
+                    azure_monitor_workspace_integrations=[
+                        dashboard.AzureMonitorWorkspaceIntegrationArgs(
+                            azure_monitor_workspace_resource_id=self.metrics_id
+                        )
+                    ]
+                ),
+            ),
+            tags=scope.tags,
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        PrivateLink(
+            "grafana",
+            scope=scope,
+            props=PrivateLinkProps(
+                network, target=grafana.id, subresource="grafana", zone="privatelink.grafana.azure.com"
+            ),
+            parent=self,
+        )
+        return grafana

@@ -1,0 +1,200 @@
+"""The virtual network, its subnets and the way out."""
+
+from dataclasses import dataclass
+from ipaddress import IPv4Network
+
+import pulumi
+from pulumi_azure_native import network
+
+from blueprint.model.azure import ClusterNetwork
+from voice_constructs.azure.scope import Scope
+
+_ENDPOINTS_PREFIX = 26
+"""59 usable addresses; three endpoints take five of them."""
+_IDLE_TIMEOUT_MIN = 10
+"""A download that pauses for minutes keeps its connection; Azure's default is 4."""
+
+
+@dataclass(frozen=True)
+class VoiceNetworkProps:
+    """What ``VoiceNetwork`` is made from.
+
+    Attributes:
+        network: Ranges, from the deployment file.
+        zones: Availability zones of the cluster.
+    """
+
+    network: ClusterNetwork
+    zones: tuple[str, ...]
+
+
+def nodes_prefix(cidr: str) -> str:
+    """Return the lower half of a virtual network's range: the nodes'."""
+    return str(next(IPv4Network(cidr).subnets()))
+
+
+def endpoints_prefix(cidr: str) -> str:
+    """Return the start of the upper half: the private endpoints'."""
+    _, upper = IPv4Network(cidr).subnets()
+    return str(next(upper.subnets(new_prefix=_ENDPOINTS_PREFIX)))
+
+
+class VoiceNetwork(pulumi.ComponentResource):
+    """A virtual network with subnets for nodes and private endpoints; nothing in it can be called from outside.
+
+    Attributes:
+        id: Id of the virtual network.
+        nodes_subnet_id: Where nodes get their addresses.
+        endpoints_subnet_id: Where private endpoints get theirs.
+        egress_address: The one public address that nodes call out from.
+    """
+
+    def __init__(self, name: str, *, scope: Scope, props: VoiceNetworkProps) -> None:
+        super().__init__("voice:azure:VoiceNetwork", name)
+        self._scope = scope
+        cidr = props.network.cidr
+        virtual_network = network.VirtualNetwork(
+            name,
+            resource_group_name=scope.group,
+            virtual_network_name=scope.name(name),
+            location=scope.location,
+            address_space=network.AddressSpaceArgs(address_prefixes=[cidr]),
+            tags=scope.tags,
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        self.id: pulumi.Output[str] = virtual_network.id
+        gateway, address = self._build_egress(props.zones)
+        self.egress_address = address.ip_address
+        nodes = self._build_subnet(
+            "nodes",
+            virtual_network,
+            prefix=nodes_prefix(cidr),
+            rules=_node_rules(props.network),
+            nat_gateway=network.SubResourceArgs(id=gateway.id),
+            # The file driver mounts NFS shares through it, and would add it by itself where it is missing.
+            service_endpoints=[network.ServiceEndpointPropertiesFormatArgs(service="Microsoft.Storage")],
+        )
+        endpoints = self._build_subnet(
+            "endpoints",
+            virtual_network,
+            prefix=endpoints_prefix(cidr),
+            # The tag holds peered networks and those behind a gateway too: operators come from there.
+            rules=[_inbound("https", 100, source="VirtualNetwork", destination=endpoints_prefix(cidr), port="443")],
+            private_endpoint_network_policies=network.VirtualNetworkPrivateEndpointNetworkPolicies.ENABLED,
+            # Azure changes one subnet of a network at a time.
+            depends_on=[nodes],
+        )
+        self.nodes_subnet_id: pulumi.Output[str] = nodes.id
+        self.endpoints_subnet_id: pulumi.Output[str] = endpoints.id
+        self.register_outputs({})
+
+    def _build_egress(self, zones: tuple[str, ...]) -> tuple[network.NatGateway, network.PublicIPAddress]:
+        """A Standard gateway lives in one zone. The address is in all of them, so that the gateway can move.
+
+        The zone-redundant StandardV2 is not in the API version of the installed provider. What a lost zone takes
+        away is new calls to the internet: registry, vault and private API server are reached inside the network.
+        """
+        address = network.PublicIPAddress(
+            "egress",
+            resource_group_name=self._scope.group,
+            public_ip_address_name=self._scope.name("egress"),
+            location=self._scope.location,
+            sku=network.PublicIPAddressSkuArgs(name=network.PublicIPAddressSkuName.STANDARD),
+            public_ip_allocation_method=network.IPAllocationMethod.STATIC,
+            zones=list(zones),
+            tags=self._scope.tags,
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        gateway = network.NatGateway(
+            "egress",
+            resource_group_name=self._scope.group,
+            nat_gateway_name=self._scope.name("nat"),
+            location=self._scope.location,
+            sku=network.NatGatewaySkuArgs(name=network.NatGatewaySkuName.STANDARD),
+            zones=list(zones[:1]),
+            idle_timeout_in_minutes=_IDLE_TIMEOUT_MIN,
+            public_ip_addresses=[network.SubResourceArgs(id=address.id)],
+            tags=self._scope.tags,
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        return gateway, address
+
+    def _build_subnet(
+        self,
+        name: str,
+        virtual_network: network.VirtualNetwork,
+        *,
+        prefix: str,
+        rules: list[network.SecurityRuleArgs],
+        nat_gateway: network.SubResourceArgs | None = None,
+        service_endpoints: list[network.ServiceEndpointPropertiesFormatArgs] | None = None,
+        private_endpoint_network_policies: network.VirtualNetworkPrivateEndpointNetworkPolicies | None = None,
+        depends_on: list[pulumi.Resource] | None = None,
+    ) -> network.Subnet:
+        security_group = network.NetworkSecurityGroup(
+            name,
+            resource_group_name=self._scope.group,
+            network_security_group_name=self._scope.name(name),
+            location=self._scope.location,
+            security_rules=[*rules, _nothing_else_in()],
+            tags=self._scope.tags,
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        return network.Subnet(
+            name,
+            resource_group_name=self._scope.group,
+            virtual_network_name=virtual_network.name,
+            subnet_name=name,
+            address_prefix=prefix,
+            # Azure's own way out for machines without a gateway, through addresses that are not ours.
+            default_outbound_access=False,
+            network_security_group=network.NetworkSecurityGroupArgs(id=security_group.id),
+            nat_gateway=nat_gateway,
+            service_endpoints=service_endpoints,
+            private_endpoint_network_policies=private_endpoint_network_policies,
+            opts=pulumi.ResourceOptions(parent=self, depends_on=depends_on),
+        )
+
+
+def _node_rules(ranges: ClusterNetwork) -> list[network.SecurityRuleArgs]:
+    """Nodes and pods among themselves; which pod may call which is for network policies.
+
+    An overlay leaves pod addresses as they are between nodes, and they are not in the network's own range:
+    https://learn.microsoft.com/azure/aks/concepts-network-azure-cni-overlay
+    """
+    nodes = nodes_prefix(ranges.cidr)
+    return [
+        _inbound("nodes-to-nodes", 100, source=nodes, destination=nodes),
+        _inbound("nodes-to-pods", 110, source=nodes, destination=ranges.pod_cidr),
+        _inbound("pods-to-pods", 120, source=ranges.pod_cidr, destination=ranges.pod_cidr),
+        _inbound("pods-to-nodes", 130, source=ranges.pod_cidr, destination=nodes),
+    ]
+
+
+def _inbound(name: str, priority: int, *, source: str, destination: str, port: str = "*") -> network.SecurityRuleArgs:
+    return network.SecurityRuleArgs(
+        name=name,
+        priority=priority,
+        direction=network.SecurityRuleDirection.INBOUND,
+        access=network.SecurityRuleAccess.ALLOW,
+        protocol=network.SecurityRuleProtocol.TCP if port != "*" else network.SecurityRuleProtocol.ASTERISK,
+        source_address_prefix=source,
+        source_port_range="*",
+        destination_address_prefix=destination,
+        destination_port_range=port,
+    )
+
+
+def _nothing_else_in() -> network.SecurityRuleArgs:
+    """Goes before Azure's own rules, which let every peered network in at every port."""
+    return network.SecurityRuleArgs(
+        name="nothing-else-in",
+        priority=4096,
+        direction=network.SecurityRuleDirection.INBOUND,
+        access=network.SecurityRuleAccess.DENY,
+        protocol=network.SecurityRuleProtocol.ASTERISK,
+        source_address_prefix="*",
+        source_port_range="*",
+        destination_address_prefix="*",
+        destination_port_range="*",
+    )

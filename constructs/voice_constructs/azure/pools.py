@@ -1,0 +1,182 @@
+"""Node pools with GPUs."""
+
+import math
+from dataclasses import dataclass
+
+import pulumi
+from pulumi_azure_native import containerservice as aks
+
+from blueprint import azure_names, catalog
+from blueprint.azure_names import Role, pool_taints
+from blueprint.model.azure import Azure, AzureService, ChatService, GpuPool, PayAsYouGo, ReservedNodes, SpotNodes
+from voice_constructs.azure.cluster import Cluster
+from voice_constructs.azure.cluster_profiles import DRAIN_MARGIN_S
+from voice_constructs.azure.scope import Scope
+
+_DRAIN_WITHOUT_SERVICE_S = 1800
+"""AKS's default."""
+_NO_PRICE_LIMIT = -1.0
+_GPU_PODS = 50
+"""A node runs a few engines and a dozen agents; AKS reserves memory for each pod it might have to run."""
+
+
+@dataclass(frozen=True)
+class GpuPoolsProps:
+    """What ``GpuPools`` is made from.
+
+    Attributes:
+        cluster: The cluster that the pools belong to.
+        subnet: Where nodes get their addresses.
+    """
+
+    cluster: Cluster
+    subnet: pulumi.Input[str]
+
+
+class GpuPools(pulumi.ComponentResource):
+    """The deployment file's pools, each a resource of its own.
+
+    Pools inside the cluster resource would all be put into the state "Scaling" by an edit of one of them
+    (https://github.com/pulumi/pulumi-azure-native/issues/4264).
+
+    Attributes:
+        pools: By name.
+    """
+
+    def __init__(self, name: str, *, scope: Scope, props: GpuPoolsProps) -> None:
+        super().__init__("voice:azure:GpuPools", name)
+        azure = scope.deployment.azure
+        self._scope = scope
+        self._props = props
+        reservations = self._grant_reservations(azure)
+        self.pools = {
+            pool.name: self._build_pool(azure, pool, [reservations[pool.name]] if pool.name in reservations else [])
+            for pool in azure.pools
+        }
+        self.register_outputs({})
+
+    def _grant_reservations(self, azure: Azure) -> dict[str, pulumi.Resource]:
+        """Let the control plane use each reservation group that a pool draws from; return the grants by pool.
+
+        The role is the documented one, on the group alone instead of its resource group:
+        https://learn.microsoft.com/azure/aks/use-capacity-reservation-groups. Azure takes a role twice on one group
+        for an error, and two pools may share a group.
+        """
+        grants: dict[str, pulumi.Resource] = {}
+        by_group: dict[str, pulumi.Resource] = {}
+        for pool in azure.pools:
+            if not isinstance(pool.purchase, ReservedNodes):
+                continue
+            key = pool.purchase.group_id.lower()
+            by_group[key] = by_group.get(key) or self._props.cluster.identity.may(
+                f"control-plane-uses-reservation-of-{pool.name}", Role.CONTRIBUTOR, pool.purchase.group_id
+            )
+            grants[pool.name] = by_group[key]
+        return grants
+
+    def _build_pool(self, azure: Azure, pool: GpuPool, waits_for: list[pulumi.Resource]) -> aks.AgentPool:
+        """Make one pool.
+
+        Ubuntu is the image that AKS installs the driver on for every GPU size here, GRID on A10 included. The OS disk
+        is a managed one: local NVMe is the KV cache's, and sizes differ in whether an OS disk may lie on it.
+        """
+        return aks.AgentPool(
+            pool.name,
+            resource_group_name=self._scope.group,
+            resource_name_=self._props.cluster.name,
+            agent_pool_name=pool.name,
+            mode=aks.AgentPoolMode.USER,
+            type=aks.AgentPoolType.VIRTUAL_MACHINE_SCALE_SETS,
+            vm_size=pool.vm_size,
+            availability_zones=list(pool.availability_zones or azure.availability_zones),
+            enable_auto_scaling=True,
+            count=pool.nodes.min,
+            min_count=pool.nodes.min,
+            max_count=pool.nodes.max,
+            max_pods=_GPU_PODS,
+            scale_down_mode=aks.ScaleDownMode.DELETE,
+            node_labels=_labels(pool),
+            node_taints=[str(taint) for taint in pool_taints(azure, pool)],
+            orchestrator_version=azure.kubernetes_version,
+            os_type=aks.OSType.LINUX,
+            os_sku=aks.OSSKU.UBUNTU,
+            os_disk_type=aks.OSDiskType.MANAGED,
+            os_disk_size_gb=pool.os_disk_gib,
+            vnet_subnet_id=self._props.subnet,
+            enable_node_public_ip=False,
+            enable_encryption_at_host=True,
+            security_profile=aks.AgentPoolSecurityProfileArgs(ssh_access=aks.AgentPoolSSHAccess.DISABLED),
+            gpu_profile=aks.GPUProfileArgs(driver=aks.GPUDriver.INSTALL),
+            kubelet_config=aks.KubeletConfigArgs(
+                cpu_manager_policy="static", topology_manager_policy=pool.topology_policy
+            ),
+            linux_os_config=_linux(),
+            upgrade_settings=_upgrade(azure, pool),
+            capacity_reservation_group_id=(
+                pool.purchase.group_id if isinstance(pool.purchase, ReservedNodes) else None
+            ),
+            scale_set_priority=_priority(pool),
+            scale_set_eviction_policy=aks.ScaleSetEvictionPolicy.DELETE if _is_spot(pool) else None,
+            spot_max_price=_spot_price(pool),
+            tags=self._scope.tags,
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                depends_on=[*self._props.cluster.ready, *waits_for],
+                # The autoscaler's number, after the first deployment.
+                ignore_changes=["count"],
+            ),
+        )
+
+
+def _is_spot(pool: GpuPool) -> bool:
+    return isinstance(pool.purchase, SpotNodes)
+
+
+def _priority(pool: GpuPool) -> aks.ScaleSetPriority:
+    return aks.ScaleSetPriority.SPOT if _is_spot(pool) else aks.ScaleSetPriority.REGULAR
+
+
+def _spot_price(pool: GpuPool) -> float | None:
+    match pool.purchase:
+        case SpotNodes(max_usd_per_hour=limit):
+            return _NO_PRICE_LIMIT if limit is None else limit
+        case PayAsYouGo() | ReservedNodes():
+            return None
+
+
+def _labels(pool: GpuPool) -> dict[str, str]:
+    """Labels that pods select by. The autoscaler reads them here for a pool that has no node to look at."""
+    size = catalog.vm_sizes()[pool.vm_size]
+    return {
+        azure_names.POOL_LABEL: pool.name,
+        azure_names.GPU_LABEL: size.gpu or "none",
+        azure_names.GPU_COUNT_LABEL: str(size.gpu_count),
+        azure_names.AUTOSCALER_GPU_LABEL: "nvidia",
+        **({azure_names.SPOT_LABEL: "spot"} if _is_spot(pool) else {}),
+    }
+
+
+def _linux() -> aks.LinuxOSConfigArgs:
+    """Huge pages where there are any, for KV caches of hundreds of GiB; a fault never waits for one to be made."""
+    return aks.LinuxOSConfigArgs(transparent_huge_page_enabled="always", transparent_huge_page_defrag="defer+madvise")
+
+
+def _upgrade(azure: Azure, pool: GpuPool) -> aks.AgentPoolUpgradeSettingsArgs:
+    """One node at a time is emptied and made anew; no node is added.
+
+    A surge node needs quota and a free machine, and GPU sizes often have neither: the upgrade would hang
+    (https://github.com/Azure/AKS/issues/5059). The price is that the pool is one node short meanwhile; a pool of one
+    node is away. A node that cannot be drained is given back to the scheduler as it was, since nothing replaces it.
+    """
+    drain_s = max((s.drain_timeout_s for s in azure.services if pool.name in _pools_of(s)), default=0)
+    wait_s = drain_s + DRAIN_MARGIN_S if drain_s else _DRAIN_WITHOUT_SERVICE_S
+    return aks.AgentPoolUpgradeSettingsArgs(
+        max_surge="0",
+        max_unavailable="1",
+        drain_timeout_in_minutes=math.ceil(wait_s / 60),
+        undrainable_node_behavior=aks.UndrainableNodeBehavior.SCHEDULE,
+    )
+
+
+def _pools_of(service: AzureService) -> tuple[str, ...]:
+    return service.pools if isinstance(service, ChatService) else (service.pool,)

@@ -1,0 +1,62 @@
+"""The container registry."""
+
+import pulumi
+from pulumi_azure_native import containerregistry as acr
+
+from blueprint import azure_names
+from voice_constructs.azure.network import VoiceNetwork
+from voice_constructs.azure.private_link import PrivateLink, PrivateLinkProps
+from voice_constructs.azure.scope import Scope
+
+UNTAGGED_DAYS = 90
+"""A digest that runs keeps its tag, so what has had no tag for a quarter is a replaced build."""
+
+
+class ImageRegistry(pulumi.ComponentResource):
+    """A Premium registry that answers inside the virtual network only, to identities only.
+
+    Premium is what has private endpoints. Layers are encrypted with keys of Microsoft's, as every registry is.
+
+    Attributes:
+        id: Resource id; pull and push are granted on it.
+        name: Its name.
+        login_server: Host part of its images' names.
+    """
+
+    def __init__(self, name: str, *, scope: Scope, network: VoiceNetwork) -> None:
+        super().__init__("voice:azure:ImageRegistry", name)
+        registry = acr.Registry(
+            name,
+            resource_group_name=scope.group,
+            registry_name=azure_names.registry(scope.deployment, scope.subscription),
+            location=scope.location,
+            sku=acr.SkuArgs(name=acr.SkuName.PREMIUM),
+            admin_user_enabled=False,
+            anonymous_pull_enabled=False,
+            public_network_access=acr.PublicNetworkAccess.DISABLED,
+            # Lets `az acr import` copy images in from other registries, as whoever calls it.
+            network_rule_bypass_options=acr.NetworkRuleBypassOptions.AZURE_SERVICES,
+            zone_redundancy=_zone_redundancy(scope),
+            policies=acr.PoliciesArgs(
+                # Images leave by pull alone, not as a copy into a registry elsewhere.
+                export_policy=acr.ExportPolicyArgs(status=acr.ExportPolicyStatus.DISABLED),
+                retention_policy=acr.RetentionPolicyArgs(status=acr.PolicyStatus.ENABLED, days=UNTAGGED_DAYS),
+            ),
+            tags=scope.tags,
+            opts=scope.retention.data(parent=self),
+        )
+        PrivateLink(
+            name,
+            scope=scope,
+            props=PrivateLinkProps(network, target=registry.id, subresource="registry", zone="privatelink.azurecr.io"),
+            parent=self,
+        )
+        self.id: pulumi.Output[str] = registry.id
+        self.name = registry.name
+        self.login_server = registry.login_server
+        self.register_outputs({})
+
+
+def _zone_redundancy(scope: Scope) -> acr.ZoneRedundancy:
+    several = len(scope.deployment.azure.availability_zones) > 1
+    return acr.ZoneRedundancy.ENABLED if several else acr.ZoneRedundancy.DISABLED

@@ -1,0 +1,142 @@
+"""What leaves the cluster: Prometheus metrics, container logs, and the control plane's own logs."""
+
+from dataclasses import dataclass
+
+import pulumi
+from pulumi_azure_native import monitor
+
+from voice_constructs.azure.monitoring import Monitoring
+from voice_constructs.azure.scope import Scope
+
+_PROMETHEUS = "Microsoft-PrometheusMetrics"
+_CONTAINER_STREAMS = ["Microsoft-ContainerLogV2", "Microsoft-KubeEvents", "Microsoft-KubePodInventory"]
+"""Performance counters are left out: Prometheus has them."""
+_CONTAINER_INSIGHTS = "ContainerInsightsExtension"
+"""The agent looks for an association of this name, and no other."""
+_CONTROL_PLANE_LOGS = (
+    "cloud-controller-manager",
+    "cluster-autoscaler",
+    "guard",
+    "kube-apiserver",
+    "kube-audit-admin",
+    "kube-controller-manager",
+    "kube-scheduler",
+)
+"""``kube-audit-admin`` is the audit log without reads, which are most of its volume.
+
+Source: https://learn.microsoft.com/azure/aks/monitor-aks-reference
+"""
+
+
+@dataclass(frozen=True)
+class TelemetryProps:
+    """What ``ClusterTelemetry`` is made from.
+
+    Attributes:
+        cluster: Id of the cluster.
+        monitoring: Where everything goes.
+    """
+
+    cluster: pulumi.Input[str]
+    monitoring: Monitoring
+
+
+class ClusterTelemetry(pulumi.ComponentResource):
+    """Data collection rules of a cluster, their associations, and the diagnostic setting of its control plane."""
+
+    def __init__(self, name: str, *, scope: Scope, props: TelemetryProps) -> None:
+        super().__init__("voice:azure:ClusterTelemetry", name)
+        self._scope = scope
+        self._build_metrics(props)
+        self._build_container_logs(props)
+        monitor.DiagnosticSetting(
+            "control-plane-logs",
+            name="control-plane",
+            resource_uri=props.cluster,
+            workspace_id=props.monitoring.logs_id,
+            # Tables of their own instead of the one that every service shares: cheaper to query.
+            log_analytics_destination_type="Dedicated",
+            logs=[
+                monitor.DiagnosticsLogSettingsArgs(category=category, enabled=True) for category in _CONTROL_PLANE_LOGS
+            ],
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        self.register_outputs({})
+
+    def _build_metrics(self, props: TelemetryProps) -> None:
+        endpoint = monitor.DataCollectionEndpoint(
+            "prometheus",
+            resource_group_name=self._scope.group,
+            data_collection_endpoint_name=self._scope.name("metrics"),
+            location=self._scope.location,
+            kind=monitor.KnownDataCollectionEndpointResourceKind.LINUX,
+            tags=self._scope.tags,
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        rule = monitor.DataCollectionRule(
+            "prometheus",
+            resource_group_name=self._scope.group,
+            data_collection_rule_name=self._scope.name("metrics"),
+            location=self._scope.location,
+            kind=monitor.KnownDataCollectionRuleResourceKind.LINUX,
+            data_collection_endpoint_id=endpoint.id,
+            data_sources=monitor.DataCollectionRuleDataSourcesArgs(
+                prometheus_forwarder=[
+                    monitor.PrometheusForwarderDataSourceArgs(name="prometheus", streams=[_PROMETHEUS])
+                ]
+            ),
+            destinations=monitor.DataCollectionRuleDestinationsArgs(
+                monitoring_accounts=[
+                    monitor.MonitoringAccountDestinationArgs(
+                        name="metrics", account_resource_id=props.monitoring.metrics_id
+                    )
+                ]
+            ),
+            data_flows=[monitor.DataFlowArgs(streams=[_PROMETHEUS], destinations=["metrics"])],
+            tags=self._scope.tags,
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        self._associate("ContainerInsightsMetricsExtension", rule, props)
+
+    def _build_container_logs(self, props: TelemetryProps) -> None:
+        rule = monitor.DataCollectionRule(
+            "container-logs",
+            resource_group_name=self._scope.group,
+            data_collection_rule_name=self._scope.name("container-logs"),
+            location=self._scope.location,
+            kind=monitor.KnownDataCollectionRuleResourceKind.LINUX,
+            data_sources=monitor.DataCollectionRuleDataSourcesArgs(
+                extensions=[
+                    monitor.ExtensionDataSourceArgs(
+                        name=_CONTAINER_INSIGHTS,
+                        extension_name="ContainerInsights",
+                        streams=_CONTAINER_STREAMS,
+                        extension_settings={
+                            "dataCollectionSettings": {
+                                "interval": "1m",
+                                "namespaceFilteringMode": "Off",
+                                "enableContainerLogV2": True,
+                            }
+                        },
+                    )
+                ]
+            ),
+            destinations=monitor.DataCollectionRuleDestinationsArgs(
+                log_analytics=[
+                    monitor.LogAnalyticsDestinationArgs(name="logs", workspace_resource_id=props.monitoring.logs_id)
+                ]
+            ),
+            data_flows=[monitor.DataFlowArgs(streams=_CONTAINER_STREAMS, destinations=["logs"])],
+            tags=self._scope.tags,
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        self._associate(_CONTAINER_INSIGHTS, rule, props)
+
+    def _associate(self, name: str, rule: monitor.DataCollectionRule, props: TelemetryProps) -> None:
+        monitor.DataCollectionRuleAssociation(
+            name,
+            association_name=name,
+            resource_uri=props.cluster,
+            data_collection_rule_id=rule.id,
+            opts=pulumi.ResourceOptions(parent=self),
+        )

@@ -1,0 +1,60 @@
+"""The key vault."""
+
+import pulumi
+from pulumi_azure_native import keyvault
+
+from blueprint import azure_names
+from voice_constructs.azure.network import VoiceNetwork
+from voice_constructs.azure.private_link import PrivateLink, PrivateLinkProps
+from voice_constructs.azure.scope import Scope
+
+_SOFT_DELETE_DAYS = 90
+"""The most that Azure offers; a deleted secret can come back for that long."""
+
+
+class SecretVault(pulumi.ComponentResource):
+    """A vault for the few secrets there are, such as a token for gated models; it answers inside the network only.
+
+    Who may read is decided by roles alone: there are no access policies.
+
+    Attributes:
+        id: Resource id; roles are granted on it.
+        name: Its name.
+        uri: Where it is reached.
+    """
+
+    def __init__(self, name: str, *, scope: Scope, network: VoiceNetwork) -> None:
+        super().__init__("voice:azure:SecretVault", name)
+        vault = keyvault.Vault(
+            name,
+            resource_group_name=scope.group,
+            vault_name=azure_names.vault(scope.deployment, scope.subscription),
+            location=scope.location,
+            properties=keyvault.VaultPropertiesArgs(
+                tenant_id=scope.tenant,
+                sku=keyvault.SkuArgs(family=keyvault.SkuFamily.A, name=keyvault.SkuName.STANDARD),
+                enable_rbac_authorization=True,
+                enable_soft_delete=True,
+                soft_delete_retention_in_days=_SOFT_DELETE_DAYS,
+                # It cannot be switched off again, and Azure refuses an explicit false.
+                enable_purge_protection=True if scope.retention.keep else None,
+                public_network_access="Disabled",
+                network_acls=keyvault.NetworkRuleSetArgs(
+                    bypass=keyvault.NetworkRuleBypassOptions.NONE, default_action=keyvault.NetworkRuleAction.DENY
+                ),
+            ),
+            tags=scope.tags,
+            opts=scope.retention.data(parent=self),
+        )
+        PrivateLink(
+            name,
+            scope=scope,
+            props=PrivateLinkProps(
+                network, target=vault.id, subresource="vault", zone="privatelink.vaultcore.azure.net"
+            ),
+            parent=self,
+        )
+        self.id: pulumi.Output[str] = vault.id
+        self.name = vault.name
+        self.uri: pulumi.Output[str | None] = vault.properties.apply(lambda properties: properties.vault_uri)
+        self.register_outputs({})

@@ -1,0 +1,78 @@
+"""The cluster of one deployment file: network, registry, vault, monitoring, AKS and its GPU pools.
+
+Run by `pulumi up` in this folder, or by the local engine; `stacks/azure/workloads` fills it.
+"""
+
+from pathlib import Path
+
+import pulumi
+from pulumi_azure_native import authorization
+
+from blueprint.azure_names import (
+    KEDA_SERVICE_ACCOUNT,
+    MODEL_FETCH_SERVICE_ACCOUNT,
+    ClusterOutput,
+    Role,
+)
+from stacks.azure.program import configured_deployment
+from voice_constructs.azure.access import Administrators, AdministratorsProps
+from voice_constructs.azure.cluster import Cluster, ClusterProps
+from voice_constructs.azure.identity import Identity
+from voice_constructs.azure.monitoring import Monitoring
+from voice_constructs.azure.network import VoiceNetwork, VoiceNetworkProps
+from voice_constructs.azure.pools import GpuPools, GpuPoolsProps
+from voice_constructs.azure.registry import ImageRegistry
+from voice_constructs.azure.scope import DeploymentGroup
+from voice_constructs.azure.telemetry import ClusterTelemetry, TelemetryProps
+from voice_constructs.azure.vault import SecretVault
+
+deployment = configured_deployment(Path(__file__).parent)
+azure = deployment.azure
+caller = authorization.get_client_config()
+
+scope = DeploymentGroup(
+    "group", deployment=deployment, subscription=caller.subscription_id, tenant=caller.tenant_id
+).scope
+network = VoiceNetwork("network", scope=scope, props=VoiceNetworkProps(azure.network, azure.availability_zones))
+monitoring = Monitoring("monitoring", scope=scope, network=network)
+registry = ImageRegistry("registry", scope=scope, network=network)
+vault = SecretVault("vault", scope=scope, network=network)
+monitoring.keep_audit("registry", registry.id, parent=registry)
+monitoring.keep_audit("vault", vault.id, parent=vault)
+
+cluster = Cluster("cluster", scope=scope, props=ClusterProps(network, registry, monitoring))
+GpuPools("pools", scope=scope, props=GpuPoolsProps(cluster, network.nodes_subnet_id))
+ClusterTelemetry("telemetry", scope=scope, props=TelemetryProps(cluster.id, monitoring))
+Administrators("administrators", scope=scope, props=AdministratorsProps(cluster, registry, vault, monitoring))
+
+keda = Identity("keda", scope=scope)
+keda.may("keda-reads-metrics", Role.MONITORING_DATA_READER, monitoring.metrics_id)
+keda.trust("keda-operator", issuer=cluster.oidc_issuer, account=KEDA_SERVICE_ACCOUNT)
+
+model_fetch = Identity("model-fetch", scope=scope)
+model_fetch.may("model-fetch-reads-secrets", Role.KEY_VAULT_SECRETS_USER, vault.id)
+model_fetch.trust("model-fetch-job", issuer=cluster.oidc_issuer, account=MODEL_FETCH_SERVICE_ACCOUNT)
+
+for output, value in {
+    ClusterOutput.DEPLOYMENT: deployment.name,
+    ClusterOutput.LOCATION: scope.location,
+    ClusterOutput.TENANT_ID: scope.tenant,
+    ClusterOutput.SUBSCRIPTION_ID: scope.subscription,
+    ClusterOutput.RESOURCE_GROUP: scope.group,
+    ClusterOutput.NODE_RESOURCE_GROUP: cluster.node_resource_group,
+    ClusterOutput.NODES_SUBNET_ID: network.nodes_subnet_id,
+    ClusterOutput.CLUSTER_NAME: cluster.name,
+    ClusterOutput.CLUSTER_ID: cluster.id,
+    ClusterOutput.KUBECONFIG: cluster.kubeconfig,
+    ClusterOutput.OIDC_ISSUER: cluster.oidc_issuer,
+    ClusterOutput.REGISTRY_NAME: registry.name,
+    ClusterOutput.REGISTRY_LOGIN_SERVER: registry.login_server,
+    ClusterOutput.VAULT_NAME: vault.name,
+    ClusterOutput.VAULT_URI: vault.uri,
+    ClusterOutput.PROMETHEUS_QUERY_ENDPOINT: monitoring.query_endpoint,
+    ClusterOutput.KEDA_CLIENT_ID: keda.client_id,
+    ClusterOutput.MODEL_FETCH_CLIENT_ID: model_fetch.client_id,
+    ClusterOutput.LOG_WORKSPACE_ID: monitoring.logs_id,
+    ClusterOutput.GRAFANA_ENDPOINT: monitoring.grafana_endpoint,
+}.items():
+    pulumi.export(output, value)

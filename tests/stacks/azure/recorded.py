@@ -1,0 +1,137 @@
+"""Pulumi programs run in this process against the local engine: half a second a run, so one run per deployment.
+
+The engine that users preview with answers here too, without gRPC between: what it refuses, a test sees.
+"""
+
+import asyncio
+import contextlib
+import gc
+import io
+import runpy
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pulumi.runtime
+from pulumi.runtime.settings import Settings, configure
+from pulumi.runtime.stack import run_in_stack
+
+from sandbox.azure.graph import Graph, Resource
+from sandbox.azure.monitor import Messages, Monitor
+from sandbox.azure.project import Project
+from sandbox.azure.recorder import Existing, Mode, Recorder
+from sandbox.azure.values import reveal
+from tests.blueprint.documents import ABSENT, DEPLOYMENTS, Edits, location, parsed, text
+
+PROJECTS = Path(__file__).parents[3] / "stacks" / "azure"
+STACK = "test"
+
+
+def record(project: str, deployment: str, existing: Existing | None = None, mode: Mode = Mode.UP) -> Graph:
+    """Run the program of a project in `stacks/azure` with a deployment file's text.
+
+    Raises:
+        Exception: Whatever the program or the engine raises.
+    """
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "deployment.yaml"
+        file.write_text(deployment, encoding="utf-8")
+        return _run(Project.load(PROJECTS / project, STACK, {"deployment": str(file)}), mode, existing or Existing())
+
+
+@cache
+def cluster(deployment: str, mode: Mode = Mode.UP) -> Graph:
+    """Record the cluster's program."""
+    return record("cluster", deployment, mode=mode)
+
+
+def edited(edits: Edits, base: str = "production-azure") -> str:
+    """Return a shipped deployment file's text with some values replaced, added or removed."""
+    document = parsed((DEPLOYMENTS / f"{base}.yaml").read_text(encoding="utf-8"))
+    for place, value in edits.items():
+        *parents, last = location(place)
+        at = document
+        for part in parents:
+            at = at[part]
+        if value is ABSENT:
+            del at[last]
+        elif isinstance(at, list) and last == len(at):
+            at.append(value)
+        else:
+            at[last] = value
+    return text(document)
+
+
+def inputs(resource: Resource) -> dict[str, Any]:
+    """Return what a program asked for, secrets in the clear."""
+    return dict(reveal(resource.inputs))
+
+
+def azure_resources(graph: Graph) -> Iterator[Resource]:
+    """Yield everything that Azure would create."""
+    return (resource for resource in graph.managed() if resource.type.startswith("azure-native:"))
+
+
+class _Refusal:
+    """Stands for gRPC's context: a refusal is an exception in the program."""
+
+    def abort(self, code: object, details: str) -> None:
+        raise RuntimeError(f"{code}: {details}")
+
+
+class _Direct:
+    """Calls the engine's services as functions; the SDK leaves out gRPC's context."""
+
+    def __init__(self, service: object) -> None:
+        self._service = service
+
+    def __getattr__(self, name: str) -> Callable[[Any], Any]:
+        method = getattr(self._service, name)
+        return lambda request: method(request, _Refusal())
+
+
+@contextlib.contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    """The SDK makes some 70,000 tasks and futures in a run; looking through them takes longer than the run."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def _run(project: Project, mode: Mode, existing: Existing) -> Graph:
+    recorder = Recorder(project.name, project.stack, mode, existing)
+    pulumi.runtime.set_all_config(dict(project.config), list(project.secret_keys))
+    configure(
+        Settings(
+            project=project.name,
+            stack=project.stack,
+            organization="local",
+            monitor=_Direct(Monitor(project, recorder)),
+            engine=_Direct(Messages()),
+            dry_run=mode is Mode.PREVIEW,
+            root_directory=str(project.folder),
+        )
+    )
+
+    def program() -> None:
+        runpy.run_path(str(project.program), run_name="__main__")
+
+    async def stack() -> None:
+        # One thread: resources are registered in the order of the program, in every run.
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(max_workers=1))
+        await run_in_stack(program)
+
+    # The SDK prints every message of its log as well.
+    with _without_garbage_collection(), contextlib.redirect_stderr(io.StringIO()):
+        try:
+            asyncio.run(stack())
+        except Exception:
+            if recorder.failure:
+                raise recorder.failure from None
+            raise
+    return recorder.graph()

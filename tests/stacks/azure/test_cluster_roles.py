@@ -1,0 +1,119 @@
+"""Who may do what: every role of every identity stands in one table here, and nothing else is granted."""
+
+from collections import Counter
+
+import pytest
+
+from blueprint.azure_names import Role
+from sandbox.azure.graph import Graph, Resource
+from sandbox.azure.values import reveal
+from tests.stacks.azure.recorded import cluster, edited, inputs
+
+ADMINS = ["00000000-0000-4000-8000-0000000000a1", "00000000-0000-4000-8000-0000000000a2"]
+GROUP_ID = "/subscriptions/s/resourceGroups/r/providers/Microsoft.Compute/capacityReservationGroups/a100"
+RESERVED = edited(
+    {
+        "azure.admin_groups": ADMINS,
+        "azure.pools.3.purchase": {"option": "capacity-reservation", "group_id": GROUP_ID},
+    }
+)
+
+ALLOWED: set[tuple[str, Role, str]] = {
+    ("control-plane", Role.NETWORK_CONTRIBUTOR, "network:Subnet nodes"),
+    ("control-plane", Role.MANAGED_IDENTITY_OPERATOR, "managedidentity:UserAssignedIdentity kubelet"),
+    ("kubelet", Role.ACR_PULL, "containerregistry:Registry registry"),
+    ("keda", Role.MONITORING_DATA_READER, "monitor:AzureMonitorWorkspace metrics"),
+    ("grafana", Role.MONITORING_DATA_READER, "monitor:AzureMonitorWorkspace metrics"),
+    ("grafana", Role.MONITORING_READER, "operationalinsights:Workspace logs"),
+    ("model-fetch", Role.KEY_VAULT_SECRETS_USER, "keyvault:Vault vault"),
+}
+PEOPLE: set[tuple[Role, str]] = {
+    (Role.AKS_CLUSTER_USER, "containerservice:ManagedCluster cluster"),
+    (Role.AKS_RBAC_CLUSTER_ADMIN, "containerservice:ManagedCluster cluster"),
+    (Role.ACR_PUSH, "containerregistry:Registry registry"),
+    (Role.KEY_VAULT_SECRETS_OFFICER, "keyvault:Vault vault"),
+    (Role.GRAFANA_ADMIN, "dashboard:Grafana grafana"),
+}
+
+
+def _identities(graph: Graph) -> dict[str, Resource]:
+    return {str(reveal(r.outputs["principalId"])): r for r in graph.of_type("managedidentity:UserAssignedIdentity")}
+
+
+def _grants(graph: Graph) -> list[tuple[str, Role, str]]:
+    """Who (an identity's name, or a group's id), which role, on what."""
+    identities = _identities(graph)
+    things = {str(r.id): f"{r.type.removeprefix('azure-native:')} {r.name}" for r in graph.managed()}
+    found = []
+    for resource in graph.of_type("authorization:RoleAssignment"):
+        asked = inputs(resource)
+        who = identities[asked["principalId"]].name if asked["principalId"] in identities else asked["principalId"]
+        role = Role(asked["roleDefinitionId"].rpartition("/")[2])
+        found.append((who, role, things.get(asked["scope"], asked["scope"])))
+    return found
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    return cluster(RESERVED)
+
+
+def test_identities_have_the_roles_of_the_table_and_each_once(graph: Graph) -> None:
+    people = {(admin, role, on) for admin in ADMINS for role, on in PEOPLE}
+    reserved = {("control-plane", Role.CONTRIBUTOR, GROUP_ID)}
+    assert Counter(_grants(graph)) == Counter(ALLOWED | people | reserved)
+
+
+def test_without_a_reservation_nobody_contributes_to_one() -> None:
+    people = {("00000000-0000-0000-0000-000000000000", role, on) for role, on in PEOPLE}
+    assert Counter(_grants(cluster(edited({})))) == Counter(ALLOWED | people)
+
+
+def test_every_identity_has_a_role_and_somebody_who_acts_as_it(graph: Graph) -> None:
+    aks = inputs(graph.named("cluster", "containerservice:ManagedCluster"))
+    grafana = inputs(graph.named("grafana", "dashboard:Grafana"))
+    trusted = {inputs(r)["resourceName"] for r in graph.of_type("managedidentity:FederatedIdentityCredential")}
+    for principal, identity in _identities(graph).items():
+        assert any(inputs(r)["principalId"] == principal for r in graph.of_type("authorization:RoleAssignment"))
+        used = {
+            *aks["identity"]["userAssignedIdentities"],
+            aks["identityProfile"]["kubeletidentity"]["resourceId"],
+            *grafana["identity"]["userAssignedIdentities"],
+        }
+        assert identity.id in used or inputs(identity)["resourceName"] in trusted
+
+
+def test_nodes_pull_images_and_do_nothing_else(graph: Graph) -> None:
+    aks = inputs(graph.named("cluster", "containerservice:ManagedCluster"))
+    kubelet = aks["identityProfile"]["kubeletidentity"]
+    assert _identities(graph)[kubelet["objectId"]].id == kubelet["resourceId"]
+    (pull,) = [r for r in graph.of_type("authorization:RoleAssignment") if Role.ACR_PULL in str(inputs(r))]
+    (registry,) = graph.of_type("containerregistry:Registry")
+    assert (inputs(pull)["principalId"], inputs(pull)["scope"]) == (kubelet["objectId"], registry.id)
+
+
+def test_kinds_of_principals_are_told(graph: Graph) -> None:
+    # Azure refuses a principal that it has not heard of yet, unless it is told what it is.
+    for resource in graph.of_type("authorization:RoleAssignment"):
+        kind = "Group" if inputs(resource)["principalId"] in ADMINS else "ServicePrincipal"
+        assert inputs(resource)["principalType"] == kind
+
+
+def test_service_accounts_are_trusted_one_by_one(graph: Graph) -> None:
+    aks = graph.named("cluster", "containerservice:ManagedCluster")
+    issuer = reveal(aks.outputs["oidcIssuerProfile"])["issuerURL"]
+    credentials = [inputs(r) for r in graph.of_type("managedidentity:FederatedIdentityCredential")]
+    assert {each["subject"] for each in credentials} == {
+        "system:serviceaccount:kube-system:keda-operator",
+        "system:serviceaccount:voice:model-fetch",
+    }
+    for each in credentials:
+        assert each["issuer"] == issuer
+        assert each["audiences"] == ["api://AzureADTokenExchange"]
+
+
+def test_the_cluster_waits_for_what_its_identities_need(graph: Graph) -> None:
+    aks = graph.named("cluster", "containerservice:ManagedCluster")
+    before = graph.needed_by(aks.urn)
+    for name in ("control-plane-uses-subnet", "control-plane-assigns-kubelet", "kubelet-pulls-images"):
+        assert graph.named(name).urn in before

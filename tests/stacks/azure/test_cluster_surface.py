@@ -1,0 +1,144 @@
+"""What can be reached from where, what carries tags, and what survives a teardown."""
+
+import ipaddress
+from typing import Any
+
+import pytest
+
+from sandbox.azure.graph import Graph
+from sandbox.azure.schema import resource_shape
+from tests.stacks.azure.recorded import azure_resources, cluster, edited, inputs
+
+PUBLIC = {"azure.network.private_cluster": False, "azure.network.authorized_ranges": ["203.0.113.0/24"]}
+FILES = {"private": edited({}), "public": edited(PUBLIC), "both": edited({}, "both")}
+SMALL = {"azure.network.cidr": "10.60.0.0/22"}
+CLOSED = ("containerregistry:Registry", "keyvault:Vault", "dashboard:Grafana")
+DATA = (
+    "resources:ResourceGroup",
+    "containerregistry:Registry",
+    "keyvault:Vault",
+    "operationalinsights:Workspace",
+    "monitor:AzureMonitorWorkspace",
+)
+
+
+@pytest.fixture(scope="module", params=FILES)
+def graph(request: pytest.FixtureRequest) -> Graph:
+    return cluster(FILES[request.param])
+
+
+def _rules(graph: Graph) -> list[dict[str, Any]]:
+    return [rule for r in graph.of_type("network:NetworkSecurityGroup") for rule in inputs(r)["securityRules"]]
+
+
+def test_the_only_public_address_is_the_way_out(graph: Graph) -> None:
+    (address,) = graph.of_type("network:PublicIPAddress")
+    (gateway,) = graph.of_type("network:NatGateway")
+    assert inputs(gateway)["publicIpAddresses"] == [{"id": address.id}]
+    users = [r for r in azure_resources(graph) if str(address.id) in str(inputs(r)) and r.urn != address.urn]
+    assert users == [gateway]
+    assert not [r for r in azure_resources(graph) if "LoadBalancer" in r.type or "ApplicationGateway" in r.type]
+
+
+def test_no_rule_lets_the_internet_in(graph: Graph) -> None:
+    for rule in _rules(graph):
+        if rule["access"] == "Allow":
+            source = rule["sourceAddressPrefix"]
+            assert source == "VirtualNetwork" or ipaddress.ip_network(source).is_private
+    for group in graph.of_type("network:NetworkSecurityGroup"):
+        last = max(inputs(group)["securityRules"], key=lambda rule: rule["priority"])
+        assert (last["access"], last["sourceAddressPrefix"], last["direction"]) == ("Deny", "*", "Inbound")
+
+
+def test_every_subnet_has_a_security_group_and_no_way_out_of_azures_own(graph: Graph) -> None:
+    groups = {group.id for group in graph.of_type("network:NetworkSecurityGroup")}
+    subnets = [inputs(subnet) for subnet in graph.of_type("network:Subnet")]
+    assert {subnet["networkSecurityGroup"]["id"] for subnet in subnets} == groups
+    assert all(subnet["defaultOutboundAccess"] is False for subnet in subnets)
+
+
+def test_services_answer_inside_the_network_only(graph: Graph) -> None:
+    for kind in CLOSED:
+        (service,) = graph.of_type(kind)
+        asked = inputs(service)
+        access = asked.get("publicNetworkAccess") or asked["properties"]["publicNetworkAccess"]
+        assert access == "Disabled"
+        connections = [inputs(r)["privateLinkServiceConnections"] for r in graph.of_type("network:PrivateEndpoint")]
+        assert [c for c in connections if c[0]["privateLinkServiceId"] == service.id]
+
+
+def test_private_endpoints_are_found_by_name(graph: Graph) -> None:
+    zones = {zone.id: zone for zone in graph.of_type("privatedns:PrivateZone")}
+    links = {inputs(link)["privateZoneName"] for link in graph.of_type("privatedns:VirtualNetworkLink")}
+    assert links == {inputs(zone)["privateZoneName"] for zone in zones.values()}
+    grouped = [inputs(r) for r in graph.of_type("network:PrivateDnsZoneGroup")]
+    assert {c["privateDnsZoneId"] for each in grouped for c in each["privateDnsZoneConfigs"]} == set(zones)
+    endpoints = {inputs(r)["privateEndpointName"] for r in graph.of_type("network:PrivateEndpoint")}
+    assert {each["privateEndpointName"] for each in grouped} == endpoints
+
+
+def test_registry_and_vault_know_identities_only(graph: Graph) -> None:
+    registry = inputs(graph.of_type("containerregistry:Registry")[0])
+    assert registry["sku"]["name"] == "Premium"  # which has private endpoints
+    assert registry["adminUserEnabled"] is False
+    assert registry["anonymousPullEnabled"] is False
+    assert registry["policies"]["exportPolicy"]["status"] == "disabled"
+    vault = inputs(graph.of_type("keyvault:Vault")[0])["properties"]
+    assert vault["enableRbacAuthorization"] is True
+    assert "accessPolicies" not in vault
+    assert vault["networkAcls"] == {"bypass": "None", "defaultAction": "Deny"}
+
+
+@pytest.mark.parametrize("edits", [{}, SMALL], ids=["/16", "/22"])
+def test_ranges_lie_in_the_network_and_apart(edits: dict[str, object]) -> None:
+    graph = cluster(edited(edits))
+    (network,) = graph.of_type("network:VirtualNetwork")
+    whole = ipaddress.ip_network(inputs(network)["addressSpace"]["addressPrefixes"][0])
+    nodes, endpoints = (ipaddress.ip_network(inputs(r)["addressPrefix"]) for r in graph.of_type("network:Subnet"))
+    assert isinstance(whole, ipaddress.IPv4Network)
+    for part in (nodes, endpoints):
+        assert isinstance(part, ipaddress.IPv4Network)
+        assert part.subnet_of(whole)
+    assert not nodes.overlaps(endpoints)
+    most = sum(
+        pool["maxCount"]
+        for pool in (
+            *(inputs(r) for r in graph.of_type("containerservice:AgentPool")),
+            *inputs(graph.named("cluster", "containerservice:ManagedCluster"))["agentPoolProfiles"],
+        )
+    )
+    assert nodes.num_addresses > 2 * most
+
+
+def test_the_way_out_is_in_a_zone_and_its_address_in_all(graph: Graph) -> None:
+    address = inputs(graph.of_type("network:PublicIPAddress")[0])
+    gateway = inputs(graph.of_type("network:NatGateway")[0])
+    assert len(gateway["zones"]) == 1
+    assert set(gateway["zones"]) < set(address["zones"])
+
+
+def test_everything_that_takes_tags_has_them(graph: Graph) -> None:
+    tagged = 0
+    for resource in azure_resources(graph):
+        shape = resource_shape(resource.type)
+        assert shape
+        if "tags" in shape.inputs:
+            tags = inputs(resource)["tags"]
+            assert set(tags) == {"deployment", "environment", "managed-by"}
+            assert tags["deployment"] == graph.outputs["deployment"]
+            tagged += 1
+    assert tagged > 20
+
+
+@pytest.mark.parametrize(
+    ("environment", "keep", "protect"),
+    [("sandbox", False, False), ("staging", True, False), ("production", True, True)],
+)
+def test_data_outlives_a_teardown_by_environment(environment: str, *, keep: bool, protect: bool) -> None:
+    graph = cluster(edited({"environment": environment}))
+    for resource in azure_resources(graph):
+        holds_data = resource.type.removeprefix("azure-native:") in DATA
+        assert resource.retain_on_delete is (keep and holds_data), resource.label
+        assert resource.protect is (protect and holds_data), resource.label
+    vault = inputs(graph.of_type("keyvault:Vault")[0])["properties"]
+    assert vault.get("enablePurgeProtection") is (True if keep else None)
