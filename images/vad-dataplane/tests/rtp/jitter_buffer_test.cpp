@@ -1,0 +1,185 @@
+#include "rtp/jitter_buffer.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+#include <set>
+#include <vector>
+
+namespace {
+
+using voice::rtp::JitterBuffer;
+using Arrival = JitterBuffer::Arrival;
+
+// A stream whose frames hold their sequence number as every sample, and what is heard of it.
+class Stream {
+public:
+    Arrival send(int sequence) {
+        const auto number = static_cast<std::uint16_t>(sequence);
+        std::array<std::uint8_t, voice::rtp::kFrameBytes> payload{};
+        for (std::size_t i = 0; i < payload.size(); i += 2) {
+            payload[i] = static_cast<std::uint8_t>(number >> 8);
+            payload[i + 1] = static_cast<std::uint8_t>(number);
+        }
+        voice::rtp::Packet packet;
+        packet.sequence = number;
+        packet.payload = payload;
+        const auto arrival = buffer.insert(packet);
+        while (buffer.next()) {
+            const auto frame = buffer.frame();
+            heard.push_back(frame.concealed ? kLost : static_cast<std::uint16_t>(frame.samples.back()));
+        }
+        return arrival;
+    }
+
+    static constexpr int kLost = -1;
+    JitterBuffer buffer;
+    std::vector<int> heard;
+};
+
+TEST(JitterBuffer, HearsAStreamAsItComes) {
+    Stream stream;
+    for (int n = 100; n < 120; ++n) {
+        EXPECT_EQ(stream.send(n), Arrival::kHeld);
+    }
+    std::vector<int> all(20);
+    std::iota(all.begin(), all.end(), 100);
+    EXPECT_EQ(stream.heard, all);
+}
+
+TEST(JitterBuffer, PutsPacketsBackInOrder) {
+    Stream stream;
+    for (const int n : {10, 12, 13, 11, 14}) {
+        stream.send(n);
+    }
+    EXPECT_EQ(stream.heard, (std::vector{10, 11, 12, 13, 14}));
+}
+
+TEST(JitterBuffer, FillsALossOnceItHasWaited) {
+    Stream stream;
+    for (const int n : {10, 12, 13, 14}) {
+        stream.send(n);
+    }
+    EXPECT_EQ(stream.heard, (std::vector{10})) << "11 may still come";
+    stream.send(15);
+    EXPECT_EQ(stream.heard, (std::vector{10, Stream::kLost, 12, 13, 14, 15}));
+    EXPECT_EQ(stream.send(11), Arrival::kLate);
+}
+
+TEST(JitterBuffer, HearsADuplicateOnce) {
+    Stream stream;
+    stream.send(10);
+    EXPECT_EQ(stream.send(12), Arrival::kHeld);
+    EXPECT_EQ(stream.send(12), Arrival::kDuplicate);
+    EXPECT_EQ(stream.send(10), Arrival::kLate);
+    stream.send(11);
+    EXPECT_EQ(stream.heard, (std::vector{10, 11, 12}));
+}
+
+TEST(JitterBuffer, WrapsAround) {
+    Stream stream;
+    for (const int n : {65533, 65535, 65534, 0, 2, 1, 3}) {
+        EXPECT_EQ(stream.send(n), Arrival::kHeld) << n;
+    }
+    EXPECT_EQ(stream.heard, (std::vector{65533, 65534, 65535, 0, 1, 2, 3}));
+}
+
+TEST(JitterBuffer, ALossAcrossTheWrapIsFilled) {
+    Stream stream;
+    for (const int n : {65534, 0, 1, 2, 3}) {
+        stream.send(n);
+    }
+    EXPECT_EQ(stream.heard, (std::vector{65534, Stream::kLost, 0, 1, 2, 3}));
+}
+
+TEST(JitterBuffer, ASenderThatStartsOverIsHeardFromItsSecondPacket) {
+    Stream stream;
+    stream.send(10);
+    EXPECT_EQ(stream.send(40000), Arrival::kSuspicious);
+    EXPECT_EQ(stream.send(40001), Arrival::kRestarted);
+    EXPECT_EQ(stream.send(40002), Arrival::kHeld);
+    EXPECT_EQ(stream.heard, (std::vector{10, 40001, 40002}));
+}
+
+TEST(JitterBuffer, OneStrayPacketChangesNothing) {
+    Stream stream;
+    stream.send(10);
+    EXPECT_EQ(stream.send(40000), Arrival::kSuspicious);
+    EXPECT_EQ(stream.send(11), Arrival::kHeld);
+    EXPECT_EQ(stream.send(40001), Arrival::kSuspicious) << "it follows the stray one, but not at once";
+    EXPECT_EQ(stream.heard, (std::vector{10, 11}));
+}
+
+TEST(JitterBuffer, GoesOnAfterALossThatIsTooLongToFill) {
+    Stream stream;
+    stream.send(10);
+    EXPECT_EQ(stream.send(10 + static_cast<int>(JitterBuffer::kSlots) + 1), Arrival::kRestarted);
+    EXPECT_EQ(stream.heard, (std::vector{10, 27}));
+}
+
+TEST(JitterBuffer, RefusesWhatIsNotTwentyMilliseconds) {
+    JitterBuffer buffer;
+    const std::array<std::uint8_t, 638> payload{};
+    voice::rtp::Packet packet;
+    packet.payload = payload;
+    EXPECT_EQ(buffer.insert(packet), Arrival::kMalformed);
+    EXPECT_FALSE(buffer.next());
+}
+
+TEST(JitterBuffer, ConcealmentFadesToSilence) {
+    Stream stream;
+    stream.send(10'000);  // every sample is 10,000
+    std::vector<int> levels;
+    for (const int later : {10'006, 10'007, 10'008, 10'009, 10'010}) {
+        voice::rtp::Packet packet;
+        const std::array<std::uint8_t, voice::rtp::kFrameBytes> silence{};
+        packet.sequence = static_cast<std::uint16_t>(later);
+        packet.payload = silence;
+        stream.buffer.insert(packet);
+        while (stream.buffer.next()) {
+            if (stream.buffer.frame().concealed) {
+                levels.push_back(stream.buffer.frame().samples[0]);
+            }
+        }
+    }
+    ASSERT_EQ(levels.size(), 5U);
+    EXPECT_EQ(levels, (std::vector{8000, 6000, 4000, 2000, 0}));
+}
+
+// Whatever the network does within the window, frames come in order, each once, and losses are counted as such.
+TEST(JitterBuffer, HoldsItsPromiseForRandomNetworks) {
+    for (std::uint32_t seed = 1; seed <= 200; ++seed) {
+        std::mt19937 random(seed);
+        std::vector<int> sent;
+        std::set<int> lost;
+        const int first = 65536 - 50;
+        for (int n = first; n < first + 400; ++n) {
+            // The first two packets arrive: a stream starts with what arrives first.
+            if (n > first + 1 && random() % 50 == 0 && !lost.contains(n - 1)) {
+                lost.insert(n);
+            } else {
+                sent.push_back(n);
+            }
+        }
+        for (std::size_t i = 2; i + 1 < sent.size(); ++i) {
+            if (random() % 10 == 0) {
+                std::swap(sent[i], sent[i + 1]);
+                ++i;
+            }
+        }
+        Stream stream;
+        for (const int n : sent) {
+            stream.send(n);
+        }
+        int expected = first;
+        for (const int frame : stream.heard) {
+            ASSERT_EQ(frame, lost.contains(expected) ? Stream::kLost : expected % 65536) << "seed " << seed;
+            ++expected;
+        }
+        ASSERT_GE(expected, first + 400 - JitterBuffer::kWait - 1) << "seed " << seed;
+    }
+}
+
+}  // namespace

@@ -1,0 +1,66 @@
+#include "rtp/packet.hpp"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace {
+
+using voice::rtp::parse;
+using Bytes = std::vector<std::uint8_t>;
+
+Bytes packet(std::uint8_t first = 0x80, Bytes rest = {}) {
+    Bytes bytes{first, 0xe0, 0x12, 0x34, 1, 2, 3, 4, 0xa, 0xb, 0xc, 0xd};
+    bytes.insert(bytes.end(), rest.begin(), rest.end());
+    return bytes;
+}
+
+TEST(RtpPacket, ReadsItsHeader) {
+    const auto bytes = packet(0x80, {5, 6});
+    const auto found = parse(bytes);
+    ASSERT_TRUE(found);
+    EXPECT_EQ(found->payload_type, 0x60);
+    EXPECT_TRUE(found->marker);
+    EXPECT_EQ(found->sequence, 0x1234);
+    EXPECT_EQ(found->timestamp, 0x01020304U);
+    EXPECT_EQ(found->ssrc, 0x0a0b0c0dU);
+    EXPECT_EQ(Bytes(found->payload.begin(), found->payload.end()), (Bytes{5, 6}));
+}
+
+TEST(RtpPacket, SkipsContributorsExtensionAndPadding) {
+    // Two contributors, an extension of one word, three bytes of audio, two of padding.
+    const auto bytes = packet(0xb2, {1, 1, 1, 1, 2, 2, 2, 2, 0xbe, 0xde, 0, 1, 9, 9, 9, 9, 7, 8, 9, 0, 2});
+    const auto found = parse(bytes);
+    ASSERT_TRUE(found);
+    EXPECT_EQ(Bytes(found->payload.begin(), found->payload.end()), (Bytes{7, 8, 9}));
+}
+
+TEST(RtpPacket, MayBeEmpty) {
+    const auto bytes = packet();
+    EXPECT_TRUE(parse(bytes)->payload.empty());
+}
+
+struct Bad {
+    const char* name;
+    Bytes bytes;
+};
+
+class BadRtpPacket : public ::testing::TestWithParam<Bad> {};
+
+TEST_P(BadRtpPacket, IsRefused) { EXPECT_FALSE(parse(GetParam().bytes)); }
+
+INSTANTIATE_TEST_SUITE_P(Each, BadRtpPacket, ::testing::Values(
+    Bad{"Nothing", {}},
+    Bad{"ElevenBytes", Bytes(11, 0x80)},
+    Bad{"Version0", packet(0x00)},
+    Bad{"Version3", packet(0xc0)},
+    Bad{"ContributorsPastTheEnd", packet(0x81, {1, 2, 3})},
+    Bad{"ExtensionWithoutItsHeader", packet(0x90, {0xbe, 0xde, 0})},
+    Bad{"ExtensionPastTheEnd", packet(0x90, {0xbe, 0xde, 0, 2, 1, 1, 1, 1})},
+    Bad{"LongestExtension", packet(0x90, {0xbe, 0xde, 0xff, 0xff})},
+    Bad{"PaddingOfNothing", packet(0xa0)},
+    Bad{"PaddingOfZero", packet(0xa0, {1, 0})},
+    Bad{"PaddingPastItsPayload", packet(0xa0, {1, 3})}),
+    [](const auto& test) { return test.param.name; });
+
+}  // namespace
