@@ -115,6 +115,7 @@ AWS_RESOLUTION_S = 60
 DEPLOYMENT_DIMENSION = "Deployment"
 FLEET_DIMENSION = "Fleet"
 REASON_DIMENSION = "Reason"
+PHASE_DIMENSION = "Phase"
 
 LOG_FAILURE_MARKER = "FAILED"
 """First word of what a host writes to its log before it abandons its launch (userdata/steps/every_boot.sh)."""
@@ -136,6 +137,23 @@ class DropReason(StrEnum):
     UNAUTHENTICATED = "unauthenticated"
     LATE = "late"
 
+
+class StartPhase(StrEnum):
+    """A part of an engine's start; the values of ``PHASE_DIMENSION``. Together they are what a cold start takes."""
+
+    PULL = "pull"
+    """The images of the host, from the registry."""
+    WEIGHTS = "weights"
+    """From disk to the accelerator; the first time from the model's repository."""
+    COMPILE = "compile"
+    GRAPHS = "graphs"
+    """Capture of CUDA graphs."""
+    WARM_UP = "warm-up"
+    """The rest until the engine answers: imports, memory profiling, first batches."""
+
+
+START_PHASES_FILE = "/run/voice/cold-start/phases"
+"""Where a host writes what its start took, one ``PHASE SECONDS`` a line; telemetry has it under the same path."""
 
 Unit = Literal["Percent", "Count", "Milliseconds", "Microseconds", "Seconds", "None"]
 
@@ -161,6 +179,11 @@ class Metric:
     load: Literal["rises", "falls"] | None = None
     dimensions: tuple[str, ...] = _OF_FLEET
     namespace: str = NAMESPACE
+
+    @property
+    def is_of_whole_fleet(self) -> bool:
+        """Whether one series tells the state of a fleet, as scaling rules need it."""
+        return self.dimensions == _OF_FLEET
 
     @property
     def resolution_s(self) -> int:
@@ -197,6 +220,9 @@ METRICS: dict[str, Metric] = {
         Metric("DecoderQueueDepth", "Count", _TELEMETRY, "Utterances waiting for decode.", _ASR, "rises"),
         Metric("RealTimeFactor", "None", _TELEMETRY, "Processing time over audio time; below 1 keeps up.",
                _ASR, "rises"),
+        Metric("ColdStart", "Seconds", _TELEMETRY,
+               "What a host's start took, by phase; published once, when its engine has become ready.", _ASR,
+               dimensions=(*_OF_FLEET, PHASE_DIMENSION)),
         Metric("OpenSockets", "Count", Image.GATEWAY, "WebSocket and event-stream connections of a task.",
                _GATEWAY, "rises"),
         Metric("SessionsCreated", "Count", Image.GATEWAY, "Sessions opened.", _GATEWAY),

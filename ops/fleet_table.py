@@ -50,4 +50,3 @@ def fleet_table(deployment: Deployment) -> Table:
     table.caption = "USD/h: On-Demand list price of the hosts alone, minimum to maximum"
     table.caption_justify = "left"
     return table
-

@@ -27,7 +27,7 @@ HOST_ACTIONS = (
 """What a host's role has to allow, apart from what its containers call; the load balancer's are for VFIO."""
 
 _ALWAYS_BEFORE = ("lib", "need")
-_WITHOUT_STEP = {"lib", "need", "lifecycle", "drain", "every_boot"}
+_WITHOUT_STEP = {"lib", "need", "cold_start", "lifecycle", "drain", "every_boot"}
 _ALWAYS_AFTER = ("runtime", "images", "state_secret", "containers", "lifecycle", "drain", "every_boot")
 
 
@@ -72,6 +72,7 @@ def _files(boot: HostBoot) -> list[str]:
         ("instance_store", boot.instance_store_mount),
         ("neuron", boot.accelerator == "neuron"),
         ("gpu", boot.accelerator == "gpu"),
+        ("cold_start", boot.starting),
     )
     return [*_ALWAYS_BEFORE, *(name for name, asked in optional if asked), *_ALWAYS_AFTER]
 
@@ -86,7 +87,11 @@ def _boot_steps(boot: HostBoot) -> list[str]:
         needs.append("need ethtool ethtool")
     if boot.instance_store_mount:
         needs.append("need mkfs.xfs xfsprogs")
-    return needs + [name for name in _files(boot) if name not in _WITHOUT_STEP]
+    steps = needs + [name for name in _files(boot) if name not in _WITHOUT_STEP]
+    if boot.starting:
+        pull = steps.index("images")
+        steps[pull : pull + 1] = ["before_pull", "images", "after_pull"]
+    return steps
 
 
 def _body(step: str) -> str:
@@ -117,6 +122,8 @@ def _assignments(boot: HostBoot) -> list[str]:
         "RX_QUEUES": af_xdp.rx_queues if af_xdp else None,
         "RX_RING_SIZE": af_xdp.rx_ring_size if af_xdp else None,
         "INSTANCE_STORE": boot.instance_store_mount,
+        "STARTING": boot.starting.name if boot.starting else "",
+        "START_LOG": _start_log(boot.starting) if boot.starting else None,
         "TARGET_GROUP": target_group or "",
     }
     return [
@@ -127,6 +134,10 @@ def _assignments(boot: HostBoot) -> list[str]:
         f"COMMON={_lines(_variables(boot.shared_environment))}",
         _container_tables(boot),
     ]
+
+
+def _start_log(container: Container) -> str:
+    return "|".join(f"{phase}={text}" for phase, text in (container.start_log or {}).items())
 
 
 def _container_tables(boot: HostBoot) -> str:

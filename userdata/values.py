@@ -20,6 +20,7 @@ from blueprint.contract import (
     VALKEY_PASSWORD,
     VALKEY_PASSWORD_FILE,
     XDP_MTU,
+    StartPhase,
     Tier,
 )
 
@@ -163,6 +164,8 @@ class Container:
             group, the Neuron devices, the GPUs.
         shared_memory_mib: Size of ``/dev/shm``; Docker's default is 64.
         arguments: Arguments of the image's entry point.
+        start_log: For the container whose start is what the host waits for: what its log says right before the seconds
+            of a phase, by phase. Empty where the log says nothing, ``None`` for every other container.
     """
 
     name: str
@@ -176,6 +179,7 @@ class Container:
     hardware: bool = False
     shared_memory_mib: int | None = None
     arguments: tuple[str, ...] = ()
+    start_log: Mapping[StartPhase, str] | None = None
 
     def __post_init__(self) -> None:
         _require(_NAME.fullmatch(self.name) is not None, f"container name {self.name!r} is not like vad-dataplane")
@@ -186,6 +190,8 @@ class Container:
         _check_variables(self.name, self.environment)
         for mount in self.mounts:
             _require(" " not in mount.source, f"{self.name}: mount {mount.source!r} has a space")
+        for text in (self.start_log or {}).values():
+            _require(not set(text) & set("|=\\"), f"{self.name}: start_log {text!r} has one of | = \\")
 
 
 @dataclass(frozen=True)
@@ -233,6 +239,8 @@ class HostBoot:
         names = [container.name for container in self.containers]
         _require(bool(names), "a host without containers serves nobody")
         _require(len(set(names)) == len(names), f"container names repeat: {', '.join(names)}")
+        timed = [container.name for container in self.containers if container.start_log is not None]
+        _require(len(timed) <= 1, f"phases are told of one container's start, not of {', '.join(timed)}")
         _require(
             not (self.data_path and self.accelerator),
             "a host has a packet data path or an accelerator, not both: containers ask for 'hardware' as one",
@@ -254,6 +262,11 @@ class HostBoot:
     def _limit_mtu(self, limit: int, what: str) -> None:
         mtu = self.mtu or 9001
         _require(mtu <= limit, f"{what} takes an MTU of {limit} at most, not {mtu}: set mtu")
+
+    @property
+    def starting(self) -> Container | None:
+        """The container whose start is told by phases."""
+        return next((container for container in self.containers if container.start_log is not None), None)
 
     @property
     def shared_environment(self) -> dict[str, str]:

@@ -63,7 +63,7 @@ class ScalingMetricPublished(Check):
             offered = [
                 metric.name
                 for metric in contract.METRICS.values()
-                if fleet.tier in metric.tiers and contract.REASON_DIMENSION not in metric.dimensions
+                if fleet.tier in metric.tiers and metric.is_of_whole_fleet
             ]
             if rule.metric not in offered:
                 yield Violation(

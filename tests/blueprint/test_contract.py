@@ -143,7 +143,7 @@ def test_publisher_knows_the_value_of_every_dimension(metric: Metric) -> None:
     known = {variable.name for variable in ENVIRONMENT[metric.publisher]}
     assert {contract.DEPLOYMENT.name, contract.FLEET.name, contract.REGION.name} <= known
     assert metric.dimensions[:2] == (contract.DEPLOYMENT_DIMENSION, contract.FLEET_DIMENSION)
-    assert set(metric.dimensions[2:]) <= {contract.REASON_DIMENSION}
+    assert set(metric.dimensions[2:]) <= {contract.REASON_DIMENSION, contract.PHASE_DIMENSION}
     assert repeated(metric.dimensions) == []
 
 
@@ -155,7 +155,7 @@ def test_metric_is_named_and_explained(metric: Metric) -> None:
 
 
 def test_every_tier_of_ours_has_a_metric_to_scale_on() -> None:
-    loads = [m for m in METRICS.values() if m.load and contract.REASON_DIMENSION not in m.dimensions]
+    loads = [m for m in METRICS.values() if m.load and m.is_of_whole_fleet]
     assert {tier for metric in loads for tier in metric.tiers} >= {Tier.VAD, Tier.ASR, Tier.GATEWAY}
 
 

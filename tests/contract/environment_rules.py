@@ -6,9 +6,28 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from blueprint.contract import Image, Variable
+from blueprint.engines import published
 from tests.contract.templates import Templates, of_type, text
 
 PREFIX = "VOICE_"
+
+ENGINE_TABLES: dict[Image, str | None] = {Image.ASR_VLLM: "vllm", Image.ASR_NEURON: None}
+"""Images that hold somebody else's engine, with the table of what its release reads, if there is one."""
+
+OF_LIBRARIES = {
+    "HOME": "POSIX",
+    "XDG_CACHE_HOME": "XDG Base Directory Specification",
+    "DO_NOT_TRACK": "vLLM, Hugging Face",
+    "HF_HOME": "huggingface_hub",
+    "HF_HUB_OFFLINE": "huggingface_hub",
+    "TORCHINDUCTOR_CACHE_DIR": "PyTorch",
+    "TRITON_CACHE_DIR": "Triton",
+    "CUDA_CACHE_PATH": "CUDA",
+    "FLASHINFER_WORKSPACE_BASE": "FlashInfer",
+    "NEURON_RT_VISIBLE_CORES": "Neuron runtime",
+    "NEURON_COMPILE_CACHE_URL": "NeuronX persistent cache",
+}
+"""Variables of libraries inside those images, and whose they are."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +57,11 @@ def launches(templates: Templates) -> Iterator[Launch]:
 
 def violations(templates: Templates, environment: Mapping[Image, Collection[Variable]]) -> list[str]:
     """Return variables that a launcher forgets, that nobody reads, and images that the contract does not know."""
-    return [problem for launch in launches(templates) for problem in _check(launch, environment)]
+    return [problem for launch in launches(templates) for problem in check(launch, environment)]
 
 
-def _check(launch: Launch, environment: Mapping[Image, Collection[Variable]]) -> Iterator[str]:
+def check(launch: Launch, environment: Mapping[Image, Collection[Variable]]) -> Iterator[str]:
+    """Yield what is wrong with the variables of one container."""
     where = f"{launch.where}, container {launch.image}"
     if launch.image not in {image.value for image in environment}:
         yield f"{where}: the contract knows no such image"
@@ -49,8 +69,17 @@ def _check(launch: Launch, environment: Mapping[Image, Collection[Variable]]) ->
     read = {variable.name for variable in environment[Image(launch.image)]}
     for name in sorted(read - launch.own - launch.shared):
         yield f"{where}: {name} is read and not set"
-    for name in sorted(launch.own - read):
+    for name in sorted(launch.own - read - _engines_own(Image(launch.image), launch.own)):
         yield f"{where}: {name} is set and not read"
+
+
+def _engines_own(image: Image, names: Collection[str]) -> set[str]:
+    """Return the variables among ``names`` that the image's engine, or a library of it, reads."""
+    if image not in ENGINE_TABLES:
+        return set()
+    table = ENGINE_TABLES[image]
+    of_engine = {name for name in names if name in published(table).environment} if table else set()
+    return of_engine | (OF_LIBRARIES.keys() & names)
 
 
 def _of_host(where: str, script: str) -> Iterator[Launch]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from blueprint import contract
 from blueprint.aws_metrics import LOG_NAMESPACE, log_namespace
-from blueprint.contract import DropReason, Image, Metric
+from blueprint.contract import DropReason, Image, Metric, StartPhase
 from tests.contract.templates import Templates, of_type, text
 
 SUB_MINUTE_PERIODS = {10, 20, 30}
@@ -67,6 +67,7 @@ def _check(
         contract.DEPLOYMENT_DIMENSION: {deployment},
         contract.FLEET_DIMENSION: set(fleets),
         contract.REASON_DIMENSION: {reason.value for reason in DropReason},
+        contract.PHASE_DIMENSION: {phase.value for phase in StartPhase},
     }
     for name, value in use.dimensions.items():
         if isinstance(metric.publisher, Image) and value not in known.get(name, {value}):

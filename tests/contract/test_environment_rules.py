@@ -48,3 +48,21 @@ def test_launcher_sets_a_variable_that_nobody_reads(templates: Mutable) -> None:
     (task,) = properties_of(templates, "ECS::TaskDefinition")
     task["ContainerDefinitions"][0]["Environment"].append({"Name": "VOICE_SPARE", "Value": "1"})
     assert len(environment_rules.violations(templates, ENVIRONMENT)) == 1
+
+
+@pytest.mark.parametrize(
+    ("image", "name", "understood"),
+    [
+        (Image.ASR_VLLM, "VLLM_CACHE_ROOT", True),
+        (Image.ASR_VLLM, "VLLM_CACHE_ROOTS", False),
+        (Image.ASR_VLLM, "HF_HOME", True),
+        (Image.ASR_VLLM, "VOICE_FLEET", False),
+        (Image.ASR_NEURON, "NEURON_RT_VISIBLE_CORES", True),
+        (Image.ASR_NEURON, "VLLM_CACHE_ROOT", False),
+        (Image.TELEMETRY, "HF_HOME", False),
+    ],
+)
+def test_variables_of_an_engine_are_for_its_image_and_of_its_release(image: Image, name: str, understood: bool) -> None:
+    launch = environment_rules.Launch("here", image.value, frozenset({name}))
+    refusal = f"here, container {image}: {name} is set and not read"
+    assert list(environment_rules.check(launch, {image: ()})) == ([] if understood else [refusal])

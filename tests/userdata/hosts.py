@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from blueprint.contract import PROMETHEUS, Tier
+from blueprint.contract import PROMETHEUS, StartPhase, Tier
 from userdata import (
     AfXdp,
     Container,
@@ -119,6 +119,7 @@ def asr(port: int = READY_PORT) -> HostBoot:
                 mounts=(Mount("/var/cache/voice", "/var/cache/voice", writable=True),),
                 hardware=True,
                 shared_memory_mib=4096,
+                start_log={},
             ),
             telemetry("neuron,engine", hardware=True),
         ),
@@ -138,7 +139,11 @@ def asr_gpu(port: int = READY_PORT) -> HostBoot:
         accelerator="gpu",
         instance_store_mount="/mnt/nvme",
         containers=(
-            replace(engine, mounts=(Mount("/mnt/nvme/cache", "/var/cache/voice", writable=True),)),
+            replace(
+                engine,
+                mounts=(Mount("/mnt/nvme/cache", "/var/cache/voice", writable=True),),
+                start_log={StartPhase.WEIGHTS: "Loading weights took ", StartPhase.GRAPHS: "Graphs took "},
+            ),
             replace(sidecar, environment={**sidecar.environment, "VOICE_TELEMETRY_SOURCES": "gpu,engine"}),
         ),
     )

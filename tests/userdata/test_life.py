@@ -164,3 +164,22 @@ def test_a_broken_secret_is_not_shown(machine: Machine, ready_port: int) -> None
     finished = machine.launch(hosts.vad(ready_port))
     assert finished.returncode != 0
     assert hosts.PASSWORD not in finished.stdout + finished.stderr + machine.report() + "\n".join(machine.log)
+
+
+def test_phases_of_a_start_are_written_down(machine: Machine, ready_port: int) -> None:
+    """The slowest process counts for each phase, and what the log does not tell is warm-up."""
+    machine.write("sys/block/nvme1n1/device/model", "Amazon EC2 NVMe Instance Storage        \n")
+    log = ["(rank 0) Loading weights took 2.25 seconds", "(rank 1) Loading weights took 3.5 seconds", "Graphs took 1 s"]
+    machine.set("logs-engine", "\n".join(log))
+    machine.set("health", "starting\nstarting\nhealthy")
+    machine.launch(hosts.asr_gpu(ready_port))
+    phases = dict(line.split() for line in machine.file("run/voice/cold-start/phases").splitlines())
+    assert phases == {"pull": "0", "weights": "3.5", "graphs": "1", "warm-up": "5.5"}
+
+
+def test_unreadable_log_does_not_stop_a_start(machine: Machine, ready_port: int) -> None:
+    machine.write("dev/neuron0", "")
+    machine.set("fail", "docker logs")
+    machine.launch(hosts.asr_neuron(ready_port))
+    assert machine.answers[0] == ("launching", "CONTINUE")
+    assert any("the phases of the start are not known" in line for line in machine.log)

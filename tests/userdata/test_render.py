@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from blueprint.contract import VALKEY_PASSWORD
+from blueprint.contract import VALKEY_PASSWORD, StartPhase
 from tests.userdata import hosts
 from userdata import SIZE_LIMIT_BYTES, Container, HealthPort, HostBoot, LifecycleHooks, render
 
 STEPS = sorted(Path(str(files("userdata") / "steps")).glob("*.sh"))
 TOKEN = "${Token[TOKEN.12]}"
-COMFORTABLE_BYTES = 12_000
+COMFORTABLE_BYTES = 12_200
 """Leaves four kilobytes for what CDK tokens become."""
 
 
@@ -108,6 +108,11 @@ def _host(**changes: object) -> HostBoot:
         (lambda: _host(containers=(_container(environment={"VOICE_FLEET": "x"}),)), "VOICE_FLEET is set"),
         (lambda: _host(environment={"VOICE_HOST": "x"}), "VOICE_HOST is set"),
         (lambda: _host(environment={VALKEY_PASSWORD.name: "x"}), "can be read by every process"),
+        (lambda: _container(start_log={StartPhase.COMPILE: "a=b"}), "has one of"),
+        (
+            lambda: _host(containers=(_container(start_log={}), _container(name="other", start_log={}))),
+            "not of vad-dataplane, other",
+        ),
         (lambda: _container(name="VAD"), "'VAD' is not like vad-dataplane"),
         (lambda: _container(image_uri="registry/voice:latest"), "not by digest"),
         (lambda: _container(environment={VALKEY_PASSWORD.name: "x"}), "can be read by every process"),

@@ -55,5 +55,6 @@ serve() {
     ((waited < READY_BUDGET_S)) || fail "not ready after $READY_BUDGET_S s:$late"
     pause "$LAUNCH_HOOK"
   done
+  [[ -z $STARTING ]] || phases "$waited"
   [[ -z $TARGET_GROUP ]] || retry 5 target register-targets || fail "cannot register with $TARGET_GROUP"
 }

@@ -1,6 +1,7 @@
 """ASR fleets on Neuron silicon and GPUs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
 
 from aws_cdk import aws_autoscaling as autoscaling
 from constructs import Construct
@@ -10,7 +11,9 @@ from blueprint import catalog, contract, names
 from blueprint.alerts import scaling_runbook
 from blueprint.contract import Image, Tier
 from blueprint.hosts import asr_images
-from blueprint.model.aws import AsrFleet
+from blueprint.launch.services import HOST_CACHE_DIR, fleet_launch, neuron_launch
+from blueprint.launch.vllm import START_LOG
+from blueprint.model.aws import AsrFleet, Engine
 from voice_constructs.aws.fleet import UNPRIVILEGED_USER, FleetContext
 from voice_constructs.aws.host import (
     HostGroupProps,
@@ -22,8 +25,7 @@ from voice_constructs.aws.host import (
 from voice_constructs.aws.scaling import RuleScaling, ScalingProps
 
 INSTANCE_STORE_MOUNT = "/mnt/nvme"
-CACHE_DIR = "/var/cache/voice"
-"""Compile caches and weights as a container sees them: on the NVMe disks where the type has them."""
+START_PHASES_DIR = str(PurePosixPath(contract.START_PHASES_FILE).parent)
 
 SHARED_MEMORY_MIB = 16_384
 """Hidden states pass from prefill to decode workers through /dev/shm."""
@@ -108,7 +110,6 @@ class AcceleratorFleet(Construct):
         accelerator = self._type.accelerator
         if accelerator is None:
             raise ValueError(f"{self._type.name} has no accelerator")
-        sources = ["engine", accelerator.kind]
         return userdata.HostBoot(
             deployment=self._deployment.name,
             fleet=self._fleet.name,
@@ -117,8 +118,7 @@ class AcceleratorFleet(Construct):
             auto_scaling_group=self._name,
             hooks=lifecycle_hooks(self._fleet.drain_timeout_s),
             containers=tuple(
-                self._context.telemetry(sources) if image is Image.TELEMETRY else self._engine(image)
-                for image in self._images
+                self._telemetry() if image is Image.TELEMETRY else self._accelerated(image) for image in self._images
             ),
             log_group=self._context.log_group.log_group_name,
             environment=self._context.shared_environment(Tier.ASR),
@@ -127,28 +127,45 @@ class AcceleratorFleet(Construct):
             accelerator=accelerator.kind,
         )
 
-    def _engine(self, image: Image) -> userdata.Container:
-        accelerator = self._type.accelerator
-        kind = "gpu" if accelerator and accelerator.kind == "gpu" else "silicon"
-        cache = INSTANCE_STORE_MOUNT if self._type.instance_store_disks else CACHE_DIR
-        environment: dict[contract.Variable, str] = {}
-        port = contract.VLLM
-        if image is not Image.ASR_VLLM:
-            port = contract.ENGINE_HEALTH
-            environment = {
-                contract.CACHE_DIR: CACHE_DIR,
-                contract.DRAIN_TIMEOUT_S: str(self._fleet.drain_timeout_s),
-                contract.CHUNK_PORT: str(contract.CHUNK.number),
-                contract.HEALTH_PORT: str(port.number),
-                contract.HOST_KIND: kind,
-                contract.ENGINE: self._fleet.engine.value,
-            }
-        return self._context.container(
-            image,
-            environment,
-            userdata.HealthPort(port.number),
+    def _telemetry(self) -> userdata.Container:
+        """Return the container that publishes the fleet's metrics, the phases of the host's start among them."""
+        kind = self._type.accelerator.kind if self._type.accelerator else "none"
+        container = self._context.telemetry(["engine", kind])
+        return replace(container, mounts=(userdata.Mount(START_PHASES_DIR, START_PHASES_DIR),))
+
+    def _accelerated(self, image: Image) -> userdata.Container:
+        container = self._vllm() if image is Image.ASR_VLLM else self._engine(image)
+        cache = INSTANCE_STORE_MOUNT if self._type.instance_store_disks else HOST_CACHE_DIR
+        return replace(
+            container,
             user_id=UNPRIVILEGED_USER,
             hardware=True,
             shared_memory_mib=SHARED_MEMORY_MIB,
-            mounts=(userdata.Mount(f"{cache}/{image}", CACHE_DIR, writable=True),),
+            mounts=(userdata.Mount(f"{cache}/{image}", HOST_CACHE_DIR, writable=True),),
         )
+
+    def _vllm(self) -> userdata.Container:
+        launch = fleet_launch(self._fleet)
+        container = self._context.container(Image.ASR_VLLM, {}, userdata.HealthPort(contract.VLLM.number))
+        return replace(container, environment=launch.environment(), arguments=launch.command(), start_log=START_LOG)
+
+    def _engine(self, image: Image) -> userdata.Container:
+        accelerator = self._type.accelerator
+        gpu = accelerator is not None and accelerator.kind == "gpu"
+        container = self._context.container(
+            image,
+            {
+                contract.CACHE_DIR: HOST_CACHE_DIR,
+                contract.DRAIN_TIMEOUT_S: str(self._fleet.drain_timeout_s),
+                contract.CHUNK_PORT: str(contract.CHUNK.number),
+                contract.HEALTH_PORT: str(contract.ENGINE_HEALTH.number),
+                contract.HOST_KIND: "gpu" if gpu else "silicon",
+                contract.ENGINE: self._fleet.engine.value,
+            },
+            userdata.HealthPort(contract.ENGINE_HEALTH.number),
+        )
+        own = {} if gpu else neuron_launch(self._fleet).environment()
+        # Where vLLM runs beside it, it is vLLM that a start waits for.
+        waits_for_vllm = gpu and self._fleet.engine is Engine.VLLM
+        environment = {**container.environment, **own}
+        return replace(container, environment=environment, start_log=None if waits_for_vllm else {})

@@ -206,8 +206,9 @@ LAUNCH_HOOK = "ready"
 TERMINATE_HOOK = "drain"
 HEARTBEAT_S = 900
 """A host that is silent for so long is given up. The pull of one accelerator image, minutes, sends no heartbeat."""
-READY_BUDGET_S = 600
-"""Longest that started containers may take to report ready; accelerator engines compile and load weights."""
+READY_BUDGET_S = 900
+"""Longest that started containers may take to report ready; accelerator engines fetch weights and compile at their
+first start (blueprint/launch/coldstart.py)."""
 
 
 def lifecycle_hooks(drain_timeout_s: int) -> userdata.LifecycleHooks:

@@ -1,11 +1,17 @@
 """VAD and accelerator fleets, their hosts, their scaling."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from blueprint.contract import START_PHASES_FILE
+from blueprint.launch.services import fleet_launch
+from blueprint.model.aws import Engine
+from blueprint.model.serving import VllmOptions
+from tests.contract.sources import deployment
 from tests.synthesized import Properties, Stack, Stacks, edited_sandbox, shipped, user_data
 
 
@@ -155,6 +161,28 @@ def test_nvme_is_mounted_where_the_type_has_it(sandbox: Stacks) -> None:
     assert "INSTANCE_STORE=/mnt/nvme" in texts["P5"]
     assert "VOICE_HOST_KIND=silicon" in texts["Inf2"]
     assert "VOICE_HOST_KIND=gpu" in texts["P5"]
+
+
+def test_vllm_is_started_by_its_launcher_with_caches_on_nvme(tmp_path: Path) -> None:
+    load = {"sessions": 8, "session_tokens": 1500, "context_tokens": 32768}
+    options = {"model": "voxtral-small-24b", "load": load}
+    edits = {"aws.asr.2.engine": "vllm", "aws.asr.2.vllm": options}
+    asr = edited_sandbox(edits, tmp_path)["asr"]
+    (script,) = [user_data({"LaunchTemplateData": data}) for data in launch_data(asr, "P5")]
+    (p5,) = [fleet for fleet in deployment("sandbox").aws.asr if fleet.name == "p5"]
+    launch = fleet_launch(p5.model_copy(update={"engine": Engine.VLLM, "vllm": VllmOptions.model_validate(options)}))
+    assert "\n".join(launch.command()) in script
+    assert all(f"{name}={value}" in script for name, value in launch.environment().items())
+    assert "--volume=/mnt/nvme/asr-vllm:/var/cache/voice:rw" in script
+    assert "STARTING=asr-vllm" in script
+
+
+def test_telemetry_reads_the_phases_of_a_start_on_every_accelerator_host(sandbox: Stacks) -> None:
+    folder = START_PHASES_FILE.rpartition("/")[0]
+    for data in launch_data(sandbox["asr"]):
+        script = user_data({"LaunchTemplateData": data})
+        assert f"--volume={folder}:{folder}:ro" in script
+        assert re.search(r"^STARTING=(asr-neuron|whisper-engine)$", script, re.MULTILINE)
 
 
 def test_the_warm_pool_holds_stopped_hosts(sandbox: Stacks) -> None:

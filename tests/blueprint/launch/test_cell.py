@@ -1,0 +1,148 @@
+"""The six containers of a prefill/decode cell: who talks to whom, and on which GPUs."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from blueprint import catalog
+from blueprint.cluster_contract import DECODE_HTTP, ENGINE_HTTP, PD_ROUTER_HTTP, PREFILL_HTTP
+from blueprint.launch.fabric import NixlFabric
+from blueprint.launch.kv_transfer import KvTransfer, Role
+from blueprint.launch.lmcache import LmcacheServer
+from blueprint.launch.pd_router import DISAGGREGATED_PATHS, CellFront
+from blueprint.launch.placement import place
+from blueprint.launch.services import CellLaunch, cell_launch
+from blueprint.launch.vllm import VllmServer
+from blueprint.model.azure import PrefillDecodeCell
+from tests.blueprint.launch.samples import azure_service, deployment
+
+CELL = "Standard_NC96ads_A100_v4"
+
+
+@pytest.fixture(scope="module")
+def cell() -> CellLaunch:
+    service = azure_service(PrefillDecodeCell)
+    assert isinstance(service, PrefillDecodeCell)
+    return cell_launch(deployment("production-azure").azure, service)
+
+
+def transfer(server: VllmServer) -> dict[str, Any]:
+    argv = server.command()
+    config = json.loads(argv[argv.index("--kv-transfer-config") + 1])
+    assert isinstance(config, dict)
+    return config
+
+
+def connectors(config: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {each["kv_connector"]: each for each in config["kv_connector_extra_config"]["connectors"]}
+
+
+def test_nixl_has_one_direction_and_lmcache_two(cell: CellLaunch) -> None:
+    for server, role in ((cell.prefill, "kv_producer"), (cell.decode, "kv_consumer")):
+        config = transfer(server)
+        assert config["kv_role"] == connectors(config)["NixlConnector"]["kv_role"] == role
+        assert connectors(config)["LMCacheMPConnector"]["kv_role"] == "kv_both"
+
+
+@pytest.mark.parametrize("role", Role)
+@pytest.mark.parametrize("port", [None, 1])
+def test_nixl_is_never_kv_both(role: Role, port: int | None) -> None:
+    if role is Role.AGGREGATED and port is None:
+        return
+    text = json.dumps(KvTransfer(role, port).config())
+    assert not re.search(r'"NixlConnector", "kv_role": "kv_both"', text)
+
+
+def test_each_engine_has_an_lmcache_server_of_its_own(cell: CellLaunch) -> None:
+    ports = {}
+    for server, lmcache in ((cell.prefill, cell.lmcache_prefill), (cell.decode, cell.lmcache_decode)):
+        extra = connectors(transfer(server))["LMCacheMPConnector"]["kv_connector_extra_config"]
+        assert extra == {"lmcache.mp.host": "tcp://localhost", "lmcache.mp.port": lmcache.port}
+        ports[lmcache.port] = lmcache.http_port
+    assert len(ports) == len(set(ports.values())) == 2
+
+
+def test_both_servers_together_have_the_pool_of_the_file(cell: CellLaunch) -> None:
+    assert cell.lmcache_prefill.l1_gib + cell.lmcache_decode.l1_gib == 200
+    adapters = [json.loads(server.command()[-1]) for server in (cell.lmcache_prefill, cell.lmcache_decode)]
+    assert sum(adapter["max_capacity_gb"] for adapter in adapters) == 2000
+    # Without eviction LMCache would account for the size and not keep it.
+    assert all(adapter["eviction"] for adapter in adapters)
+    assert len({adapter["base_path"] for adapter in adapters}) == 2
+
+
+def test_each_engine_sees_every_gpu_and_takes_its_own_pair_first(cell: CellLaunch) -> None:
+    orders = [server.environment()["CUDA_VISIBLE_DEVICES"] for server in (cell.prefill, cell.decode)]
+    assert orders == ["0,1,2,3", "2,3,0,1"]
+    assert [server.command()[:3] for server in (cell.prefill, cell.decode)] == [
+        ("numactl", "--cpunodebind=0,1", "--"),
+        ("numactl", "--cpunodebind=2,3", "--"),
+    ]
+
+
+def test_an_lmcache_server_counts_gpus_as_its_engine_does(cell: CellLaunch) -> None:
+    for server, lmcache in ((cell.prefill, cell.lmcache_prefill), (cell.decode, cell.lmcache_decode)):
+        assert lmcache.placement == server.placement
+        assert lmcache.environment()["NVIDIA_VISIBLE_DEVICES"] == "all"
+
+
+def test_side_channels_differ_and_stay_on_the_loopback(cell: CellLaunch) -> None:
+    channels = {
+        (environment["VLLM_NIXL_SIDE_CHANNEL_HOST"], environment["VLLM_NIXL_SIDE_CHANNEL_PORT"])
+        for environment in (cell.prefill.environment(), cell.decode.environment())
+    }
+    assert channels == {("127.0.0.1", "5600"), ("127.0.0.1", "5700")}
+    assert "rc" not in cell.prefill.environment()["UCX_TLS"].split(",")
+
+
+def test_infiniband_is_offered_to_ucx_first_where_there_is_any() -> None:
+    assert NixlFabric(5600, rdma=True).environment()["UCX_TLS"].startswith("rc,cuda_ipc,")
+
+
+def test_engines_stop_before_their_pod_is_killed(cell: CellLaunch) -> None:
+    drain = azure_service(PrefillDecodeCell).drain_timeout_s
+    assert 0 < cell.prefill.shutdown_timeout_s < drain
+    assert 0 < cell.decode.shutdown_timeout_s < drain
+
+
+def locations(front: CellFront) -> dict[str, str]:
+    (text,) = front.files().values()
+    return dict(re.findall(r"location (?:= )?(\S+) \{ proxy_pass http://(\w+); \}", text))
+
+
+def test_front_leads_text_to_the_router_and_everything_else_to_decode(cell: CellLaunch) -> None:
+    assert locations(cell.front) == {**dict.fromkeys(DISAGGREGATED_PATHS, "pd_router"), "/": "decode"}
+    (text,) = cell.front.files().values()
+    assert f"listen {ENGINE_HTTP.number};" in text
+    assert f"upstream pd_router {{ server 127.0.0.1:{PD_ROUTER_HTTP.number};" in text
+    assert f"upstream decode {{ server 127.0.0.1:{DECODE_HTTP.number};" in text
+
+
+def test_front_takes_what_the_engines_take_and_upgrades_websockets(cell: CellLaunch) -> None:
+    (text,) = cell.front.files().values()
+    taken = re.search(r"client_max_body_size (\d+)m;", text)
+    audio = cell.decode.audio
+    assert taken
+    assert audio
+    assert int(taken[1]) * 2**20 >= audio.body_bytes
+    assert "proxy_set_header Upgrade $http_upgrade;" in text
+    assert "access_log off;" in text
+
+
+def test_router_knows_both_engines_and_only_the_pod_reaches_it(cell: CellLaunch) -> None:
+    argv = cell.pd_router.command()
+    assert argv[argv.index("--prefill") + 1] == f"http://127.0.0.1:{PREFILL_HTTP.number}"
+    assert argv[argv.index("--decode") + 1] == f"http://127.0.0.1:{DECODE_HTTP.number}"
+    assert argv[argv.index("--host") + 1] == argv[argv.index("--prometheus-host") + 1] == "127.0.0.1"
+
+
+def test_an_engine_on_the_whole_node_is_not_bound() -> None:
+    placement = place(catalog.vm_sizes()[CELL], (0, 1, 2, 3))
+    assert placement.prefix() == ()
+
+
+def test_a_server_that_keeps_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="keeps nothing"):
+        LmcacheServer(0, 1, 2)

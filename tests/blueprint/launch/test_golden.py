@@ -1,0 +1,87 @@
+"""Full command lines, environments and files, against golden files; ``UPDATE_GOLDEN=1`` writes them."""
+
+import os
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from blueprint.launch import Launcher, services
+from blueprint.model.azure import AggregatedService, ChatService, LmcachePool, PrefillDecodeCell, TtsService
+from blueprint.model.serving import Profile, Quantization
+from tests.blueprint.launch.samples import (
+    VOXTRAL_LOAD,
+    WHISPER_LOAD,
+    Named,
+    azure_service,
+    deployment,
+    of_service,
+    p5,
+)
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def shown(launcher: Launcher) -> str:
+    """One flag a line, with its values."""
+    lines: list[str] = []
+    for argument in map(shlex.quote, launcher.command()):
+        starts = argument.startswith("--") and argument != "--"
+        if starts or not lines:
+            lines.append(argument)
+        else:
+            lines[-1] += f" {argument}"
+    lines += ["# environment", *(f"{name}={value}" for name, value in launcher.environment().items())]
+    for path, text in launcher.files().items():
+        lines += [f"# {path}", text.rstrip("\n")]
+    return "\n".join(lines) + "\n"
+
+
+def production(kind: type, **changes: object) -> Named:
+    of = deployment("production-azure")
+    return of_service(of, azure_service(kind).model_copy(update=changes))
+
+
+def around_the_engines() -> Named:
+    yield "router", services.router_launch(deployment("production-azure").azure)
+    yield "dcgm", services.dcgm_launch()
+
+
+def fleets() -> Named:
+    yield "whisper-large-v3, FP8", services.fleet_launch(p5("whisper-large-v3", WHISPER_LOAD, Quantization.FP8))
+    yield "voxtral-small-24b", services.fleet_launch(p5("voxtral-small-24b", VOXTRAL_LOAD))
+
+
+def neuron() -> Named:
+    for fleet in deployment("production-us-east-1").aws.asr:
+        if fleet.name != "p5":
+            yield fleet.instance_type, services.neuron_launch(fleet)
+
+
+CASES: dict[str, Callable[[], Named]] = {
+    "prefill-decode-cell": lambda: production(PrefillDecodeCell),
+    "aggregated": lambda: production(AggregatedService),
+    "aggregated-lmcache": lambda: production(AggregatedService, lmcache=LmcachePool(l1_gib=100, l2_nvme_gib=500)),
+    "aggregated-baseline": lambda: production(AggregatedService, profile=Profile.BASELINE),
+    "tts": lambda: production(TtsService),
+    "tts-eager": lambda: production(TtsService, cuda_graphs=False),
+    "qwen": lambda: production(ChatService),
+    "around-the-engines": around_the_engines,
+    "p5": fleets,
+    "neuron": neuron,
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_launchers_of_a_service(name: str) -> None:
+    text = "\n".join(f"== {part}\n{shown(launcher)}" for part, launcher in CASES[name]())
+    golden = GOLDEN / f"{name}.txt"
+    if os.environ.get("UPDATE_GOLDEN") == "1":
+        golden.write_text(text)
+    assert golden.exists(), f"{golden} is missing: run with UPDATE_GOLDEN=1 and read what it wrote"
+    assert text == golden.read_text()
+
+
+def test_every_golden_file_has_a_case() -> None:
+    assert {path.stem for path in GOLDEN.glob("*.txt")} == set(CASES)

@@ -1,0 +1,70 @@
+"""Nobody but the launchers spells an engine's flags and variables."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from blueprint.engines import published
+from blueprint.launch.omni import OmniServer
+from blueprint.launch.services import tts_launch
+from blueprint.model.azure import TtsService
+from tests.blueprint.launch.samples import ROOT, azure_service, deployment
+
+FOLDERS = ("blueprint", "constructs", "stacks", "userdata", "ops")
+OWNERS = ("blueprint/launch/", "blueprint/engines/", "ops/engine_tables/", "stacks/azure/policy/")
+"""Launchers, the tables of releases, and the policy pack, which reads what it is shown and launches nothing."""
+ENGINES = ("vllm", "vllm-omni", "lmcache", "pd-router", "router")
+COMMON = {
+    "--host",
+    "--port",
+    "--version",
+    "--help",
+    "--name",
+    "--output",
+    "--format",
+    "--json",
+    "--model",
+    "--policy",
+    "--revision",
+}
+"""Flags that programs of all kinds have."""
+
+
+def engine_flags() -> set[str]:
+    commands = [command for engine in ENGINES for command in published(engine).commands.values()]
+    return {name for command in commands for name in command.names if name.startswith("--")} - COMMON
+
+
+def spelled() -> Iterator[tuple[str, str]]:
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*.py")) + sorted((ROOT / folder).rglob("*.sh")):
+            name = str(path.relative_to(ROOT))
+            if not name.startswith(OWNERS):
+                for found in re.findall(
+                    r"""["'](--[a-z][a-z0-9-]+|VLLM_[A-Z_]+|LMCACHE_[A-Z_]+|UCX_[A-Z_]+)["'=]""", path.read_text()
+                ):
+                    yield name, found
+
+
+def test_flags_and_variables_of_engines_stand_in_launchers_only() -> None:
+    flags = engine_flags()
+    assert "--kv-transfer-config" in flags
+    assert [(where, what) for where, what in spelled() if not what.startswith("--") or what in flags] == []
+
+
+def test_names_that_look_like_flags_are_found() -> None:
+    assert any(what.startswith("--") for _, what in spelled())
+
+
+@pytest.mark.parametrize("cuda_graphs", [True, False])
+def test_both_stages_of_speech_are_sized_and_eager_only_when_asked_for(cuda_graphs: bool) -> None:
+    service = azure_service(TtsService).model_copy(update={"cuda_graphs": cuda_graphs})
+    assert isinstance(service, TtsService)
+    server = tts_launch(deployment("production-azure").azure, service)
+    assert isinstance(server, OmniServer)
+    stages = server.deploy_config()["stages"]
+    assert isinstance(stages, list)
+    first, second = stages
+    assert (first["enforce_eager"], second["enforce_eager"]) == (not cuda_graphs, True)
+    assert first["gpu_memory_utilization"] + second["gpu_memory_utilization"] <= 0.92

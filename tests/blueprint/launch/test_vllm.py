@@ -1,0 +1,149 @@
+"""What one vLLM engine is started with, and what is refused before it starts."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from blueprint import catalog
+from blueprint.launch.audio import AudioLimits, audio_limits
+from blueprint.launch.base import flags
+from blueprint.launch.fabric import NixlFabric
+from blueprint.launch.kv_transfer import KvTransfer, Role
+from blueprint.launch.vllm import VllmServer
+from blueprint.model.serving import KvCacheType, Load, Profile, Quantization
+from blueprint.sizing.engine import size_engine
+
+
+def engine(model: str = "voxtral-small-24b", gpu: str = "A100-80", **changes: object) -> VllmServer:
+    card = catalog.models()[model]
+    context = min(card.max_context_tokens, 32768)
+    load = Load(sessions=8, session_tokens=min(context, 1500), context_tokens=context)
+    sizing = size_engine(card, catalog.gpus()[gpu], load=load)
+    server = VllmServer(card, sizing, port=8000, cache_dir="/cache", shutdown_timeout_s=60)
+    return replace(server, **changes)  # type: ignore[arg-type]
+
+
+def value(server: VllmServer, flag: str) -> str | None:
+    argv = server.command()
+    return argv[argv.index(flag) + 1] if flag in argv else None
+
+
+CELL_SIDE: dict[str, Any] = {"kv_transfer": KvTransfer(Role.DECODE, 6556), "fabric": NixlFabric(5700)}
+
+
+@pytest.mark.parametrize(
+    ("make", "answer"),
+    [
+        (lambda: engine("whisper-large-v3", **CELL_SIDE), "encoder-decoder.*serve it aggregated and without LMCache"),
+        (lambda: engine("whisper-large-v3", kv_transfer=KvTransfer(Role.AGGREGATED, 6555)), "encoder-decoder"),
+        (lambda: engine(shutdown_timeout_s=0), "abort every request"),
+        (lambda: engine(model="voxtral-small-24b", kv_transfer=CELL_SIDE["kv_transfer"]), "need a fabric"),
+        (lambda: engine(fabric=CELL_SIDE["fabric"]), "others have none"),
+        (lambda: replace(engine(), model=catalog.models()["qwen3-8b"]), "size what is launched"),
+        (lambda: replace(engine(), model=catalog.models()["voxtral-4b-tts"]), "OmniServer"),
+        (lambda: KvTransfer(Role.AGGREGATED), "no KV connector"),
+    ],
+)
+def test_what_vllm_would_refuse_or_lose_requests_over_is_refused(make: Callable[[], object], answer: str) -> None:
+    with pytest.raises(ValueError, match=answer):
+        make()
+
+
+def test_mistral_s_own_format_is_said_three_times() -> None:
+    server = engine()
+    formats = [value(server, flag) for flag in ("--tokenizer-mode", "--config-format", "--load-format")]
+    assert formats == ["mistral"] * 3
+    assert value(engine("qwen3-8b"), "--load-format") == "fastsafetensors"
+    assert value(engine("qwen3-8b"), "--tokenizer-mode") is None
+
+
+def test_published_fp8_weights_are_served_where_there_are_some_and_made_on_the_fly_elsewhere() -> None:
+    for model, repository, flag in (
+        ("qwen3-8b", "Qwen/Qwen3-8B-FP8", None),
+        ("voxtral-small-24b", "mistralai/Voxtral-Small-24B-2507", "fp8"),
+    ):
+        server = engine(model)
+        server = replace(server, sizing=replace(server.sizing, quantization=Quantization.FP8))
+        assert server.command()[2] == server.repository == repository
+        assert value(server, "--quantization") == flag
+
+
+def test_knobs_that_sizing_leaves_open_are_left_to_vllm() -> None:
+    server = engine("qwen3-8b")
+    knobs = {
+        "--max-num-seqs",
+        "--max-num-batched-tokens",
+        "--max-num-queued-reqs",
+        "--enable-chunked-prefill",
+        "--enable-prefix-caching",
+        "--compilation-config",
+    }
+    assert knobs <= set(server.command())
+    sizing = replace(
+        server.sizing,
+        profile=Profile.BASELINE,
+        max_num_seqs=None,
+        max_num_batched_tokens=None,
+        max_queued_requests=None,
+        cudagraph_capture_sizes=(),
+    )
+    assert not knobs & set(replace(server, sizing=sizing).command())
+
+
+def test_block_size_and_fp8_kv_cache_are_said_only_when_set() -> None:
+    server = engine()
+    assert value(server, "--block-size") is value(server, "--kv-cache-dtype") is None
+    sizing = replace(server.sizing, block_size=32, kv_cache_type=KvCacheType.FP8)
+    server = replace(server, sizing=sizing)
+    assert (value(server, "--block-size"), value(server, "--kv-cache-dtype")) == ("32", "fp8")
+
+
+def test_encoder_decoder_models_neither_chunk_nor_share_prompts_and_fork_safely() -> None:
+    server = engine("whisper-large-v3")
+    assert {"--no-enable-chunked-prefill", "--no-enable-prefix-caching"} <= set(server.command())
+    assert server.environment()["VLLM_WORKER_MULTIPROC_METHOD"] == "spawn"
+    assert "VLLM_WORKER_MULTIPROC_METHOD" not in engine().environment()
+
+
+def test_decode_engines_capture_decode_graphs_only() -> None:
+    assert '"cudagraph_mode":"FULL_DECODE_ONLY"' in (value(engine(**CELL_SIDE), "--compilation-config") or "")
+    prefill = engine(kv_transfer=KvTransfer(Role.PREFILL, 6555), fabric=NixlFabric(5600))
+    assert "cudagraph_mode" not in (value(prefill, "--compilation-config") or "")
+
+
+def test_a_model_that_listens_while_it_writes_takes_piecewise_graphs() -> None:
+    assert '"cudagraph_mode":"PIECEWISE"' in (value(engine("voxtral-mini-4b-realtime"), "--compilation-config") or "")
+
+
+def test_contents_of_requests_are_not_logged_and_usage_is_not_reported() -> None:
+    server = engine()
+    assert "--no-enable-log-requests" in server.command()
+    assert {"VLLM_NO_USAGE_STATS", "DO_NOT_TRACK"} <= server.environment().keys()
+
+
+def test_chunks_are_named_alike_by_engines_that_share_kv_cache() -> None:
+    assert engine(**CELL_SIDE).environment()["PYTHONHASHSEED"] == "0"
+    assert "PYTHONHASHSEED" not in engine().environment()
+
+
+def test_forty_minutes_of_audio_fit_a_request_to_voxtral() -> None:
+    limits = engine().audio
+    assert limits == AudioLimits(2400)
+    # 16 kHz, 16 bit: 76.8 MB as a file, a third more in base64.
+    assert limits.file_mib * 2**20 >= 76_800_000
+    assert limits.body_bytes >= 76_800_000 * 4 / 3
+    assert limits.environment()["VLLM_MAX_AUDIO_DECODE_BYTES"] == str(2400 * 48_000 * 4)
+
+
+def test_audio_is_bounded_by_a_shorter_context_and_left_alone_for_other_models() -> None:
+    cards = catalog.models()
+    assert audio_limits(cards["voxtral-small-24b"], 7500) == AudioLimits(600)
+    assert audio_limits(cards["whisper-large-v3"], 448) is None
+    assert audio_limits(cards["qwen3-8b"], 16384) is None
+
+
+def test_flags_are_spelled_by_the_type_of_their_value() -> None:
+    spelled = flags({"--a": None, "--b": True, "--c": False, "--d": 0.90, "--e": {"x": [1]}, "--f": ("u", "v")})
+    assert spelled == ("--b", "--no-c", "--d", "0.9", "--e", '{"x":[1]}', "--f", "u", "v")
