@@ -1,12 +1,12 @@
 """Dashboards as data: one for each tier, and the overview that is looked at first."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from blueprint import names
 from blueprint.alerts import CALLERS_AFFECTED, Alert, alerts
 from blueprint.aws_metrics import API_GATEWAY, CONTAINER_SERVICE, NETWORK_LOAD_BALANCER
-from blueprint.contract import DropReason, Tier
+from blueprint.contract import DropReason, StartPhase, Tier
 from blueprint.hosts import fleets_with
 from blueprint.model.aws import AsrFleet
 from blueprint.model.deployment import Deployment
@@ -170,6 +170,7 @@ def _asr(deployment: Deployment) -> Dashboard:
             Panel("Waiting for prefill and decode", _queues(deployment)),
             *_hosts([names.group(deployment, fleet.name) for fleet in fleets]),
             Panel("Launches given up", (of_log(deployment, "AsrHostsAbandoned", "hosts"),)),
+            *_starts(deployment),
         ),
     )
 
@@ -238,8 +239,15 @@ def _ring(deployment: Deployment) -> Panel:
 
 
 def _drops(deployment: Deployment) -> Panel:
-    series = (of_fleet(deployment, names.VAD_FLEET, "RxDropped", "Sum", reason=reason) for reason in DropReason)
+    series = (of_fleet(deployment, names.VAD_FLEET, "RxDropped", "Sum", part=reason) for reason in DropReason)
     return Panel("Packets dropped, by reason", tuple(series), stacked=True)
+
+
+def _starts(deployment: Deployment) -> Iterator[Panel]:
+    """What a host's start takes, by phase: the budget is docs/cold-start.md."""
+    for fleet in deployment.aws.asr:
+        series = (of_fleet(deployment, fleet.name, "ColdStart", "Maximum", part=phase) for phase in StartPhase)
+        yield Panel(f"Start of a host of {fleet.name}, seconds by phase", tuple(series), stacked=True)
 
 
 def _headroom(deployment: Deployment) -> Panel:

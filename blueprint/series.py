@@ -7,7 +7,7 @@ from typing import Literal
 
 from blueprint import contract
 from blueprint.aws_metrics import AUTO_SCALING, ELASTICACHE, LOG_METRICS, SERVICE_METRICS, log_namespace
-from blueprint.contract import Metric
+from blueprint.contract import DropReason, Metric, StartPhase
 from blueprint.model.deployment import Deployment
 
 Statistic = Literal["Average", "Maximum", "Minimum", "SampleCount", "Sum", "p50", "p95"]
@@ -54,15 +54,24 @@ class Series:
             )
 
 
+_DIMENSION_OF = {DropReason: contract.REASON_DIMENSION, StartPhase: contract.PHASE_DIMENSION}
+
+
 def of_fleet(
-    deployment: Deployment, fleet: str, metric: str, statistic: Statistic, *, label: str = "", reason: str | None = None
+    deployment: Deployment,
+    fleet: str,
+    metric: str,
+    statistic: Statistic,
+    *,
+    label: str = "",
+    part: DropReason | StartPhase | None = None,
 ) -> Series:
-    """Return a metric that a fleet's hosts or the gateway's tasks publish."""
+    """Return a metric that a fleet's hosts or the gateway's tasks publish; ``part`` is its third dimension's value."""
     declared = contract.METRICS[metric]
     dimensions = {contract.DEPLOYMENT_DIMENSION: deployment.name, contract.FLEET_DIMENSION: fleet}
-    if reason is not None:
-        dimensions[contract.REASON_DIMENSION] = reason
-    return Series(declared, declared.namespace, dimensions, statistic, label or reason or fleet)
+    if part is not None:
+        dimensions[_DIMENSION_OF[type(part)]] = part
+    return Series(declared, declared.namespace, dimensions, statistic, label or part or fleet)
 
 
 def of_service(

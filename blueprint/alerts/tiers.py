@@ -30,7 +30,7 @@ def of_vad(deployment: Deployment) -> Iterator[Alert]:
         "vad-packets-dropped",
         Tier.VAD,
         "VAD hosts drop audio because their receive rings are full: callers lose words.",
-        (of_fleet(deployment, fleet, "RxDropped", "Sum", reason=DropReason.RING_FULL),),
+        (of_fleet(deployment, fleet, "RxDropped", "Sum", part=DropReason.RING_FULL),),
         above(50, 2, 3),
         MINUTE_S,
         callers_affected=True,
