@@ -11,7 +11,7 @@ UV := .tools/bin/uv
 SETUP := .venv/.ready
 CHECKOV := .tools/checkov/.ready
 
-.PHONY: help setup test refresh-engines test-native sandbox bench-synth lint format lock clean
+.PHONY: help setup test images refresh-engines test-native sandbox bench-synth lint format lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -38,6 +38,7 @@ test: $(SETUP) $(CHECKOV) ## Run every check and test
 	ruff format --check .
 	yamllint --strict .
 	shellcheck $$(git ls-files '*.sh' .ci/run)
+	hadolint images/*/Dockerfile
 	mypy
 	pytest -n 2 --dist loadgroup
 
@@ -47,6 +48,9 @@ test-native: ## Build and test the data plane's native code, sanitizers included
 sandbox: $(SETUP) ## Rehearse both clouds: deploy to a local AWS, drill it, tear it down; run the Pulumi programs
 	voice sandbox deployments/sandbox.yaml
 	voice sandbox deployments/production-azure.yaml
+
+images: $(SETUP) ## Build and run the images that need no registry, on a Debian made here (as root)
+	voice images rehearse
 
 bench-synth: $(SETUP) ## Time synth of the whole suite against an empty CDK app
 	python -m bench.synth
@@ -64,11 +68,12 @@ format: $(SETUP) ## Format the code
 	ruff check --fix .
 	ruff format .
 
-lock: $(UV) ## Refresh the lock files after a change of a pinned version
+lock: $(SETUP) ## Refresh the lock files after a change of a pinned version
 	$(UV) lock
 	npm install --package-lock-only
 	$(UV) pip compile --quiet --generate-hashes --python-version 3.11 tests/checkov/requirements.in \
 		--output-file tests/checkov/requirements.txt
+	python -m ops.images.locks
 
 clean: ## Remove what the other targets made
 	rm -rf .venv .tools node_modules cdk.out build dist

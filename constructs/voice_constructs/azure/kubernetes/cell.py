@@ -1,0 +1,218 @@
+"""A prefill/decode cell: one pod on all GPUs of a node."""
+
+from collections.abc import Sequence
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from blueprint.catalog import VmSize
+from blueprint.cell import (
+    FRONT_CPUS,
+    HOLDER_CPUS,
+    LMCACHE_CPUS,
+    PD_ROUTER_CPUS,
+    check_cell_cpus,
+    engine_cpus,
+)
+from blueprint.cluster_contract import (
+    DECODE_HTTP,
+    DECODE_LMCACHE_HTTP,
+    ENGINE_HTTP,
+    LMCACHE_HTTP,
+    PD_ROUTER_HTTP,
+    PREFILL_HTTP,
+)
+from blueprint.contract import Image, Port
+from blueprint.hosts import service_images
+from blueprint.launch.base import Launcher
+from blueprint.launch.lmcache import LmcacheServer
+from blueprint.launch.services import CellLaunch, cell_launch
+from blueprint.launch.vllm import VllmServer
+from blueprint.model.azure import PrefillDecodeCell
+from blueprint.sizing.service import PoolSizing, size_service
+from voice_constructs.azure.kubernetes.context import ClusterContext
+from voice_constructs.azure.kubernetes.engine_replicas import EngineReplicas, EngineReplicasProps, nvme_mount
+from voice_constructs.azure.kubernetes.pods import (
+    PRE_STOP_S,
+    LaunchedContainer,
+    Probe,
+    Share,
+    engine_probes,
+    http_probe,
+    model_cache_mount,
+    shared_memory_mount,
+)
+from voice_constructs.azure.kubernetes.scaling import Scaling, cell_triggers
+from voice_constructs.azure.kubernetes.topology_check import topology_check
+
+SEES_EVERY_GPU = {"NVIDIA_VISIBLE_DEVICES": "all"}
+"""Read by the NVIDIA runtime, the default one of AKS GPU nodes: its handler is `nvidia-container-runtime`, and there is
+no RuntimeClass `nvidia` to name (https://github.com/Azure/AgentBaker). The device plugin overwrites the
+variable in a container that asks for GPUs itself (https://github.com/NVIDIA/nvidia-container-toolkit/issues/27)."""
+
+LMCACHE_PROCESS_GIB = 8.0
+"""An LMCache server beside its pool: Python and a CUDA context for each GPU. ASSUMED, not measured."""
+
+PD_ROUTER_GIB = 4.0
+FRONT_GIB = 4.0
+HOLDER_GIB = 0.0625
+
+_LISTENS = "import socket; socket.create_connection(('127.0.0.1', {port}), 3)"
+
+
+class GpuHolder:
+    """The container that asks for the GPUs, in the form of a launcher; it sleeps."""
+
+    def command(self) -> tuple[str, ...]:
+        """Return a program that ends at SIGTERM."""
+        return ("sleep", "infinity")
+
+    def environment(self) -> dict[str, str]:
+        """Return nothing."""
+        return {}
+
+    def files(self) -> dict[str, str]:
+        """Return nothing."""
+        return {}
+
+
+class PrefillDecodeCells(EngineReplicas):
+    """One pod a node: prefill on one NVLink pair, decode on the other, KV cache handed over inside the node.
+
+    Engines in separate pods, or in containers that do not see each other's GPUs, fall back to TCP without a word. Here
+    the containers share processes and shared memory, and all see all GPUs. A container that asks for GPUs sees only its
+    own, so neither engine does: a sleeping container asks for all of them, which keeps the scheduler's accounts right.
+    It also leaves the engines' NUMA alignment to their CPUs alone: an engine that asked for four GPUs would be aligned
+    with all four NUMA nodes, and refused under the kubelet's policy ``restricted``. ``blueprint.cell`` has the amounts.
+
+    LMCache servers, P/D router and front are sidecars: they start before the engines, and are stopped after them, so
+    that requests drain through them.
+    """
+
+    def __init__(
+        self,
+        *,
+        context: ClusterContext,
+        scaling: Scaling,
+        service: PrefillDecodeCell,
+        needs: Sequence[pulumi.Resource],
+        opts: pulumi.ResourceOptions,
+    ) -> None:
+        launch = cell_launch(context.azure, service)
+        (sized,) = size_service(context.azure, service).pools
+        size = context.vm_size(service.pool)
+        check_cell_cpus(size, service.cpus, context.pool(service.pool).topology_policy)
+        engine_image = context.image_uri(Image.ASR_VLLM)
+        props = EngineReplicasProps(
+            service=service,
+            pool=service.pool,
+            name=service.name,
+            images=service_images(service),
+            checks=[topology_check(engine_image, size, size.gpu_count)],
+            sidecars=_sidecars(context, launch, nvme=service.lmcache.l2_nvme_gib > 0),
+            engines=_engines(engine_image, launch, service, sized, size),
+            triggers=cell_triggers(service.name, service.pool, sized.engine.sessions),
+            # The pools count twice at the most: servers keep them in memory of their own or in shared memory.
+            shared_memory_gib=sized.host.shared_memory_gib + sized.host.kv_pools_gib,
+            nvme_gib=service.lmcache.l2_nvme_gib,
+            whole_node=True,
+            share_processes=True,
+        )
+        super().__init__("PrefillDecodeCells", context=context, scaling=scaling, props=props, needs=needs, opts=opts)
+
+
+def _engines(
+    image: pulumi.Output[str], launch: CellLaunch, service: PrefillDecodeCell, sized: PoolSizing, size: VmSize
+) -> list[LaunchedContainer]:
+    """Return prefill, decode and the holder of the GPUs. Prefill stands first: it gets the first NUMA nodes."""
+    share = Share(engine_cpus(service.cpus), (sized.host.engines_gib + sized.host.shared_memory_gib) / 2)
+    holder = LaunchedContainer(
+        name="gpus",
+        image=image,
+        launcher=GpuHolder(),
+        share=Share(HOLDER_CPUS, HOLDER_GIB, size.gpu_count),
+        ports={},
+    )
+    return [
+        _engine("prefill", image, launch.prefill, PREFILL_HTTP, share),
+        _engine("decode", image, launch.decode, DECODE_HTTP, share),
+        holder,
+    ]
+
+
+def _engine(name: str, image: pulumi.Output[str], launcher: VllmServer, port: Port, share: Share) -> LaunchedContainer:
+    return LaunchedContainer(
+        name=name,
+        image=image,
+        launcher=launcher,
+        share=share,
+        ports={name: port},
+        **engine_probes(port),
+        mounts=[model_cache_mount(), shared_memory_mount()],
+        extra_environment=SEES_EVERY_GPU,
+        pre_stop_s=PRE_STOP_S,
+    )
+
+
+def _sidecars(context: ClusterContext, launch: CellLaunch, *, nvme: bool) -> list[LaunchedContainer]:
+    lmcache, router = context.image_uri(Image.LMCACHE), context.image_uri(Image.PD_ROUTER)
+    return [
+        lmcache_sidecar("lmcache", lmcache, launch.lmcache_prefill, LMCACHE_HTTP, nvme=nvme),
+        lmcache_sidecar("lmcache-decode", lmcache, launch.lmcache_decode, DECODE_LMCACHE_HTTP, nvme=nvme),
+        _relay(
+            "pd-router",
+            router,
+            launch.pd_router,
+            share=Share(PD_ROUTER_CPUS, PD_ROUTER_GIB),
+            ports={},
+            readiness=_listens(),
+        ),
+        _relay(
+            "front",
+            router,
+            launch.front,
+            share=Share(FRONT_CPUS, FRONT_GIB),
+            ports={"front": ENGINE_HTTP},
+            readiness=http_probe(ENGINE_HTTP, "/health", period_s=5, failures=2),
+        ),
+    ]
+
+
+def lmcache_sidecar(
+    name: str, image: pulumi.Output[str], launcher: LmcacheServer, port: Port, *, nvme: bool
+) -> LaunchedContainer:
+    """Return an LMCache server: engines start when it answers, and it stops after them.
+
+    It asks for no GPU and sees all, for it opens its engine's GPU memory.
+    """
+    return LaunchedContainer(
+        name=name,
+        image=image,
+        launcher=launcher,
+        share=Share(LMCACHE_CPUS, launcher.l1_gib + LMCACHE_PROCESS_GIB),
+        ports={name: port},
+        startup=http_probe(port, "/healthcheck", period_s=5, failures=120),
+        liveness=http_probe(port, "/healthcheck", period_s=10, failures=6),
+        mounts=[shared_memory_mount(), *([nvme_mount()] if nvme else [])],
+        sidecar=True,
+    )
+
+
+def _relay(
+    name: str, image: pulumi.Output[str], launcher: Launcher, *, share: Share, ports: dict[str, Port], readiness: Probe
+) -> LaunchedContainer:
+    """Return a container that passes requests on; without a startup probe, for the engines start after it."""
+    return LaunchedContainer(
+        name=name, image=image, launcher=launcher, share=share, ports=ports, readiness=readiness, sidecar=True
+    )
+
+
+def _listens() -> Probe:
+    """Return a probe of the P/D router, which listens on the loopback, where the kubelet does not reach it."""
+    program = _LISTENS.format(port=PD_ROUTER_HTTP.number)
+    return Probe(
+        exec_=k8s.core.v1.ExecActionArgs(command=["python3", "-c", program]),
+        period_seconds=10,
+        timeout_seconds=5,
+        failure_threshold=3,
+    )

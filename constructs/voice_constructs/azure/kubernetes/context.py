@@ -1,0 +1,87 @@
+"""What every workload is deployed into."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from blueprint import catalog
+from blueprint.catalog import VmSize
+from blueprint.cluster_contract import COMPONENT_LABEL, SERVICE_LABEL, Component
+from blueprint.contract import Image
+from blueprint.hosts import held_back
+from blueprint.model.azure import Azure, GpuPool
+from blueprint.model.deployment import Deployment
+
+TYPE_PREFIX = "voice:kubernetes"
+"""First part of the type of every component here."""
+
+NO_DIGEST = f"sha256:{'0' * 64}"
+"""Stands where an image has none: an address that pulls nothing."""
+
+PART_OF = {"app.kubernetes.io/part-of": "voice-serve"}
+"""Label of every object here."""
+
+
+@dataclass(frozen=True)
+class ClusterContext:
+    """A deployment and the cluster that it runs on.
+
+    Attributes:
+        registry: Login server of the cluster's registry.
+        namespace: Name of the services' namespace, once it exists.
+        gpu_namespace: The same of what runs on every GPU node.
+    """
+
+    deployment: Deployment
+    registry: pulumi.Output[str]
+    namespace: pulumi.Output[str]
+    gpu_namespace: pulumi.Output[str]
+
+    @property
+    def azure(self) -> Azure:
+        """What is deployed to Azure."""
+        return self.deployment.azure
+
+    def pool(self, name: str) -> GpuPool:
+        """Return a GPU pool of the deployment."""
+        return next(pool for pool in self.azure.pools if pool.name == name)
+
+    def vm_size(self, pool: str) -> VmSize:
+        """Return the catalogue's row of a pool's nodes."""
+        return catalog.vm_sizes()[self.pool(pool).vm_size]
+
+    def image_uri(self, image: Image) -> pulumi.Output[str]:
+        """Return an image's address by digest; for an image without one, an address that pulls nothing."""
+        digest = self.deployment.images.get(image, NO_DIGEST)
+        return pulumi.Output.concat(self.registry, f"/{image.value}@{digest}")
+
+    def held(self, images: Iterable[Image]) -> bool:
+        """Whether what runs these images must wait, because one of them has no digest and cannot be pulled."""
+        return held_back(self.deployment, tuple(images))
+
+    def replicas(self, asked: int, images: Iterable[Image]) -> int:
+        """Return how many replicas to start with: none of what has to wait."""
+        return 0 if self.held(images) else asked
+
+
+def pod_labels(component: Component, service: str | None = None) -> dict[str, str]:
+    """Return the labels of a pod, which network policies, monitors and the router select by."""
+    return {COMPONENT_LABEL: component.value, **PART_OF, **({SERVICE_LABEL: service} if service else {})}
+
+
+def metadata(
+    name: str,
+    namespace: pulumi.Input[str] | None,
+    *,
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, pulumi.Input[str]] | None = None,
+) -> k8s.meta.v1.ObjectMetaArgs:
+    """Return the metadata of an object; what belongs to no namespace passes ``None``."""
+    return k8s.meta.v1.ObjectMetaArgs(
+        name=name,
+        namespace=namespace,
+        labels=dict(labels or PART_OF),
+        annotations=dict(annotations) if annotations else None,
+    )

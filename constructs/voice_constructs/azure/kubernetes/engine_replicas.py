@@ -1,0 +1,237 @@
+"""What every service with GPUs is: a Deployment of engine pods, their budget of disruptions and their scaling."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from blueprint.azure_names import POOL_LABEL, pool_taints
+from blueprint.cluster_contract import NVME_DIR, SERVICE_LABEL, Component
+from blueprint.contract import Image
+from blueprint.model.azure import AzureService
+from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata, pod_labels
+from voice_constructs.azure.kubernetes.namespaces import Claim
+from voice_constructs.azure.kubernetes.pods import (
+    PRE_STOP_S,
+    STOP_MARGIN_S,
+    ConfigFiles,
+    LaunchedContainer,
+    Mount,
+    Volume,
+    model_cache_volume,
+    pod_security,
+    quantity_of_gib,
+    shared_memory_volume,
+    tmp_volume,
+    tolerations,
+)
+from voice_constructs.azure.kubernetes.scaling import Scaling, Trigger
+from voice_constructs.azure.kubernetes.storage import LOCAL_NVME
+
+FILE_SYSTEM_SHARE = 1.05
+"""Size of a volume over what it has to hold: ext4's own blocks, and files that are evicted a little late."""
+
+HOST_LABEL = "kubernetes.io/hostname"
+ZONE_LABEL = "topology.kubernetes.io/zone"
+
+
+@dataclass(frozen=True)
+class EngineReplicasProps:
+    """What ``EngineReplicas`` is made from.
+
+    Attributes:
+        name: Of the Deployment.
+        images: Images of the pod; while one has no digest, there are no replicas.
+        checks: Init containers that run once, in order.
+        sidecars: Containers that start before the engines, in order, and stop after them.
+        engines: The other containers.
+        shared_memory_gib: Upper bound of /dev/shm.
+        nvme_gib: Volume on the node's own disks; 0 is none.
+        whole_node: Whether a pod takes every GPU of its node.
+        share_processes: Whether the containers see each other's processes, as CUDA's handles to memory need.
+    """
+
+    service: AzureService
+    pool: str
+    name: str
+    images: tuple[Image, ...]
+    engines: Sequence[LaunchedContainer]
+    triggers: Sequence[Trigger]
+    shared_memory_gib: float
+    checks: Sequence[LaunchedContainer] = ()
+    sidecars: Sequence[LaunchedContainer] = ()
+    nvme_gib: int = 0
+    whole_node: bool = False
+    share_processes: bool = False
+
+    @property
+    def surge(self) -> int:
+        """Pods beyond the replicas during an update: GPUs are scarce, so only a lone replica gets a second one."""
+        return 1 if self.service.replicas.min <= 1 else 0
+
+    @property
+    def claim(self) -> Claim:
+        """What all replicas take at most."""
+        running = [container.share for container in (*self.sidecars, *self.engines)]
+        return Claim(
+            pods=self.service.replicas.max + self.surge,
+            cpus=sum(share.cpus for share in running),
+            memory_gib=sum(share.memory_gib for share in running),
+            gpus=sum(share.gpus for share in running),
+        )
+
+
+class EngineReplicas(pulumi.ComponentResource):
+    """Engine pods on one GPU pool.
+
+    A Deployment, not a StatefulSet: replicas have no identity, the router finds them by label, and what a pod keeps on
+    local disks is a cache that goes with it.
+
+    Attributes:
+        claim: What all replicas take at most.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        *,
+        context: ClusterContext,
+        scaling: Scaling,
+        props: EngineReplicasProps,
+        needs: Sequence[pulumi.Resource],
+        opts: pulumi.ResourceOptions,
+    ) -> None:
+        super().__init__(f"{TYPE_PREFIX}:{kind}", props.name, None, opts)
+        self._context = context
+        self._props = props
+        self._child = pulumi.ResourceOptions(parent=self)
+        self._labels = pod_labels(Component.ENGINE, props.service.name) | {POOL_LABEL: props.pool}
+        self._files = ConfigFiles.of(
+            props.name, [container.launcher for container in (*props.checks, *props.sidecars, *props.engines)]
+        )
+        self.claim = props.claim
+        config_map = self._files.config_map(context.namespace, self._child)
+        self.deployment = self._build_deployment([*needs, *([config_map] if config_map else [])])
+        self._build_disruption_budget()
+        scaling.scale(
+            self.deployment,
+            props.name,
+            bounds=props.service.replicas,
+            triggers=props.triggers,
+            held=context.held(props.images),
+            parent=self,
+        )
+        self.register_outputs({})
+
+    def _build_deployment(self, needs: Sequence[pulumi.Resource]) -> k8s.apps.v1.Deployment:
+        props = self._props
+        account = k8s.core.v1.ServiceAccount(
+            props.name,
+            metadata=metadata(props.name, self._context.namespace),
+            automount_service_account_token=False,
+            opts=self._child,
+        )
+        return k8s.apps.v1.Deployment(
+            props.name,
+            metadata=metadata(
+                props.name,
+                self._context.namespace,
+                labels=self._labels,
+                # An engine is ready after many minutes and a new GPU node: `pulumi up` does not wait for it.
+                annotations={"pulumi.com/skipAwait": "true"},
+            ),
+            spec=k8s.apps.v1.DeploymentSpecArgs(
+                replicas=self._context.replicas(props.service.replicas.min, props.images),
+                selector=k8s.meta.v1.LabelSelectorArgs(match_labels=self._selector()),
+                strategy=k8s.apps.v1.DeploymentStrategyArgs(
+                    type="RollingUpdate",
+                    rolling_update=k8s.apps.v1.RollingUpdateDeploymentArgs(
+                        max_surge=props.surge, max_unavailable=1 - props.surge
+                    ),
+                ),
+                template=k8s.core.v1.PodTemplateSpecArgs(
+                    metadata=k8s.meta.v1.ObjectMetaArgs(labels=self._labels), spec=self._pod(account)
+                ),
+            ),
+            # KEDA's number, after the first deployment.
+            opts=pulumi.ResourceOptions(parent=self, depends_on=list(needs), ignore_changes=["spec.replicas"]),
+        )
+
+    def _selector(self) -> dict[str, str]:
+        return {SERVICE_LABEL: self._props.service.name, POOL_LABEL: self._props.pool}
+
+    def _pod(self, account: k8s.core.v1.ServiceAccount) -> k8s.core.v1.PodSpecArgs:
+        props = self._props
+        return k8s.core.v1.PodSpecArgs(
+            service_account_name=account.metadata.name,
+            automount_service_account_token=False,
+            enable_service_links=False,
+            share_process_namespace=props.share_processes or None,
+            security_context=pod_security(),
+            node_selector={POOL_LABEL: props.pool},
+            tolerations=tolerations(pool_taints(self._context.azure, self._context.pool(props.pool))),
+            affinity=self._apart() if props.whole_node else None,
+            topology_spread_constraints=self._spread(),
+            termination_grace_period_seconds=PRE_STOP_S + props.service.drain_timeout_s + STOP_MARGIN_S,
+            init_containers=[container.args(self._files) for container in (*props.checks, *props.sidecars)] or None,
+            containers=[container.args(self._files) for container in props.engines],
+            volumes=self._volumes(),
+        )
+
+    def _apart(self) -> k8s.core.v1.AffinityArgs:
+        """Keep two such pods off one node even where a larger size would hold them."""
+        term = k8s.core.v1.PodAffinityTermArgs(
+            label_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=self._selector()), topology_key=HOST_LABEL
+        )
+        apart = k8s.core.v1.PodAntiAffinityArgs(required_during_scheduling_ignored_during_execution=[term])
+        return k8s.core.v1.AffinityArgs(pod_anti_affinity=apart)
+
+    def _spread(self) -> list[k8s.core.v1.TopologySpreadConstraintArgs]:
+        """Prefer another zone, then another node, where there is a GPU: a zone with none must not hold a replica up."""
+        return [
+            k8s.core.v1.TopologySpreadConstraintArgs(
+                max_skew=1,
+                topology_key=key,
+                when_unsatisfiable="ScheduleAnyway",
+                label_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=self._selector()),
+            )
+            for key in (ZONE_LABEL, HOST_LABEL)
+        ]
+
+    def _volumes(self) -> list[Volume]:
+        props = self._props
+        volumes = [tmp_volume(), model_cache_volume(), shared_memory_volume(props.shared_memory_gib)]
+        volumes += self._files.volumes()
+        return [*volumes, nvme_volume(props.nvme_gib)] if props.nvme_gib else volumes
+
+    def _build_disruption_budget(self) -> None:
+        k8s.policy.v1.PodDisruptionBudget(
+            self._props.name,
+            metadata=metadata(self._props.name, self._context.namespace),
+            spec=k8s.policy.v1.PodDisruptionBudgetSpecArgs(
+                max_unavailable=1,
+                selector=k8s.meta.v1.LabelSelectorArgs(match_labels=self._selector()),
+                # A pod that is not ready carries nobody; it must not keep a node from being drained.
+                unhealthy_pod_eviction_policy="AlwaysAllow",
+            ),
+            opts=self._child,
+        )
+
+
+def nvme_mount() -> Mount:
+    """Return the pod's share of the node's disks."""
+    return Mount(name="nvme", mount_path=NVME_DIR)
+
+
+def nvme_volume(gib: int) -> Volume:
+    """Return the volume behind it, for so much of data; it goes with its pod."""
+    claim = k8s.core.v1.PersistentVolumeClaimSpecArgs(
+        access_modes=["ReadWriteOnce"],
+        storage_class_name=LOCAL_NVME,
+        resources=k8s.core.v1.VolumeResourceRequirementsArgs(
+            requests={"storage": quantity_of_gib(gib * FILE_SYSTEM_SHARE)}
+        ),
+    )
+    template = k8s.core.v1.PersistentVolumeClaimTemplateArgs(spec=claim)
+    return Volume(name="nvme", ephemeral=k8s.core.v1.EphemeralVolumeSourceArgs(volume_claim_template=template))

@@ -1,0 +1,185 @@
+"""Compare a node's real GPUs and NVLinks with what its VM size should have; refuse to start a cell on a broken one.
+
+Runs as a cell's init container, on the standard library alone. ``TOPOLOGY_EXPECTED`` holds the expectation as JSON;
+the exit code is 0, or 1 with one reason on stderr, which Kubernetes shows as the container's termination message.
+
+NVLink can be missing on a healthy-looking VM: of 50 starts of a two-GPU size, 29 came up without it
+(https://github.com/Azure/azhpc-images/issues/443). Tensor parallelism then works, at a fraction of the speed.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+EXPECTED_VARIABLE = "TOPOLOGY_EXPECTED"
+NVIDIA_SMI_TIMEOUT_S = 60
+
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+_GPU = re.compile(r"GPU(\d+)$")
+_NVLINK = re.compile(r"NV(\d+)$")
+
+
+class UnusableNodeError(Exception):
+    """The node is not what its VM size promises; the message says how and what to do."""
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What a VM size should show.
+
+    Attributes:
+        vm_size: Its name.
+        gpus: How many GPUs it has.
+        nvlink_groups: GPUs that NVLink joins with each other.
+        numa_nodes: NUMA node of each GPU, in their order; empty where it is not known.
+    """
+
+    vm_size: str
+    gpus: int
+    nvlink_groups: tuple[tuple[int, ...], ...]
+    numa_nodes: tuple[int, ...] = ()
+
+    @classmethod
+    def from_json(cls, text: str) -> "Expectation":
+        """Read the value of ``TOPOLOGY_EXPECTED``."""
+        raw = json.loads(text)
+        groups = tuple(tuple(group) for group in raw["nvlink_groups"])
+        return cls(raw["vm_size"], raw["gpus"], groups, tuple(raw["numa_nodes"]))
+
+    def linked_pairs(self) -> Iterator[tuple[int, int]]:
+        """Yield each pair of GPUs that NVLink should join."""
+        for group in self.nvlink_groups:
+            yield from ((one, other) for one in group for other in group if one < other)
+
+
+@dataclass(frozen=True)
+class Topology:
+    """What ``nvidia-smi topo -m`` shows.
+
+    Attributes:
+        links: How GPUs are joined, by their numbers: ``NV12`` is twelve NVLinks, ``SYS`` is PCIe across NUMA nodes.
+        numa_nodes: NUMA node of each GPU that the driver knows one of.
+    """
+
+    links: Mapping[tuple[int, int], str]
+    numa_nodes: Mapping[int, int]
+
+    @property
+    def gpus(self) -> int:
+        """How many GPUs there are."""
+        return len({one for one, _ in self.links})
+
+    def has_nvlink(self, pair: tuple[int, int]) -> bool:
+        """Whether active NVLinks join two GPUs."""
+        found = _NVLINK.match(self.links.get(pair, ""))
+        return found is not None and int(found[1]) > 0
+
+
+def parse(matrix: str) -> Topology:
+    """Read the output of ``nvidia-smi topo -m``.
+
+    Raises:
+        UnusableNodeError: It holds no matrix of GPUs.
+    """
+    lines = _ANSI.sub("", matrix).splitlines()
+    header = next((line for line in lines if "GPU0" in line), None)
+    if header is None:
+        raise UnusableNodeError(f"`nvidia-smi topo -m` shows no GPU: {' '.join(matrix.split())[:200]!r}")
+    # Columns are separated by tabs; the driver pads some with blanks, and one of the last ones with a second tab.
+    titles = [title.strip() for title in header.split("\t")]
+    columns = {int(found[1]): index for index, title in enumerate(titles) if (found := _GPU.match(title))}
+    numa_column = next((index for index, title in enumerate(titles) if title == "NUMA Affinity"), None)
+    links: dict[tuple[int, int], str] = {}
+    numa_nodes: dict[int, int] = {}
+    for line in lines[lines.index(header) + 1 :]:
+        cells = [cell.strip() for cell in line.split("\t")]
+        if not (row := _GPU.match(cells[0])):
+            continue
+        gpu = int(row[1])
+        links |= {(gpu, other): cells[index] for other, index in columns.items() if index < len(cells)}
+        if numa_column is not None and numa_column < len(cells) and cells[numa_column].isdigit():
+            numa_nodes[gpu] = int(cells[numa_column])
+    return Topology(links, numa_nodes)
+
+
+def check(expected: Expectation, topology: Topology, listing: str) -> None:
+    """Compare.
+
+    Args:
+        expected: What the VM size should have.
+        topology: What is there.
+        listing: Output of ``nvidia-smi -L``, which names MIG instances.
+
+    Raises:
+        UnusableNodeError: Something is missing or different.
+    """
+    if "MIG " in listing:
+        raise UnusableNodeError("MIG is on: its instances have no NVLink. Make the pool without a GPU instance profile")
+    if topology.gpus != expected.gpus:
+        raise UnusableNodeError(
+            f"{topology.gpus} GPUs of {expected.gpus} are there. Redeploy the VM (delete the node); if it stays so, "
+            "`nvidia-smi` on the node and a support request say which one has fallen off the bus"
+        )
+    missing = [pair for pair in expected.linked_pairs() if not topology.has_nvlink(pair)]
+    if missing:
+        found = ", ".join(f"GPU {one} to GPU {other} is {topology.links[one, other]}" for one, other in missing)
+        raise UnusableNodeError(
+            f"NVLink is not active where {expected.vm_size} has it: {found}. {_advice(expected, topology)}"
+        )
+    known = dict(enumerate(expected.numa_nodes))
+    moved = {gpu: node for gpu, node in topology.numa_nodes.items() if known.get(gpu, node) != node}
+    if moved:
+        found = ", ".join(f"GPU {gpu} is on {node}, not {known[gpu]}" for gpu, node in moved.items())
+        raise UnusableNodeError(f"NUMA nodes differ from the catalogue's: {found}. Correct the row {expected.vm_size}")
+
+
+def _advice(expected: Expectation, topology: Topology) -> str:
+    """Say whose fault it is: the VM's, where links are dead, or the catalogue's, where they join other pairs."""
+    linked = {pair for pair in topology.links if pair[0] < pair[1] and topology.has_nvlink(pair)}
+    if others := sorted(linked.difference(expected.linked_pairs())):
+        return f"It joins {', '.join(f'{one} and {other}' for one, other in others)}: correct the catalogue's pairs"
+    return "Redeploy the VM (delete the node)"
+
+
+def _nvidia_smi(*arguments: str) -> str:
+    try:
+        done = subprocess.run(  # noqa: S603  a fixed command
+            ["nvidia-smi", *arguments],  # noqa: S607  the NVIDIA runtime puts it on the PATH
+            capture_output=True,
+            text=True,
+            timeout=NVIDIA_SMI_TIMEOUT_S,
+            check=True,
+        )
+    except FileNotFoundError as error:
+        raise UnusableNodeError(
+            "there is no nvidia-smi: the container did not start under the NVIDIA runtime"
+        ) from error
+    except subprocess.TimeoutExpired as error:
+        raise UnusableNodeError(
+            f"nvidia-smi has not answered for {NVIDIA_SMI_TIMEOUT_S} s; the driver hangs"
+        ) from error
+    except subprocess.CalledProcessError as error:
+        said = (error.stdout + error.stderr).strip()
+        raise UnusableNodeError(f"nvidia-smi failed with code {error.returncode}: {said}") from error
+    return done.stdout
+
+
+def main() -> int:
+    """Check this node."""
+    try:
+        expected = Expectation.from_json(os.environ[EXPECTED_VARIABLE])
+        matrix = _nvidia_smi("topo", "-m")
+        sys.stdout.write(matrix)  # in the pod's log, for whoever asks later
+        check(expected, parse(matrix), _nvidia_smi("-L"))
+    except UnusableNodeError as reason:
+        sys.stderr.write(f"refused: {reason}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

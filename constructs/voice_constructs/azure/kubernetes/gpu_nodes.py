@@ -1,0 +1,147 @@
+"""What runs on every GPU node: the device plugin, and the metrics of its GPUs."""
+
+from collections.abc import Sequence
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from blueprint.azure_names import GPU_LABEL, Taint, pool_taints
+from blueprint.cluster_contract import COMPONENT_LABEL, DCGM, Component
+from blueprint.contract import Image
+from blueprint.launch.services import dcgm_launch
+from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata, pod_labels
+from voice_constructs.azure.kubernetes.pods import (
+    ConfigFiles,
+    Container,
+    Mount,
+    Share,
+    Volume,
+    environment,
+    http_probe,
+    tolerations,
+)
+
+HELD_LABEL = "voice-serve/image-without-digest"
+"""No node has it: what waits for its image selects by it, since a DaemonSet has no number of replicas."""
+
+DEVICE_PLUGIN_SHARE = Share(cpus=0.1, memory_gib=0.25)
+DCGM_SHARE = Share(cpus=0.25, memory_gib=1)
+
+_DEVICE_PLUGINS = "/var/lib/kubelet/device-plugins"
+_POD_RESOURCES = "/var/lib/kubelet/pod-resources"
+
+
+class GpuNodes(pulumi.ComponentResource):
+    """The device plugin and the DCGM exporter, on the nodes of every GPU pool.
+
+    The managed GPU pools of AKS would bring both, but are a preview that the cluster autoscaler does not work with.
+
+    Attributes:
+        daemon_sets: By component.
+    """
+
+    def __init__(self, name: str, *, context: ClusterContext, opts: pulumi.ResourceOptions) -> None:
+        super().__init__(f"{TYPE_PREFIX}:GpuNodes", name, None, opts)
+        self._context = context
+        self.daemon_sets = {
+            Component.DEVICE_PLUGIN: self._build_device_plugin(),
+            Component.GPU_METRICS: self._build_exporter(),
+        }
+        self.register_outputs({})
+
+    def _build_device_plugin(self) -> k8s.apps.v1.DaemonSet:
+        """Make the device plugin. https://github.com/NVIDIA/k8s-device-plugin#configuration-option-details.
+
+        ``PASS_DEVICE_SPECS`` names the device nodes to the kubelet: the static CPU manager rewrites the cgroups of
+        pinned containers, and what the runtime alone had let in would be lost. The plugin has to be privileged for it.
+        """
+        container = Container(
+            name=Component.DEVICE_PLUGIN.value,
+            image=self._context.image_uri(Image.DEVICE_PLUGIN),
+            env=environment({"PASS_DEVICE_SPECS": "true", "FAIL_ON_INIT_ERROR": "true", "MIG_STRATEGY": "none"}),
+            resources=DEVICE_PLUGIN_SHARE.requirements(),
+            security_context=k8s.core.v1.SecurityContextArgs(privileged=True, read_only_root_filesystem=True),
+            volume_mounts=[Mount(name="kubelet", mount_path=_DEVICE_PLUGINS)],
+        )
+        return self._daemon_set(Component.DEVICE_PLUGIN, Image.DEVICE_PLUGIN, container, [_host(_DEVICE_PLUGINS)], [])
+
+    def _build_exporter(self) -> k8s.apps.v1.DaemonSet:
+        launcher = dcgm_launch()
+        files = ConfigFiles.of(Component.GPU_METRICS.value, [launcher])
+        child = pulumi.ResourceOptions(parent=self)
+        config_map = files.config_map(self._context.gpu_namespace, child)
+        container = Container(
+            name=Component.GPU_METRICS.value,
+            image=self._context.image_uri(Image.DCGM_EXPORTER),
+            command=list(launcher.command()),
+            env=environment(launcher.environment()),
+            ports=[k8s.core.v1.ContainerPortArgs(name="metrics", container_port=DCGM.number, protocol="TCP")],
+            resources=DCGM_SHARE.requirements(),
+            readiness_probe=http_probe(DCGM, "/health", period_s=15, failures=3),
+            liveness_probe=http_probe(DCGM, "/health", period_s=30, failures=5),
+            security_context=k8s.core.v1.SecurityContextArgs(
+                allow_privilege_escalation=False,
+                run_as_user=0,
+                # Profiling counters of the GPU are for administrators.
+                capabilities=k8s.core.v1.CapabilitiesArgs(drop=["ALL"], add=["SYS_ADMIN"]),
+                seccomp_profile=k8s.core.v1.SeccompProfileArgs(type="RuntimeDefault"),
+            ),
+            volume_mounts=[Mount(name="kubelet", mount_path=_POD_RESOURCES, read_only=True), *files.mounts(launcher)],
+        )
+        volumes = [_host(_POD_RESOURCES), *files.volumes()]
+        return self._daemon_set(
+            Component.GPU_METRICS, Image.DCGM_EXPORTER, container, volumes, [config_map] if config_map else []
+        )
+
+    def _daemon_set(
+        self,
+        component: Component,
+        image: Image,
+        container: Container,
+        volumes: Sequence[Volume],
+        needs: Sequence[pulumi.Resource],
+    ) -> k8s.apps.v1.DaemonSet:
+        name, namespace, child = component.value, self._context.gpu_namespace, pulumi.ResourceOptions(parent=self)
+        account = k8s.core.v1.ServiceAccount(
+            name, metadata=metadata(name, namespace), automount_service_account_token=False, opts=child
+        )
+        pod = k8s.core.v1.PodSpecArgs(
+            service_account_name=account.metadata.name,
+            automount_service_account_token=False,
+            enable_service_links=False,
+            priority_class_name="system-node-critical",
+            affinity=self._on_gpu_nodes(),
+            node_selector={HELD_LABEL: "true"} if self._context.held((image,)) else None,
+            tolerations=tolerations(self._taints()),
+            containers=[container],
+            volumes=list(volumes),
+        )
+        labels = pod_labels(component)
+        return k8s.apps.v1.DaemonSet(
+            name,
+            metadata=metadata(name, namespace, labels=labels, annotations={"pulumi.com/skipAwait": "true"}),
+            spec=k8s.apps.v1.DaemonSetSpecArgs(
+                selector=k8s.meta.v1.LabelSelectorArgs(match_labels={COMPONENT_LABEL: component.value}),
+                update_strategy=k8s.apps.v1.DaemonSetUpdateStrategyArgs(type="RollingUpdate"),
+                template=k8s.core.v1.PodTemplateSpecArgs(metadata=k8s.meta.v1.ObjectMetaArgs(labels=labels), spec=pod),
+            ),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=list(needs)),
+        )
+
+    def _taints(self) -> list[Taint]:
+        azure = self._context.azure
+        return list(dict.fromkeys(taint for pool in azure.pools for taint in pool_taints(azure, pool)))
+
+    def _on_gpu_nodes(self) -> k8s.core.v1.AffinityArgs:
+        wanted = k8s.core.v1.NodeSelectorRequirementArgs(key=GPU_LABEL, operator="Exists")
+        return k8s.core.v1.AffinityArgs(
+            node_affinity=k8s.core.v1.NodeAffinityArgs(
+                required_during_scheduling_ignored_during_execution=k8s.core.v1.NodeSelectorArgs(
+                    node_selector_terms=[k8s.core.v1.NodeSelectorTermArgs(match_expressions=[wanted])]
+                )
+            )
+        )
+
+
+def _host(path: str) -> Volume:
+    return Volume(name="kubelet", host_path=k8s.core.v1.HostPathVolumeSourceArgs(path=path, type="Directory"))

@@ -1,0 +1,79 @@
+"""What the managed Prometheus scrapes."""
+
+from collections.abc import Mapping, Sequence
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from blueprint.azure_names import POOL_LABEL
+from blueprint.cluster_contract import COMPONENT_LABEL, SERVICE_LABEL, Component
+from blueprint.cluster_metrics import POOL_SERIES, ROLE_SERIES, SCRAPE_INTERVAL_S, SERVICE_SERIES, CellRole
+from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata
+
+ENGINE_PORTS: Mapping[str, CellRole | None] = {
+    "http": None,
+    CellRole.PREFILL.value: CellRole.PREFILL,
+    CellRole.DECODE.value: CellRole.DECODE,
+    "lmcache": None,
+    "lmcache-decode": CellRole.DECODE,
+}
+"""Ports of engine pods that have ``/metrics``, by name, and whose metrics they are. A pod without one is passed over;
+the front of a cell would only repeat its decode engine."""
+
+
+class Monitors(pulumi.ComponentResource):
+    """Pod monitors for engines, the router and GPUs.
+
+    They are of Azure's own group of the Prometheus operator's types:
+    https://learn.microsoft.com/azure/azure-monitor/containers/prometheus-metrics-scrape-crd
+    """
+
+    def __init__(self, name: str, *, context: ClusterContext, opts: pulumi.ResourceOptions) -> None:
+        super().__init__(f"{TYPE_PREFIX}:Monitors", name, None, opts)
+        engines = [_endpoint(port, _labels_of(role)) for port, role in ENGINE_PORTS.items()]
+        self._monitor(Component.ENGINE, context.namespace, engines)
+        self._monitor(Component.ROUTER, context.namespace, [_endpoint("http")])
+        self._monitor(Component.GPU_METRICS, context.gpu_namespace, [_endpoint("metrics")])
+        self.register_outputs({})
+
+    def _monitor(
+        self, component: Component, namespace: pulumi.Output[str], endpoints: Sequence[Mapping[str, object]]
+    ) -> None:
+        k8s.apiextensions.CustomResource(
+            f"{component}-monitor",
+            api_version="azmonitoring.coreos.com/v1",
+            kind="PodMonitor",
+            metadata=metadata(component.value, namespace),
+            spec={
+                # Azure drops series with longer labels.
+                "labelLimit": 63,
+                "labelNameLengthLimit": 511,
+                "labelValueLengthLimit": 1023,
+                "selector": {"matchLabels": {COMPONENT_LABEL: component.value}},
+                "podMetricsEndpoints": list(endpoints),
+            },
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+
+
+def _endpoint(port: str, relabelings: Sequence[Mapping[str, object]] = ()) -> dict[str, object]:
+    return {
+        "port": port,
+        "path": "/metrics",
+        "interval": f"{SCRAPE_INTERVAL_S}s",
+        **({"relabelings": list(relabelings)} if relabelings else {}),
+    }
+
+
+def _labels_of(role: CellRole | None) -> list[Mapping[str, object]]:
+    """Return the labels that series of engines get: service and pool from the pod, the role from the port."""
+    copied = {SERVICE_LABEL: SERVICE_SERIES, POOL_LABEL: POOL_SERIES}
+    relabelings: list[Mapping[str, object]] = [
+        {"sourceLabels": [_meta(label)], "targetLabel": series} for label, series in copied.items()
+    ]
+    return [*relabelings, {"targetLabel": ROLE_SERIES, "replacement": role.value}] if role else relabelings
+
+
+def _meta(label: str) -> str:
+    """Return the name that Prometheus gives a pod's label."""
+    return "__meta_kubernetes_pod_label_" + "".join(char if char.isalnum() else "_" for char in label)

@@ -1,0 +1,126 @@
+"""Namespaces, how much their pods may do, and how much they may take."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from blueprint.cluster_contract import GPU_NAMESPACE, GPU_RESOURCE, NAMESPACE
+from blueprint.model.deployment import Deployment
+from voice_constructs.azure.kubernetes.context import PART_OF, TYPE_PREFIX, ClusterContext, metadata
+
+PodSecurity = Literal["restricted", "baseline", "privileged"]
+
+POD_SECURITY: dict[str, tuple[PodSecurity, str]] = {
+    NAMESPACE: (
+        "restricted",
+        (
+            "Engines run as an ordinary user without capabilities. Locked memory needs none: CUDA pins host memory "
+            "through the driver, which RLIMIT_MEMLOCK does not bound; it bounds what InfiniBand registers, and cells "
+            "stay inside a node. A capability would reach no process of an ordinary user anyway."
+        ),
+    ),
+    GPU_NAMESPACE: (
+        "privileged",
+        (
+            "The device plugin registers at the kubelet's socket and hands out device nodes, DCGM reads hardware "
+            "counters and the kubelet's list of pods: both mount the host's files."
+        ),
+    ),
+}
+"""Pod Security level of each namespace, and why it is no stricter.
+Levels: https://kubernetes.io/docs/concepts/security/pod-security-standards/"""
+
+
+class Namespaces(pulumi.ComponentResource):
+    """The namespaces of services and of what runs on every GPU node.
+
+    Attributes:
+        context: What everything in them is made with.
+    """
+
+    def __init__(
+        self, name: str, *, deployment: Deployment, registry: pulumi.Output[str], opts: pulumi.ResourceOptions
+    ) -> None:
+        super().__init__(f"{TYPE_PREFIX}:Namespaces", name, None, opts)
+        version = deployment.azure.kubernetes_version
+        self.context = ClusterContext(
+            deployment, registry, self._build(NAMESPACE, version), self._build(GPU_NAMESPACE, version)
+        )
+        self.register_outputs({})
+
+    def _build(self, name: str, version: str) -> pulumi.Output[str]:
+        level, _ = POD_SECURITY[name]
+        labels = {
+            f"pod-security.kubernetes.io/{mode}{suffix}": value
+            for mode in ("enforce", "audit", "warn")
+            for suffix, value in (("", level), ("-version", f"v{version}"))
+        }
+        made = k8s.core.v1.Namespace(
+            name, metadata=metadata(name, None, labels=PART_OF | labels), opts=pulumi.ResourceOptions(parent=self)
+        )
+        return made.metadata.name
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What the pods of one workload can take at most.
+
+    Attributes:
+        pods: Its largest number of pods.
+        cpus: Of one pod.
+        memory_gib: Of one pod.
+        gpus: Of one pod.
+    """
+
+    pods: int
+    cpus: float
+    memory_gib: float
+    gpus: int = 0
+
+
+class Limits(pulumi.ComponentResource):
+    """What the services may take together, and what a container gets that does not say.
+
+    The quota is the sum of what the deployment file allows, so that nothing else runs beside it on paid GPUs.
+    """
+
+    def __init__(
+        self, name: str, *, context: ClusterContext, claims: Sequence[Claim], opts: pulumi.ResourceOptions
+    ) -> None:
+        super().__init__(f"{TYPE_PREFIX}:Limits", name, None, opts)
+        child = pulumi.ResourceOptions(parent=self)
+        cpus = sum(claim.pods * claim.cpus for claim in claims)
+        memory_gib = sum(claim.pods * claim.memory_gib for claim in claims)
+        self.quota = k8s.core.v1.ResourceQuota(
+            "quota",
+            metadata=metadata("services", context.namespace),
+            spec=k8s.core.v1.ResourceQuotaSpecArgs(
+                hard={
+                    "pods": str(sum(claim.pods for claim in claims)),
+                    "requests.cpu": f"{round(cpus * 1000)}m",
+                    "requests.memory": f"{round(memory_gib * 1024)}Mi",
+                    f"requests.{GPU_RESOURCE}": str(sum(claim.pods * claim.gpus for claim in claims)),
+                    "services.loadbalancers": "0",
+                    "services.nodeports": "0",
+                }
+            ),
+            opts=child,
+        )
+        self.defaults = k8s.core.v1.LimitRange(
+            "defaults",
+            metadata=metadata("containers", context.namespace),
+            spec=k8s.core.v1.LimitRangeSpecArgs(
+                limits=[
+                    k8s.core.v1.LimitRangeItemArgs(
+                        type="Container",
+                        default={"cpu": "1", "memory": "1Gi"},
+                        default_request={"cpu": "100m", "memory": "256Mi"},
+                    )
+                ]
+            ),
+            opts=child,
+        )
+        self.register_outputs({})

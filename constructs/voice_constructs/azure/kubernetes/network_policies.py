@@ -1,0 +1,142 @@
+"""Who may talk to whom: a refusal of everything, and one exception for each flow of the contract."""
+
+import ipaddress
+from collections.abc import Sequence
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from blueprint.cluster_contract import (
+    CLIENT_LABEL,
+    CLUSTER_FLOWS,
+    COMPONENT_LABEL,
+    GPU_NAMESPACE,
+    NAMESPACE,
+    SYSTEM_NAMESPACE,
+    ClusterFlow,
+    Component,
+)
+from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata
+
+Peer = k8s.networking.v1.NetworkPolicyPeerArgs
+
+NAMESPACE_OF: dict[Component, str] = {
+    Component.ROUTER: NAMESPACE,
+    Component.ENGINE: NAMESPACE,
+    Component.MODEL_FETCH: NAMESPACE,
+    Component.GPU_METRICS: GPU_NAMESPACE,
+    Component.DEVICE_PLUGIN: GPU_NAMESPACE,
+}
+"""Components whose pods are ours; only these can be held to a policy."""
+
+NAMESPACE_NAME_LABEL = "kubernetes.io/metadata.name"
+"""Kubernetes puts it on every namespace."""
+
+_SYSTEM_PODS: dict[Component, dict[str, str]] = {
+    # Its replica set runs the scrape jobs of pod monitors; the DaemonSet beside it scrapes Kubernetes itself only.
+    # https://learn.microsoft.com/azure/azure-monitor/containers/prometheus-metrics-scrape-configuration
+    Component.MONITORING: {"rsName": "ama-metrics"},
+    Component.DNS: {"k8s-app": "kube-dns"},
+}
+
+METADATA_SERVICE = "169.254.169.254/32"
+"""Azure's instance metadata: it gives out tokens of the node's identities."""
+
+
+class NetworkPolicies(pulumi.ComponentResource):
+    """A default refusal in each namespace, and the flows of the contract.
+
+    Attributes:
+        policies: Every policy by its name.
+    """
+
+    def __init__(self, name: str, *, context: ClusterContext, opts: pulumi.ResourceOptions) -> None:
+        super().__init__(f"{TYPE_PREFIX}:NetworkPolicies", name, None, opts)
+        self._context = context
+        self._namespaces = {NAMESPACE: context.namespace, GPU_NAMESPACE: context.gpu_namespace}
+        self.policies: dict[str, k8s.networking.v1.NetworkPolicy] = {}
+        for namespace in (NAMESPACE, GPU_NAMESPACE):
+            self._policy("refuse-everything", namespace, k8s.meta.v1.LabelSelectorArgs(), ["Ingress", "Egress"])
+        for source, destination in dict.fromkeys((flow.source, flow.destination) for flow in CLUSTER_FLOWS):
+            flows = [flow for flow in CLUSTER_FLOWS if (flow.source, flow.destination) == (source, destination)]
+            self._allow(source, destination, flows)
+        self.register_outputs({})
+
+    def _allow(self, source: Component, destination: Component, flows: Sequence[ClusterFlow]) -> None:
+        """Open the receiver's side and the sender's, where they are ours."""
+        ports = [
+            k8s.networking.v1.NetworkPolicyPortArgs(port=flow.port.number, protocol=flow.port.protocol.upper())
+            for flow in flows
+        ]
+        if destination in NAMESPACE_OF:
+            self._policy(
+                f"{destination}-from-{source}",
+                NAMESPACE_OF[destination],
+                _pods(destination),
+                ["Ingress"],
+                ingress=[k8s.networking.v1.NetworkPolicyIngressRuleArgs(from_=[self._peer(source)], ports=ports)],
+            )
+        if source in NAMESPACE_OF:
+            self._policy(
+                f"{source}-to-{destination}",
+                NAMESPACE_OF[source],
+                _pods(source),
+                ["Egress"],
+                egress=[k8s.networking.v1.NetworkPolicyEgressRuleArgs(to=[self._peer(destination)], ports=ports)],
+            )
+
+    def _peer(self, component: Component) -> Peer:
+        match component:
+            case Component.CLIENT:
+                return Peer(namespace_selector=k8s.meta.v1.LabelSelectorArgs(match_labels={CLIENT_LABEL: "true"}))
+            case Component.MONITORING | Component.DNS:
+                return Peer(
+                    namespace_selector=_namespace(SYSTEM_NAMESPACE),
+                    pod_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=_SYSTEM_PODS[component]),
+                )
+            case Component.API_SERVER:
+                # A private API server has an address in the virtual network. A public one's is known to AKS alone.
+                network = self._context.azure.network
+                return Peer(ip_block=_block(network.cidr)) if network.private_cluster else self._public()
+            case Component.INTERNET:
+                return self._public()
+            case _:
+                return Peer(namespace_selector=_namespace(NAMESPACE_OF[component]), pod_selector=_pods(component))
+
+    def _public(self) -> Peer:
+        network = self._context.azure.network
+        inside = [network.cidr, network.pod_cidr, network.service_cidr]
+        return Peer(ip_block=_block("0.0.0.0/0", [*inside, METADATA_SERVICE]))
+
+    def _policy(
+        self,
+        name: str,
+        namespace: str,
+        pods: k8s.meta.v1.LabelSelectorArgs,
+        types: list[str],
+        *,
+        ingress: list[k8s.networking.v1.NetworkPolicyIngressRuleArgs] | None = None,
+        egress: list[k8s.networking.v1.NetworkPolicyEgressRuleArgs] | None = None,
+    ) -> None:
+        key = f"{namespace}-{name}"
+        self.policies[key] = k8s.networking.v1.NetworkPolicy(
+            key,
+            metadata=metadata(name, self._namespaces[namespace]),
+            spec=k8s.networking.v1.NetworkPolicySpecArgs(
+                pod_selector=pods, policy_types=types, ingress=ingress, egress=egress
+            ),
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+
+
+def _pods(component: Component) -> k8s.meta.v1.LabelSelectorArgs:
+    return k8s.meta.v1.LabelSelectorArgs(match_labels={COMPONENT_LABEL: component.value})
+
+
+def _namespace(name: str) -> k8s.meta.v1.LabelSelectorArgs:
+    return k8s.meta.v1.LabelSelectorArgs(match_labels={NAMESPACE_NAME_LABEL: name})
+
+
+def _block(cidr: str, except_: Sequence[str] = ()) -> k8s.networking.v1.IPBlockArgs:
+    network = ipaddress.ip_network(cidr)
+    return k8s.networking.v1.IPBlockArgs(cidr=str(network), except_=list(except_) or None)

@@ -1,0 +1,162 @@
+"""KEDA: how many replicas the engines' own figures ask for."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from blueprint.azure_names import ClusterOutput
+from blueprint.cluster_metrics import POOL_SERIES, ROLE_SERIES, SERVICE_SERIES, CellRole, EngineMetric, total
+from blueprint.model.base import HostCount
+from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata
+
+TARGET_SHARE = 0.8
+"""Share of what a replica carries at which the next one is asked for: a new GPU node and a cold engine take 15 to 25
+minutes, in which callers still come. A choice, to be measured."""
+
+WAITING_SHARE = 0.1
+"""Share of a cell's sessions that may wait for prefill: a wait is what a caller hears. A choice, to be measured."""
+
+AUTHENTICATION = "prometheus"
+POLL_S = 30
+SCALE_DOWN_AFTER_S = 1800
+"""A replica is taken away only after so long without need of it: its caches and its node cost minutes to get back."""
+
+FAILED_POLLS = 4
+"""Then the fallback holds: the most replicas, since nobody knows how many are needed."""
+
+
+@dataclass(frozen=True)
+class Trigger:
+    """One reason to scale.
+
+    Attributes:
+        query: PromQL for the sum over all replicas.
+        per_replica: How much of it one replica should have.
+    """
+
+    name: str
+    query: str
+    per_replica: float
+
+
+def aggregated_triggers(service: str, pool: str, sessions: int, *, kv_cache: bool = True) -> list[Trigger]:
+    """Return the triggers of engines that prefill and decode: requests in flight, and memory that sessions hold."""
+    labels = {SERVICE_SERIES: service, POOL_SERIES: pool}
+    in_flight = f"{total(EngineMetric.RUNNING, **labels)} + {total(EngineMetric.WAITING, **labels)}"
+    triggers = [Trigger("requests", in_flight, sessions * TARGET_SHARE)]
+    if kv_cache:
+        triggers.append(Trigger("kv-cache", total(EngineMetric.KV_USAGE, **labels), TARGET_SHARE))
+    return triggers
+
+
+def cell_triggers(service: str, pool: str, sessions: int) -> list[Trigger]:
+    """Return the triggers of cells: whichever side runs short asks for a whole cell, since a cell is one pod."""
+    labels = {SERVICE_SERIES: service, POOL_SERIES: pool}
+    prefill = labels | {ROLE_SERIES: CellRole.PREFILL.value}
+    decode = labels | {ROLE_SERIES: CellRole.DECODE.value}
+    return [
+        Trigger("prefill-waiting", total(EngineMetric.WAITING, **prefill), sessions * WAITING_SHARE),
+        Trigger("decode-running", total(EngineMetric.RUNNING, **decode), sessions * TARGET_SHARE),
+        Trigger("decode-kv-cache", total(EngineMetric.KV_USAGE, **decode), TARGET_SHARE),
+    ]
+
+
+class Scaling(pulumi.ComponentResource):
+    """How KEDA reads the managed Prometheus: as its workload identity.
+
+    Attributes:
+        context: What everything is deployed into.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        context: ClusterContext,
+        cluster: pulumi.StackReference,
+        opts: pulumi.ResourceOptions,
+    ) -> None:
+        super().__init__(f"{TYPE_PREFIX}:Scaling", name, None, opts)
+        self.context = context
+        self._endpoint = cluster.require_output(ClusterOutput.PROMETHEUS_QUERY_ENDPOINT)
+        self._authentication = k8s.apiextensions.CustomResource(
+            AUTHENTICATION,
+            api_version="keda.sh/v1alpha1",
+            kind="TriggerAuthentication",
+            metadata=metadata(AUTHENTICATION, context.namespace),
+            spec={
+                "podIdentity": {
+                    "provider": "azure-workload",
+                    "identityId": cluster.require_output(ClusterOutput.KEDA_CLIENT_ID),
+                    "identityTenantId": cluster.require_output(ClusterOutput.TENANT_ID),
+                }
+            },
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        self.register_outputs({})
+
+    def scale(
+        self,
+        deployment: k8s.apps.v1.Deployment,
+        name: str,
+        *,
+        bounds: HostCount,
+        triggers: Sequence[Trigger],
+        held: bool,
+        parent: pulumi.Resource,
+    ) -> k8s.apiextensions.CustomResource:
+        """Scale a Deployment between bounds; one that is held stays at 0 replicas."""
+        return k8s.apiextensions.CustomResource(
+            f"{name}-scaling",
+            api_version="keda.sh/v1alpha1",
+            kind="ScaledObject",
+            metadata=metadata(
+                name,
+                self.context.namespace,
+                annotations={"autoscaling.keda.sh/paused-replicas": "0"} if held else None,
+            ),
+            spec={
+                "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": deployment.metadata.name},
+                "minReplicaCount": bounds.min,
+                "maxReplicaCount": bounds.max,
+                "pollingInterval": POLL_S,
+                "cooldownPeriod": SCALE_DOWN_AFTER_S,
+                "fallback": {"failureThreshold": FAILED_POLLS, "replicas": bounds.max},
+                "advanced": {"horizontalPodAutoscalerConfig": {"behavior": _BEHAVIOR}},
+                "triggers": [self._trigger(trigger) for trigger in triggers],
+            },
+            opts=pulumi.ResourceOptions(parent=parent, depends_on=[deployment, self._authentication]),
+        )
+
+    def _trigger(self, trigger: Trigger) -> dict[str, pulumi.Input[object]]:
+        return {
+            "type": "prometheus",
+            "name": trigger.name,
+            # Per replica; a fallback exists for this kind alone.
+            "metricType": "AverageValue",
+            "metadata": {
+                "serverAddress": self._endpoint,
+                "query": trigger.query,
+                "threshold": f"{trigger.per_replica:g}",
+            },
+            "authenticationRef": {"name": AUTHENTICATION},
+        }
+
+
+_BEHAVIOR = {
+    "scaleUp": {
+        "stabilizationWindowSeconds": 0,
+        "policies": [
+            {"type": "Percent", "value": 100, "periodSeconds": 60},
+            {"type": "Pods", "value": 2, "periodSeconds": 60},
+        ],
+    },
+    # One at a time: its callers move to the others, which have to show that they carry them.
+    "scaleDown": {
+        "stabilizationWindowSeconds": SCALE_DOWN_AFTER_S,
+        "policies": [{"type": "Pods", "value": 1, "periodSeconds": 600}],
+    },
+}
+"""https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/#configurable-scaling-behavior"""

@@ -1,0 +1,94 @@
+"""Two engines that only answer, the router and the front before them: a chat and an upload, each on its way.
+
+Run in the image by ``run.sh``. What is started, and where it listens, stands in ``launch.json``: the command lines and
+the configuration of a deployment.
+"""
+
+import json
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+LAUNCH = json.loads(Path("/smoke/launch.json").read_text(encoding="utf-8"))
+FRONT, PREFILL, DECODE = (int(LAUNCH["ports"][name]) for name in ("front", "prefill", "decode"))
+DEADLINE_S = 60
+seen: list[tuple[int, str]] = []
+transfers: list[dict[str, object] | None] = []
+
+
+class Engine(BaseHTTPRequestHandler):
+    """Answers as vLLM does, as far as the router reads the answer."""
+
+    def do_GET(self) -> None:
+        """Answer health checks and the list of models."""
+        self._answer({"object": "list", "data": [{"id": "model", "object": "model"}]})
+
+    def do_POST(self) -> None:
+        """Note who was asked for what, and answer."""
+        port = self.connection.getsockname()[1]
+        body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        seen.append((port, self.path))
+        transfer = json.loads(body).get("kv_transfer_params") if body.startswith(b"{") else None
+        transfers.append(transfer)
+        choice = {"index": 0, "message": {"role": "assistant", "content": str(port)}, "finish_reason": "stop"}
+        self._answer({"id": "x", "object": "chat.completion", "choices": [choice], "kv_transfer_params": transfer})
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the name that http.server uses
+        """Say nothing."""
+
+    def _answer(self, value: object) -> None:
+        body = json.dumps(value).encode()
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def post(path: str, body: bytes, kind: str) -> bytes:
+    """Post to the front until it answers."""
+    request = urllib.request.Request(f"http://127.0.0.1:{FRONT}{path}", data=body, headers={"content-type": kind})
+    end = time.monotonic() + DEADLINE_S
+    while True:
+        try:
+            with urllib.request.urlopen(request, timeout=10) as response:  # noqa: S310  to this machine
+                return bytes(response.read())
+        except (urllib.error.URLError, OSError):
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.3)
+
+
+def main() -> int:
+    """Start everything, ask twice, and compare who was asked."""
+    for port in (PREFILL, DECODE):
+        server = ThreadingHTTPServer(("127.0.0.1", port), Engine)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+    front, _ = LAUNCH["commands"]
+    subprocess.run([*front, "-t"], check=True)  # noqa: S603  a launcher's command
+    programs = [subprocess.Popen(command) for command in LAUNCH["commands"]]  # noqa: S603  launchers' commands
+    try:
+        chat = {"model": "model", "messages": [{"role": "user", "content": "hello"}]}
+        answer = json.loads(post("/v1/chat/completions", json.dumps(chat).encode(), "application/json"))
+        post("/v1/audio/transcriptions", b"--x\r\n\r\naudio\r\n--x--\r\n", "multipart/form-data; boundary=x")
+    finally:
+        for program in programs:
+            program.terminate()
+            program.wait(timeout=20)
+    expected = [
+        (PREFILL, "/v1/chat/completions"), (DECODE, "/v1/chat/completions"), (DECODE, "/v1/audio/transcriptions"),
+    ]  # fmt: skip
+    prefills_for_another = bool(transfers and transfers[0] and transfers[0].get("do_remote_decode"))
+    if seen != expected or answer["choices"][0]["message"]["content"] != str(DECODE) or not prefills_for_another:
+        print(f"asked {seen} with {transfers}, expected {expected}; the answer was {answer}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,202 @@
+"""Builds and runs the images whose base is a plain distribution, with no registry and no container daemon.
+
+The base is bootstrapped from Debian's archive, committed to a storage of its own, and given to the Dockerfile by its
+digest, as a real build does. Then ``images/<name>/smoke/run.sh`` runs in the image as its user.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from blueprint.images import BuiltImage, bases
+from ops.images.smoke import smoke_of
+
+TOOLS = {"buildah": "buildah", "mmdebstrap": "mmdebstrap", "ip": "iproute2"}
+"""Programs and the Debian packages that have them."""
+MIRROR = "http://deb.debian.org"
+KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
+SMOKE = "smoke"
+LOOPBACK_ONLY = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
+"""A network of its own: ports that are taken on this machine are free in there, and nothing leaves it."""
+Say = Callable[[str], None]
+
+
+class RehearsalError(Exception):
+    """Something could not be built or did not run; the message says what."""
+
+
+@dataclass(frozen=True)
+class Rehearsed:
+    """What came of one image."""
+
+    name: str
+    size_gib: float
+    budget_gib: float
+    build_s: float
+    smoke_s: float
+
+
+def install_tools() -> None:
+    """Install what the rehearsal needs, where that is possible.
+
+    Raises:
+        RehearsalError: It is missing and cannot be installed.
+    """
+    if all(map(shutil.which, TOOLS)):
+        return
+    if os.geteuid() != 0 or not shutil.which("apt-get"):
+        raise RehearsalError(f"needs root, {', '.join(TOOLS)}: run `apt-get install {' '.join(TOOLS.values())}`")
+    _run(["apt-get", "update", "-qq"])
+    _run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", *TOOLS.values()])
+
+
+def _run(command: list[str], timeout_s: float = 600) -> str:
+    """Run a command and return what it prints; what it says on stderr is shown only when it fails."""
+    try:
+        # Fixed programs; their arguments come from typed specifications.
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=timeout_s)  # noqa: S603
+    except subprocess.TimeoutExpired:
+        raise RehearsalError(f"`{' '.join(command[:2])}` did not end in {timeout_s:.0f} s") from None
+    if done.returncode:
+        tail = "\n".join((done.stdout + done.stderr).splitlines()[-20:])
+        raise RehearsalError(f"`{' '.join(command)}` failed with {done.returncode}:\n{tail}")
+    return done.stdout.strip()
+
+
+class Rehearsal:
+    """A storage of images that is thrown away afterwards."""
+
+    def __init__(self, folder: Path, say: Say) -> None:
+        self._folder = folder
+        self._say = say
+        self._digests: dict[str, str] = {}
+
+    def _buildah(self, command: str, *arguments: str, prefix: tuple[str, ...] = ()) -> str:
+        storage = ["--root", f"{self._folder}/storage", "--runroot", f"{self._folder}/run", "--storage-driver", "vfs"]
+        return _run([*prefix, "buildah", *storage, command, *arguments])
+
+    def base(self, name: str) -> str:
+        """Return a distribution's base by digest; the first call bootstraps it."""
+        base = bases()[name]
+        local = f"localhost/{name}:{base.bootstrap}"
+        if name not in self._digests:
+            self._say(f"bootstrapping {local} from {MIRROR}")
+            self._bootstrap(base.bootstrap, local)
+            self._digests[name] = self._buildah("inspect", "--type", "image", "--format", "{{.FromImageDigest}}", local)
+        return f"localhost/{name}@{self._digests[name]}"
+
+    def _bootstrap(self, suite: str, reference: str) -> None:
+        archive = f"{self._folder}/{suite}.tar"
+        sources = [
+            f"deb {MIRROR}/debian {suite} main",
+            f"deb {MIRROR}/debian {suite}-updates main",
+            f"deb {MIRROR}/debian-security {suite}-security main",
+        ]
+        # As debian:*-slim: required packages and apt, without documentation.
+        slim = [f"--dpkgopt=path-exclude=/usr/share/{folder}/*" for folder in ("doc", "man", "locale", "info")]
+        _run(["mmdebstrap", "--quiet", "--variant=minbase", f"--keyring={KEYRING}", *slim, suite, archive, *sources])
+        container = self._buildah("from", "scratch")
+        self._buildah("add", "--quiet", container, archive, "/")
+        self._buildah("commit", "--quiet", "--rm", container, reference)
+        Path(archive).unlink()
+
+    def build(self, spec: BuiltImage) -> str:
+        """Build one image from its Dockerfile; return its local reference."""
+        arguments = {argument: self.base(name) for argument, name in spec.bases.items()}
+        arguments |= spec.build_args | self._current_packages(spec)
+        reference = f"localhost/voice/{spec.name}:rehearsal"
+        options = [word for key, value in arguments.items() for word in ("--build-arg", f"{key}={value}")]
+        # Networks that inspect TLS have their own authority: pip is told of the host's, for the build alone.
+        pip = self._folder / "pip.conf"
+        pip.write_text("[global]\ncert = /run/host-certificates.crt\n", encoding="utf-8")
+        mounts = ["--volume", f"{pip}:/etc/pip.conf:ro", "--volume", f"{CERTIFICATES}:/run/host-certificates.crt:ro"]
+        self._say(f"building {spec.name}")
+        self._buildah(
+            "bud", "--quiet", "--isolation", "chroot", "--pull-never", "--layers=false",
+            *options, *(mounts if CERTIFICATES.exists() else []), "--tag", reference, str(spec.folder),
+        )  # fmt: skip
+        return reference
+
+    def _current_packages(self, spec: BuiltImage) -> dict[str, str]:
+        """Return the versions that Debian's archive has now, where they are not the pinned ones.
+
+        The archive drops a version when a fix replaces it. A release must notice that and fails; a rehearsal says so
+        and builds with the fix.
+        """
+        names = " ".join(package.name for package in spec.packages.values())
+        script = f"apt-get update -qq && apt-cache madison {names}"
+        with self._container(self.base(next(iter(spec.bases.values())))) as container:
+            listing = self._buildah("run", "--isolation", "chroot", container, "--", "sh", "-c", script)
+        newest: dict[str, str] = {}
+        for line in listing.splitlines():
+            name, version, _ = (column.strip() for column in line.split("|"))
+            newest.setdefault(name, version)
+        current = {}
+        for argument, package in spec.packages.items():
+            found = newest.get(package.name, package.version)
+            if found != package.version:
+                self._say(f"! {spec.name}: {argument} is {package.version}, but Debian has {found} now")
+                current[argument] = found
+        return current
+
+    @contextmanager
+    def _container(self, reference: str) -> Iterator[str]:
+        container = self._buildah("from", "--pull-never", reference)
+        try:
+            yield container
+        finally:
+            self._buildah("rm", container)
+
+    def size_gib(self, reference: str) -> float:
+        """Return what an image's files take."""
+        with self._container(reference) as container:
+            listing = _run(["du", "--summarize", "--bytes", self._buildah("mount", container)])
+        return int(listing.split()[0]) / 2**30
+
+    def smoke(self, spec: BuiltImage, reference: str) -> None:
+        """Run an image's own smoke test in it, as its user, with no network but a loopback of its own."""
+        self._say(f"running {spec.name}")
+        plan = smoke_of(spec.name)
+        folder = self._folder / f"{spec.name}-{SMOKE}"
+        shutil.copytree(spec.folder / SMOKE, folder)
+        (folder / "launch.json").write_text(json.dumps(plan.document()), encoding="utf-8")
+        mounts = {folder: f"/{SMOKE}"}
+        for number, (path, text) in enumerate(plan.files().items()):
+            mounts[self._folder / f"{spec.name}-{number}"] = path
+            (self._folder / f"{spec.name}-{number}").write_text(text, encoding="utf-8")
+        volumes = [word for here, there in mounts.items() for word in ("--volume", f"{here}:{there}:ro")]
+        script = ["--", "sh", f"/{SMOKE}/run.sh"]
+        with self._container(reference) as container:
+            self._buildah("run", "--isolation", "chroot", *volumes, container, *script, prefix=LOOPBACK_ONLY)
+
+
+@contextmanager
+def rehearsal(say: Say) -> Iterator[Rehearsal]:
+    """Open a rehearsal; its storage is gone when it closes."""
+    install_tools()
+    with TemporaryDirectory(prefix="voice-images-") as folder:
+        yield Rehearsal(Path(folder), say)
+
+
+def rehearse(spec: BuiltImage, stage: Rehearsal) -> Rehearsed:
+    """Build, measure and run one image.
+
+    Raises:
+        RehearsalError: It does not build, is too large, or does not run.
+    """
+    begin = time.monotonic()
+    reference = stage.build(spec)
+    built = time.monotonic()
+    size = stage.size_gib(reference)
+    if size > spec.size.budget_gib:
+        raise RehearsalError(f"{spec.name} takes {size:.2f} GiB of its {spec.size.budget_gib} GiB")
+    stage.smoke(spec, reference)
+    return Rehearsed(spec.name, size, spec.size.budget_gib, built - begin, time.monotonic() - built)

@@ -1,0 +1,55 @@
+"""What runs on the cluster of one deployment file: engines, router, model cache, GPU drivers, scaling.
+
+Run by `pulumi up` in this folder after the one of `stacks/azure/cluster`, or by the local engine.
+"""
+
+from pathlib import Path
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from blueprint.azure_names import CLUSTER_PROJECT, ClusterOutput
+from stacks.azure.program import configured_deployment
+from voice_constructs.azure.kubernetes.gpu_nodes import GpuNodes
+from voice_constructs.azure.kubernetes.make import make_replicas
+from voice_constructs.azure.kubernetes.model_fetch import ModelFetch
+from voice_constructs.azure.kubernetes.monitors import Monitors
+from voice_constructs.azure.kubernetes.namespaces import Limits, Namespaces
+from voice_constructs.azure.kubernetes.network_policies import NetworkPolicies
+from voice_constructs.azure.kubernetes.router import Router
+from voice_constructs.azure.kubernetes.scaling import Scaling
+from voice_constructs.azure.kubernetes.storage import Storage
+
+deployment = configured_deployment(Path(__file__).parent)
+cluster = pulumi.StackReference(f"{pulumi.get_organization()}/{CLUSTER_PROJECT}/{pulumi.get_stack()}")
+on_cluster = pulumi.ResourceOptions(
+    providers=[
+        k8s.Provider("cluster", kubeconfig=pulumi.Output.secret(cluster.require_output(ClusterOutput.KUBECONFIG)))
+    ]
+)
+
+context = Namespaces(
+    "namespaces",
+    deployment=deployment,
+    registry=cluster.require_output(ClusterOutput.REGISTRY_LOGIN_SERVER),
+    opts=on_cluster,
+).context
+policies = NetworkPolicies("network-policies", context=context, opts=on_cluster)
+storage = Storage("storage", context=context, opts=on_cluster)
+gpu_nodes = GpuNodes("gpu-nodes", context=context, opts=on_cluster)
+models = ModelFetch("models", context=context, cluster=cluster, model_cache=storage.model_cache, opts=on_cluster)
+scaling = Scaling("scaling", context=context, cluster=cluster, opts=on_cluster)
+router = Router("router", context=context, opts=on_cluster)
+
+needs = [storage.model_cache, storage.local_nvme, *models.jobs.values(), *gpu_nodes.daemon_sets.values()]
+replicas = [
+    made
+    for service in deployment.azure.services
+    for made in make_replicas(service, context=context, scaling=scaling, needs=needs, opts=on_cluster)
+]
+Monitors("monitors", context=context, opts=on_cluster)
+Limits(
+    "limits", context=context, claims=[models.claim, router.claim, *(made.claim for made in replicas)], opts=on_cluster
+)
+
+pulumi.export("router", router.address)

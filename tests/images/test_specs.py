@@ -1,0 +1,150 @@
+"""Every image.yaml against the contract, the catalogue, the constructs that run it, and the Dockerfile beside it."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import ValidationError
+
+from blueprint import catalog
+from blueprint.contract import Image
+from blueprint.hosts import AWS_IMAGES, CLUSTER_IMAGES, service_images
+from blueprint.images import FILE, FOLDER, BuiltImage, CommandHealth, MirroredImage, NoHealth, bases, load, port, specs
+from blueprint.launch.pd_router import CellFront
+from blueprint.launch.services import HOST_CACHE_DIR
+from blueprint.launch.vllm import private_caches
+from blueprint.model.azure import AggregatedService, ChatService, LmcachePool, PrefillDecodeCell, TtsService
+from tests.images.dockerfile import read
+from voice_constructs.aws.fleet import UNPRIVILEGED_USER
+
+ENGINE_SIDE = set(Image) - {Image.GATEWAY, Image.VAD_DATAPLANE, Image.WHISPER_ENGINE, Image.TELEMETRY}
+BUILT = [spec for spec in specs().values() if isinstance(spec, BuiltImage)]
+MIRRORED = [spec for spec in specs().values() if isinstance(spec, MirroredImage)]
+
+
+def test_every_engine_side_image_has_a_spec() -> None:
+    assert specs().keys() >= ENGINE_SIDE
+
+
+def test_every_folder_with_a_dockerfile_or_a_spec_is_an_image_of_the_contract() -> None:
+    folders = {file.parent.name for pattern in ("Dockerfile", FILE) for file in FOLDER.glob(f"*/{pattern}")}
+    assert folders <= {image.value for image in Image}
+
+
+@pytest.mark.parametrize("spec", BUILT, ids=lambda spec: spec.name)
+def test_a_built_image_has_a_dockerfile(spec: BuiltImage) -> None:
+    assert (spec.folder / "Dockerfile").is_file()
+
+
+@pytest.mark.parametrize("spec", MIRRORED, ids=lambda spec: spec.name)
+def test_a_mirrored_image_is_nothing_but_its_spec(spec: MirroredImage) -> None:
+    assert [file.name for file in (FOLDER / spec.name).iterdir()] == [FILE]
+
+
+def azure_images() -> set[Image]:
+    kinds: tuple[Any, ...] = (PrefillDecodeCell, AggregatedService, ChatService, TtsService)
+    services = [kind.model_construct(lmcache=LmcachePool.model_construct()) for kind in kinds]
+    return {*CLUSTER_IMAGES, *(image for service in services for image in service_images(service))}
+
+
+def test_clouds_are_those_that_run_the_image() -> None:
+    for image, spec in specs().items():
+        running = {"aws"} if image in AWS_IMAGES else set()
+        running |= {"azure"} if image in azure_images() else set()
+        assert set(spec.clouds) == running, image
+
+
+def test_users_and_cache_folders_are_those_of_the_launchers() -> None:
+    for spec in BUILT:
+        assert spec.root_because or spec.user_id == UNPRIVILEGED_USER
+        assert spec.cache_dir in {None, HOST_CACHE_DIR}
+        dockerfile = (spec.folder / "Dockerfile").read_text(encoding="utf-8")
+        assert set(re.findall(r"/var/cache/voice\b", dockerfile)) <= {spec.cache_dir}
+
+
+def environment(spec: BuiltImage) -> dict[str, str]:
+    words = [word for item in read(spec.folder).all("ENV") for word in item.words]
+    return dict(word.split("=", 1) for word in words)
+
+
+@pytest.mark.parametrize("image", [Image.ASR_VLLM, Image.TTS_OMNI])
+def test_an_engine_image_keeps_by_itself_what_the_launchers_keep(image: Image) -> None:
+    paths = {name: path for name, path in private_caches(HOST_CACHE_DIR).items() if path.startswith("/")}
+    spec = specs()[image]
+    assert isinstance(spec, BuiltImage)
+    assert paths.items() <= environment(spec).items()
+
+
+def test_the_front_reads_its_file_where_the_launcher_puts_it() -> None:
+    spec = specs()[Image.PD_ROUTER]
+    assert isinstance(spec, BuiltImage)
+    [command] = read(spec.folder).all("CMD")
+    assert tuple(command.words) == CellFront(1, 2, 3, 4).command()
+
+
+def test_vllm_and_vllm_omni_never_share_an_image() -> None:
+    for spec in BUILT:
+        assert not {"vllm", "vllm-omni"} <= {*spec.versions.values(), *spec.bases.values()}, spec.name
+
+
+def test_an_engine_pins_the_image_that_its_base_is_of() -> None:
+    """Whose base is an engine's image says so to its Dockerfile too, which looks inside the base."""
+    for spec in BUILT:
+        for base in spec.bases.values():
+            engine = catalog.engines().get(base)
+            assert engine is None or engine.package is None or base in spec.versions.values(), spec.name
+
+
+def test_every_budget_and_package_has_a_source() -> None:
+    for spec in specs().values():
+        assert len(spec.size.source) > 10
+    for spec in BUILT:
+        assert all(len(package.source) > 10 for package in spec.packages.values())
+
+
+def test_bases_are_distributions_and_no_engine() -> None:
+    assert not bases().keys() & catalog.engines().keys()
+
+
+def test_health_can_be_asked() -> None:
+    for spec in specs().values():
+        if not isinstance(spec.health, CommandHealth | NoHealth):
+            assert spec.health.port in spec.ports, spec.name
+
+
+def test_ports_are_names_of_the_contract() -> None:
+    assert port("cluster_contract.ENGINE_HTTP").number == 8000
+    for wrong in ("cluster_contract.NAMESPACE", "contract.NONE", "ENGINE_HTTP", "os.PORT"):
+        with pytest.raises(ValueError, match="is no port of"):
+            port(wrong)
+
+
+MISTAKES = [
+    ("asr-vllm", {"versions": {"VLLM_VERSION": "vlm"}}, "vlm is no engine in the catalogue"),
+    ("asr-vllm", {"versions": {"VLLM_VERSION": "0.33.0"}}, "0.33.0 is no engine"),
+    ("asr-vllm", {"bases": {"BASE_IMAGE": "pd-router"}}, "no engine with an upstream image"),
+    ("asr-vllm", {"versions": {"BASE_IMAGE": "vllm"}}, "one build argument is given two meanings"),
+    ("asr-vllm", {"ports": ["8000"]}, "is no port of"),
+    ("asr-vllm", {"platforms": ["linux/amd46"]}, "linux/arm64"),
+    ("asr-vllm", {"user_id": 0}, "needs root_because"),
+    ("asr-vllm", {"size": {"budget_gib": 0, "source": "x"}}, "greater than 0"),
+    ("asr-vllm", {"clouds": ["gcp"]}, "clouds"),
+    ("asr-vllm", {"health": {}}, "health"),
+    ("asr-vllm", {"packages": {"X": {"name": "x", "version": "2.*", "source": "x"}}}, "packages"),
+    ("router", {"versions": {"X": "vllm"}}, "Extra inputs are not permitted"),
+    ("router", {"upstream": "nixl"}, "no engine with an upstream image"),
+    ("router", {"name": "gateway"}, "describes gateway"),
+    ("router", {"tag": "latest"}, "Extra inputs are not permitted"),
+]
+
+
+@pytest.mark.parametrize(("image", "change", "message"), MISTAKES, ids=lambda value: str(value)[:40])
+def test_a_wrong_spec_is_refused(tmp_path: Path, image: str, change: dict[str, object], message: str) -> None:
+    document = yaml.safe_load((FOLDER / image / FILE).read_text(encoding="utf-8")) | change
+    file = tmp_path / image / FILE
+    file.parent.mkdir()
+    file.write_text(yaml.safe_dump(document), encoding="utf-8")
+    with pytest.raises((ValidationError, ValueError), match=re.escape(message)):
+        load(file)

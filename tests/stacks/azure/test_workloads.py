@@ -1,0 +1,143 @@
+"""What runs on the cluster: every object valid, every pool used, every door that is open in the contract."""
+
+import pytest
+
+from blueprint.azure_names import POOL_LABEL, SYSTEM_POOL, SYSTEM_TAINT, Taint, pool_taints
+from blueprint.cluster_contract import (
+    COMPONENT_LABEL,
+    Component,
+)
+from blueprint.model.azure import Azure, ChatService
+from sandbox.azure.graph import Graph
+from sandbox.azure.recorder import Mode
+from tests.blueprint.documents import load_text
+from tests.stacks.azure.manifests import GIB, Manifest, manifests, pods, problems, production, quantity, workloads
+from tests.stacks.azure.recorded import edited
+
+PRODUCTION = production()
+WITH_LMCACHE = production({"azure.services.1.lmcache": {"l1_gib": 100}})
+CUSTOM = {"ScaledObject", "TriggerAuthentication", "PodMonitor"}
+
+
+@pytest.fixture(scope="module", params=["production", "held back", "with LMCache"])
+def graph(request: pytest.FixtureRequest) -> Graph:
+    files = {"production": PRODUCTION, "held back": edited({}), "with LMCache": WITH_LMCACHE}
+    return workloads(files[request.param])
+
+
+@pytest.fixture(scope="module")
+def azure(tmp_path_factory: pytest.TempPathFactory) -> Azure:
+    return load_text(PRODUCTION, tmp_path_factory.mktemp("azure")).azure
+
+
+# --- Every object is one that Kubernetes takes -----------------------------------------------------------
+
+
+def test_every_object_fits_kubernetes_own_schema(graph: Graph) -> None:
+    core = [each for each in manifests(graph) if each["kind"] not in CUSTOM]
+    assert len(core) > 40
+    assert {(each["kind"], each["metadata"]["name"]): problems(each) for each in core if problems(each)} == {}
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [(("limits", "memory"), "400Gb"), (("limits", "memory"), "lots"), (("requets", "cpu"), "1")],
+)
+def test_a_wrong_object_does_not(place: tuple[str, str], value: str) -> None:
+    wrong: Manifest = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "wrong"},
+        "spec": {"containers": [{"name": "a", "image": "b", "resources": {place[0]: {place[1]: value}}}]},
+    }
+    assert problems(wrong)
+
+
+@pytest.mark.parametrize(("text", "value"), [("200Gi", 200 * GIB), ("34", 34), ("100m", "0.1"), ("1.5Mi", 1572864)])
+def test_quantities_are_exact(text: str, value: str | int) -> None:
+    assert quantity(text) == type(quantity(text))(value)
+
+
+def test_pod_monitors_have_what_their_type_requires(graph: Graph) -> None:
+    ports = {
+        port["name"] for each in pods(graph) for container in each.containers for port in container.get("ports") or []
+    }
+    for monitor in manifests(graph, "PodMonitor"):
+        assert monitor["apiVersion"] == "azmonitoring.coreos.com/v1"
+        assert monitor["spec"]["selector"]["matchLabels"]
+        assert monitor["spec"]["podMetricsEndpoints"]
+        assert {"labelLimit", "labelNameLengthLimit", "labelValueLengthLimit"} <= monitor["spec"].keys()
+    scraped = [end["port"] for each in manifests(graph, "PodMonitor") for end in each["spec"]["podMetricsEndpoints"]]
+    assert ports - set(scraped) == {"front"}  # it would repeat its decode engine
+    assert set(scraped) - ports == set()
+
+
+def test_what_is_referred_to_exists(graph: Graph) -> None:
+    there = {(each["kind"], each["metadata"]["name"]) for each in manifests(graph)}
+    for each in pods(graph):
+        assert ("ServiceAccount", each.spec["serviceAccountName"]) in there
+        volumes = {volume["name"]: volume for volume in each.spec["volumes"]}
+        for volume in volumes.values():
+            if "configMap" in volume:
+                assert ("ConfigMap", volume["configMap"]["name"]) in there
+            if "persistentVolumeClaim" in volume:
+                assert ("PersistentVolumeClaim", volume["persistentVolumeClaim"]["claimName"]) in there
+            if "ephemeral" in volume:
+                wanted = volume["ephemeral"]["volumeClaimTemplate"]["spec"]["storageClassName"]
+                assert ("StorageClass", wanted) in there
+        mounted = {mount["name"] for container in each.containers for mount in container["volumeMounts"]}
+        assert mounted == set(volumes)
+
+
+def test_files_that_are_mounted_are_in_their_config_map(graph: Graph) -> None:
+    maps = {each["metadata"]["name"]: each["data"] for each in manifests(graph, "ConfigMap")}
+    for each in pods(graph):
+        names = [volume["configMap"]["name"] for volume in each.spec["volumes"] if "configMap" in volume]
+        mounts = [mount for container in each.containers for mount in container["volumeMounts"] if mount.get("subPath")]
+        assert bool(names) == bool(mounts)
+        assert all(maps[names[0]][mount["subPath"]] for mount in mounts)
+
+
+def test_nothing_is_made_before_what_it_needs(graph: Graph) -> None:
+    made = {resource.urn: resource for resource in graph.managed()}
+    for resource in made.values():
+        needed = {graph[urn].type for urn in graph.needed_by(resource.urn)}
+        namespaced = "namespace" in dict(resource.inputs).get("metadata", {})
+        assert not namespaced or "kubernetes:core/v1:Namespace" in needed
+        if resource.type.endswith("Deployment") and resource.name != "router":
+            assert {"kubernetes:batch/v1:Job", "kubernetes:apps/v1:DaemonSet"} <= needed
+        if resource.type.endswith("Job"):
+            assert "kubernetes:core/v1:PersistentVolumeClaim" in needed
+
+
+def test_a_preview_declares_what_an_up_creates() -> None:
+    assert {r.urn for r in workloads(PRODUCTION, Mode.PREVIEW).resources} == {
+        r.urn for r in workloads(PRODUCTION).resources
+    }
+
+
+# --- Pools and workloads ---------------------------------------------------------------------------------
+
+
+def test_every_pool_has_a_workload_and_every_workload_a_pool(graph: Graph, azure: Azure) -> None:
+    selected = {
+        each.spec["nodeSelector"][POOL_LABEL] for each in pods(graph) if POOL_LABEL in each.spec.get("nodeSelector", {})
+    }
+    assert selected == {*(pool.name for pool in azure.pools), SYSTEM_POOL}
+    wanted = {
+        (service.name, pool)
+        for service in azure.services
+        for pool in (service.pools if isinstance(service, ChatService) else (service.pool,))
+    }
+    engines = [each for each in pods(graph) if each.labels[COMPONENT_LABEL] == Component.ENGINE]
+    assert {(each.labels["voice-serve/service"], each.labels[POOL_LABEL]) for each in engines} == wanted
+    assert len(engines) == len(wanted)
+
+
+def test_pods_tolerate_exactly_the_taints_of_their_nodes(graph: Graph, azure: Azure) -> None:
+    taints = {pool.name: set(pool_taints(azure, pool)) for pool in azure.pools} | {SYSTEM_POOL: {SYSTEM_TAINT}}
+    for each in pods(graph):
+        tolerated = {Taint(one["key"], one["value"], one["effect"]) for one in each.spec["tolerations"]}
+        pool = each.spec.get("nodeSelector", {}).get(POOL_LABEL)
+        gpu_taints = {taint for pool in azure.pools for taint in pool_taints(azure, pool)}
+        assert tolerated == (taints[pool] if pool else gpu_taints)

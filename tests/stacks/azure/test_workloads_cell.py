@@ -1,0 +1,134 @@
+"""The prefill/decode cell: one pod whose containers share a node's GPUs, CPUs and processes as the design says."""
+
+import pytest
+
+from blueprint import catalog
+from blueprint.cell import check_cell_cpus
+from blueprint.cluster_contract import GPU_RESOURCE
+from blueprint.engines import check_endpoint, published
+from blueprint.model.azure import Azure, PrefillDecodeCell, TopologyPolicy
+from blueprint.sizing.result import DoesNotFitError
+from blueprint.topology import Request, place, whole_node
+from tests.blueprint.documents import load_text
+from tests.stacks.azure.manifests import (
+    GIB,
+    Manifest,
+    Pod,
+    pod,
+    production,
+    quantity,
+    requested,
+    service_of,
+    size_of,
+    variables,
+    workloads,
+)
+
+PRODUCTION = production()
+CELL = "voxtral-cells"
+NC96 = catalog.vm_sizes()["Standard_NC96ads_A100_v4"]
+
+
+@pytest.fixture(scope="module")
+def azure(tmp_path_factory: pytest.TempPathFactory) -> Azure:
+    return load_text(PRODUCTION, tmp_path_factory.mktemp("azure")).azure
+
+
+@pytest.fixture(scope="module")
+def cell() -> Pod:
+    return pod(workloads(PRODUCTION), CELL)
+
+
+@pytest.mark.parametrize("policy", [TopologyPolicy.BEST_EFFORT, TopologyPolicy.RESTRICTED])
+@pytest.mark.parametrize("reserved_cpus", [1, 2])
+def test_the_kubelet_gives_each_engine_the_cpus_beside_its_gpus(
+    cell: Pod, azure: Azure, policy: TopologyPolicy, reserved_cpus: int
+) -> None:
+    def request(container: Manifest) -> Request:
+        cpus = requested(container, "cpu")
+        return Request(int(requested(container, GPU_RESOURCE)), int(cpus) if cpus == int(cpus) else None)
+
+    size = size_of(cell, azure)
+    containers = [*cell.sidecars, *cell.main]  # the check's GPUs are given on to the container that holds them
+    answers = dict(
+        zip(
+            (one["name"] for one in containers),
+            place(size, [request(one) for one in containers], policy, whole_node(size, reserved_cpus)),
+            strict=True,
+        )
+    )
+    assert all(answer.admitted for answer in answers.values())
+    for name in ("prefill", "decode"):
+        binding = next(one for one in cell.container(name)["command"] if one.startswith("--cpunodebind="))
+        bound = {int(node) for node in binding.partition("=")[2].split(",")}
+        assert answers[name].nodes == bound
+        own = [int(gpu) for gpu in variables(cell.container(name))["CUDA_VISIBLE_DEVICES"].split(",")[:2]]
+        assert {node for gpu in own for node, numa in enumerate(size.numa_nodes) if gpu in numa.gpus} == bound
+
+
+def test_one_container_of_a_cell_holds_all_gpus_and_the_others_see_them(cell: Pod, azure: Azure) -> None:
+    holders = [one["name"] for one in cell.running if requested(one, GPU_RESOURCE)]
+    assert holders == ["gpus"]
+    assert requested(cell.container("gpus"), GPU_RESOURCE) == size_of(cell, azure).gpu_count
+    for name in ("prefill", "decode", "lmcache", "lmcache-decode"):
+        assert variables(cell.container(name))["NVIDIA_VISIBLE_DEVICES"] == "all"
+    assert cell.spec["shareProcessNamespace"] is True
+
+
+def test_a_cell_is_checked_before_anything_starts(cell: Pod, azure: Azure) -> None:
+    first = cell.spec["initContainers"][0]
+    assert first["name"] == "check-topology"
+    assert requested(first, GPU_RESOURCE) == size_of(cell, azure).gpu_count
+    assert first["terminationMessagePolicy"] == "FallbackToLogsOnError"
+
+
+def test_what_requests_pass_through_outlives_the_engines(cell: Pod) -> None:
+    assert [one["name"] for one in cell.sidecars] == ["lmcache", "lmcache-decode", "pd-router", "front"]
+    assert {one["name"] for one in cell.main} == {"prefill", "decode", "gpus"}
+
+
+def test_relays_hold_no_engine_up(cell: Pod) -> None:
+    # A sidecar with a startup probe is waited for, and these wait for the engines.
+    for name in ("pd-router", "front"):
+        assert "startupProbe" not in cell.container(name)
+        assert "livenessProbe" not in cell.container(name)
+        assert "readinessProbe" in cell.container(name)
+
+
+def test_two_cells_never_share_a_node(cell: Pod) -> None:
+    (term,) = cell.spec["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert term["topologyKey"] == "kubernetes.io/hostname"
+    assert term["labelSelector"]["matchLabels"].items() <= cell.labels.items()
+
+
+def test_a_volume_on_nvme_holds_what_both_servers_may_keep(cell: Pod, azure: Azure) -> None:
+    (volume,) = (one for one in cell.spec["volumes"] if "ephemeral" in one)
+    asked = quantity(volume["ephemeral"]["volumeClaimTemplate"]["spec"]["resources"]["requests"]["storage"])
+    service = service_of(cell, azure)
+    assert isinstance(service, PrefillDecodeCell)
+    assert service.lmcache.l2_nvme_gib * GIB < asked <= size_of(cell, azure).nvme_gib * GIB
+
+
+@pytest.mark.parametrize("cpus", [5, 20, 78, 96])
+@pytest.mark.parametrize("policy", [TopologyPolicy.BEST_EFFORT, TopologyPolicy.RESTRICTED])
+def test_cpus_that_would_put_an_engine_far_from_its_gpus_are_refused(cpus: int, policy: TopologyPolicy) -> None:
+    with pytest.raises(DoesNotFitError) as refused:
+        check_cell_cpus(NC96, cpus, policy)
+    assert refused.value.remedy == "79 to 95 cpus"
+    for enough in (79, 95):
+        check_cell_cpus(NC96, enough, policy)
+
+
+def test_no_cell_lies_on_one_numa_node() -> None:
+    with pytest.raises(DoesNotFitError, match="best-effort"):
+        check_cell_cpus(NC96, 80, TopologyPolicy.SINGLE_NUMA_NODE)
+
+
+def test_a_policy_that_aligns_nothing_refuses_nothing() -> None:
+    check_cell_cpus(NC96, 20, TopologyPolicy.NONE)
+
+
+def test_lmcache_answers_its_probes(cell: Pod) -> None:
+    for name in ("lmcache", "lmcache-decode"):
+        path = cell.container(name)["startupProbe"]["httpGet"]["path"]
+        assert not list(check_endpoint(published("lmcache"), "GET", path))

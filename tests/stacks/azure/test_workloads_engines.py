@@ -1,0 +1,291 @@
+"""Engine pods: they fit their nodes, start in order, stop without cutting anybody off, and scale by what they say."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+
+from blueprint import catalog
+from blueprint.azure_names import POOL_LABEL
+from blueprint.cluster_contract import GPU_RESOURCE
+from blueprint.cluster_metrics import EngineMetric, total
+from blueprint.engines import check_endpoint, check_metric, published
+from blueprint.launch.services import aggregated_launch, cell_launch, chat_launch, tts_launch
+from blueprint.model.azure import (
+    AggregatedService,
+    Azure,
+    ChatService,
+    PrefillDecodeCell,
+    TtsService,
+)
+from blueprint.sizing.host import DAEMONS_GIB, kube_reserved_gib
+from blueprint.sizing.service import size_service
+from sandbox.azure.graph import Graph
+from tests.blueprint.documents import load_text
+from tests.stacks.azure.manifests import (
+    GIB,
+    Pod,
+    engine_pods,
+    manifests,
+    pod,
+    pods,
+    production,
+    quantity,
+    requested,
+    service_of,
+    size_of,
+    variables,
+    workloads,
+)
+from tests.stacks.azure.recorded import edited
+from voice_constructs.azure.cluster_profiles import DRAIN_MARGIN_S
+from voice_constructs.azure.kubernetes.gpu_nodes import HELD_LABEL
+
+PRODUCTION = production()
+WITH_LMCACHE = production({"azure.services.1.lmcache": {"l1_gib": 100}})
+CELL = "voxtral-cells"
+NC96 = catalog.vm_sizes()["Standard_NC96ads_A100_v4"]
+SHARED_MEMORY = "/dev/shm"  # noqa: S108  a volume of the pod
+
+
+@pytest.fixture(scope="module", params=["production", "with LMCache"])
+def graph(request: pytest.FixtureRequest) -> Graph:
+    return workloads({"production": PRODUCTION, "with LMCache": WITH_LMCACHE}[request.param])
+
+
+@pytest.fixture(scope="module")
+def azure(tmp_path_factory: pytest.TempPathFactory) -> Azure:
+    return load_text(PRODUCTION, tmp_path_factory.mktemp("azure")).azure
+
+
+# --- They fit --------------------------------------------------------------------------------------------
+
+
+def test_as_many_pods_fit_a_node_as_it_has_gpus_for(graph: Graph, azure: Azure) -> None:
+    for each in engine_pods(graph):
+        size = size_of(each, azure)
+        per_node = size.gpu_count // int(each.asks(GPU_RESOURCE))
+        assert per_node >= 1
+        assert per_node * each.asks("cpu") <= size.vcpus - 2  # the kubelet's own, and the daemons of the node
+        memory_gib = per_node * float(each.asks("memory")) / GIB
+        assert memory_gib <= size.memory_gib - kube_reserved_gib(size.memory_gib) - DAEMONS_GIB
+
+
+def test_nothing_is_promised_twice(graph: Graph) -> None:
+    for each in engine_pods(graph):
+        for container in each.containers:
+            assert container["resources"]["requests"] == container["resources"]["limits"]
+
+
+def test_shared_memory_is_what_sizing_says_and_within_the_pods_memory(graph: Graph, azure: Azure) -> None:
+    for each in engine_pods(graph):
+        (volume,) = (one["emptyDir"] for one in each.spec["volumes"] if one["name"] == "shared-memory")
+        (sized,) = (
+            one for one in size_service(azure, service_of(each, azure)).pools if one.pool == each.labels[POOL_LABEL]
+        )
+        assert volume["medium"] == "Memory"
+        needed = sized.host.shared_memory_gib / sized.replicas_per_node * GIB
+        assert needed <= quantity(volume["sizeLimit"]) <= each.asks("memory")
+        engines = [one for one in each.main if "vllm" in one["command"]]
+        assert all(SHARED_MEMORY in {mount["mountPath"] for mount in one["volumeMounts"]} for one in engines)
+
+
+def test_lmcache_servers_have_the_memory_of_their_pools(graph: Graph) -> None:
+    servers = [one for each in engine_pods(graph) for one in each.containers if "lmcache" in one["command"]]
+    assert servers
+    for server in servers:
+        pool_gib = float(server["command"][server["command"].index("--l1-size-gb") + 1])
+        assert requested(server, "memory") > pool_gib * GIB
+
+
+def test_the_quota_is_what_the_file_allows(graph: Graph) -> None:
+    (quota,) = manifests(graph, "ResourceQuota")
+    most = {each["metadata"]["name"]: each["spec"]["maxReplicaCount"] for each in manifests(graph, "ScaledObject")}
+    for resource in ("cpu", "memory", GPU_RESOURCE):
+        hard = quantity(quota["spec"]["hard"][f"requests.{resource}"])
+        for_engines = sum(
+            (most[each.name] + each.owner["spec"]["strategy"]["rollingUpdate"]["maxSurge"]) * each.asks(resource)
+            for each in engine_pods(graph)
+        )
+        others = [each for each in pods(graph) if each.name == "router" or each.name.startswith("fetch-")]
+        for_others = sum((each.owner["spec"].get("replicas", 0) + 1) * each.asks(resource) for each in others)
+        assert for_engines <= hard <= for_engines + for_others
+
+
+def test_every_engine_on_several_gpus_is_checked(graph: Graph) -> None:
+    for each in engine_pods(graph):
+        assert bool(each.init) == (each.asks(GPU_RESOURCE) > 1)
+
+
+# --- Starting and stopping -------------------------------------------------------------------------------
+
+
+def test_engines_have_every_probe_and_their_release_answers_it(graph: Graph) -> None:
+    for each in engine_pods(graph):
+        for one in each.main:
+            if one["name"] == "gpus":
+                continue
+            table = published("vllm-omni" if "--omni" in one["command"] else "vllm")
+            port = one["ports"][0]["containerPort"]
+            for kind in ("startupProbe", "livenessProbe", "readinessProbe"):
+                asked = one[kind]["httpGet"]
+                assert asked["port"] == port == int(one["command"][one["command"].index("--port") + 1])
+                assert not list(check_endpoint(table, "GET", asked["path"]))
+            start = one["startupProbe"]
+            assert start["periodSeconds"] * start["failureThreshold"] >= 1200
+
+
+def test_pods_are_killed_after_their_engines_have_drained_and_before_their_node_is(graph: Graph, azure: Azure) -> None:
+    for each in engine_pods(graph):
+        grace_s = each.spec["terminationGracePeriodSeconds"]
+        for one in each.main:
+            if "--shutdown-timeout" in one["command"]:
+                drain_s = int(one["command"][one["command"].index("--shutdown-timeout") + 1])
+                assert one["lifecycle"]["preStop"]["sleep"]["seconds"] + drain_s < grace_s
+        assert grace_s <= service_of(each, azure).drain_timeout_s + DRAIN_MARGIN_S
+
+
+def test_the_router_outlives_what_passes_through_it(graph: Graph) -> None:
+    longest = max(each.spec["terminationGracePeriodSeconds"] for each in engine_pods(graph))
+    assert pod(graph, "router").spec["terminationGracePeriodSeconds"] >= longest
+
+
+def test_one_pod_at_a_time_is_disrupted(graph: Graph) -> None:
+    budgets = {each["metadata"]["name"]: each["spec"] for each in manifests(graph, "PodDisruptionBudget")}
+    for each in [*engine_pods(graph), pod(graph, "router")]:
+        assert budgets[each.name]["maxUnavailable"] == 1
+        assert budgets[each.name]["selector"]["matchLabels"].items() <= each.labels.items()
+        update = each.owner["spec"]["strategy"]["rollingUpdate"]
+        assert update["maxSurge"] + update["maxUnavailable"] == 1
+
+
+def test_selectors_do_not_overlap(graph: Graph) -> None:
+    deployments = manifests(graph, "Deployment")
+    for one in deployments:
+        selector = one["spec"]["selector"]["matchLabels"].items()
+        matched = [other for other in pods(graph) if selector <= other.labels.items()]
+        assert [other.name for other in matched] == [one["metadata"]["name"]]
+
+
+# --- What they run ---------------------------------------------------------------------------------------
+
+
+def launched(each: Pod, azure: Azure) -> dict[str, Callable[[], dict[str, str]]]:
+    match service_of(each, azure):
+        case PrefillDecodeCell() as service:
+            cell = cell_launch(azure, service)
+            return {
+                "prefill": cell.prefill.environment,
+                "decode": cell.decode.environment,
+                "lmcache": cell.lmcache_prefill.environment,
+                "lmcache-decode": cell.lmcache_decode.environment,
+            }
+        case AggregatedService() as service:
+            return {"engine": aggregated_launch(azure, service).engine.environment}
+        case ChatService() as service:
+            return {"engine": chat_launch(azure, service, each.labels[POOL_LABEL]).environment}
+        case TtsService() as service:
+            return {"engine": tts_launch(azure, service).environment}
+
+
+def test_every_variable_is_a_launchers(azure: Azure) -> None:
+    for each in engine_pods(workloads(PRODUCTION)):
+        for name, environment in launched(each, azure).items():
+            added = variables(each.container(name)).items() - environment().items()
+            assert dict(added).keys() <= {"NVIDIA_VISIBLE_DEVICES"}
+
+
+def test_caches_and_weights_are_on_mounted_volumes(graph: Graph) -> None:
+    for each in [*engine_pods(graph), *(one for one in pods(graph) if one.name.startswith("fetch-"))]:
+        for one in each.main:
+            mounts = [mount["mountPath"] for mount in one["volumeMounts"]]
+            for name, value in variables(one).items():
+                if name in ("HOME", "HF_HOME", "VLLM_CACHE_ROOT", "TRITON_CACHE_DIR", "CUDA_CACHE_PATH"):
+                    assert any(value == mount or value.startswith(f"{mount}/") for mount in mounts)
+
+
+def test_every_model_that_is_served_is_fetched_first(graph: Graph) -> None:
+    fetched = {tuple(each.main[0]["command"][2:]) for each in pods(graph) if each.name.startswith("fetch-")}
+    served = set()
+    for each in engine_pods(graph):
+        for one in each.main:
+            if "serve" in one["command"]:
+                assert variables(one)["HF_HUB_OFFLINE"] == "1"
+                served.add((one["command"][one["command"].index("serve") + 1],))
+    assert fetched == served
+
+
+def test_a_pinned_model_is_fetched_at_its_commit() -> None:
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    graph = workloads(production({"azure.services.2.revision": commit}))
+    fetched = [each.main[0]["command"] for each in pods(graph) if each.name.startswith("fetch-")]
+    assert [command[-1] for command in fetched if "--revision" in command] == [commit]
+
+
+# --- Scaling ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", ["vllm", "vllm-omni"])
+@pytest.mark.parametrize("metric", EngineMetric)
+def test_engines_publish_what_scaling_reads(engine: str, metric: EngineMetric) -> None:
+    assert not list(check_metric(published(engine), metric))
+
+
+def test_a_sum_is_promql() -> None:
+    assert total(EngineMetric.RUNNING, voice_role="decode") == 'sum(vllm:num_requests_running{voice_role="decode"})'
+
+
+def test_every_deployment_of_engines_is_scaled_within_the_files_bounds(graph: Graph, azure: Azure) -> None:
+    scaled = {each["spec"]["scaleTargetRef"]["name"]: each for each in manifests(graph, "ScaledObject")}
+    assert scaled.keys() == {each.name for each in engine_pods(graph)}
+    for each in engine_pods(graph):
+        spec, bounds = scaled[each.name]["spec"], service_of(each, azure).replicas
+        assert (spec["minReplicaCount"], spec["maxReplicaCount"]) == (bounds.min, bounds.max)
+        assert bounds.min <= spec["fallback"]["replicas"] <= bounds.max
+        for trigger in spec["triggers"]:
+            assert trigger["type"] == "prometheus"
+            assert trigger["metricType"] == "AverageValue"  # the one kind that a fallback exists for
+            assert {"serverAddress", "query", "threshold"} <= trigger["metadata"].keys()
+            assert trigger["authenticationRef"]["name"] == "prometheus"
+            assert f'voice_pool="{each.labels[POOL_LABEL]}"' in trigger["metadata"]["query"]
+
+
+def test_thresholds_follow_sizing(graph: Graph, azure: Azure) -> None:
+    scaled = {each["spec"]["scaleTargetRef"]["name"]: each["spec"] for each in manifests(graph, "ScaledObject")}
+    for each in engine_pods(graph):
+        (sized,) = (
+            one for one in size_service(azure, service_of(each, azure)).pools if one.pool == each.labels[POOL_LABEL]
+        )
+        for trigger in scaled[each.name]["triggers"]:
+            most = 1.0 if "kv_cache" in trigger["metadata"]["query"] else sized.engine.sessions
+            threshold = float(trigger["metadata"]["threshold"])
+            assert 0 < threshold < most
+            assert math.isclose(threshold / most, 0.8) or trigger["name"] == "prefill-waiting"
+
+
+def test_keda_reads_metrics_as_its_workload_identity(graph: Graph) -> None:
+    (authentication,) = manifests(graph, "TriggerAuthentication")
+    assert authentication["spec"]["podIdentity"]["provider"] == "azure-workload"
+    assert authentication["spec"]["podIdentity"]["identityId"]
+
+
+# --- Images without a digest -----------------------------------------------------------------------------
+
+
+def test_what_has_no_image_waits() -> None:
+    held = workloads(edited({}))
+    for each in engine_pods(held):
+        assert each.owner["spec"]["replicas"] == 0
+    for scaled in manifests(held, "ScaledObject"):
+        assert scaled["metadata"]["annotations"]["autoscaling.keda.sh/paused-replicas"] == "0"
+    assert all(job["spec"]["suspend"] for job in manifests(held, "Job"))
+    assert all(HELD_LABEL in each["spec"]["template"]["spec"]["nodeSelector"] for each in manifests(held, "DaemonSet"))
+    assert pod(held, "router").owner["spec"]["replicas"] == 0
+
+
+def test_a_digest_lets_it_go(graph: Graph, azure: Azure) -> None:
+    for each in engine_pods(graph):
+        assert each.owner["spec"]["replicas"] == service_of(each, azure).replicas.min
+    assert not any(each["metadata"].get("annotations") for each in manifests(graph, "ScaledObject"))
+    assert not any(job["spec"]["suspend"] for job in manifests(graph, "Job"))
+    assert not any(each["spec"]["template"]["spec"].get("nodeSelector") for each in manifests(graph, "DaemonSet"))

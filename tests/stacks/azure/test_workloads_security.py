@@ -1,0 +1,187 @@
+"""What pods may do and whom they may talk to: no more than the contract says."""
+
+import ipaddress
+from typing import Any
+
+import pytest
+
+from blueprint import cluster_contract
+from blueprint.cluster_contract import (
+    CLIENT_LABEL,
+    CLUSTER_FLOWS,
+    COMPONENT_LABEL,
+    GPU_NAMESPACE,
+    NAMESPACE,
+    ClusterFlow,
+    Component,
+)
+from blueprint.contract import Port
+from blueprint.model.azure import Azure
+from sandbox.azure.graph import Graph
+from tests.blueprint.documents import load_text
+from tests.stacks.azure.manifests import Manifest, Pod, manifests, pods, production, workloads
+from tests.stacks.azure.recorded import edited
+from voice_constructs.azure.kubernetes.namespaces import POD_SECURITY
+from voice_constructs.azure.kubernetes.network_policies import NAMESPACE_OF
+
+PRODUCTION = production()
+
+
+@pytest.fixture(scope="module", params=["production", "held back"])
+def graph(request: pytest.FixtureRequest) -> Graph:
+    return workloads({"production": PRODUCTION, "held back": edited({})}[request.param])
+
+
+@pytest.fixture(scope="module")
+def azure(tmp_path_factory: pytest.TempPathFactory) -> Azure:
+    return load_text(PRODUCTION, tmp_path_factory.mktemp("azure")).azure
+
+
+# --- Who may talk to whom --------------------------------------------------------------------------------
+
+
+def component_of(peer: Manifest, azure: Azure) -> Component:
+    if "ipBlock" in peer:
+        inside = ipaddress.ip_network(peer["ipBlock"]["cidr"]) == ipaddress.ip_network(azure.network.cidr)
+        return Component.API_SERVER if inside else Component.INTERNET
+    pod_labels = peer.get("podSelector", {}).get("matchLabels", {})
+    if COMPONENT_LABEL in pod_labels:
+        component = Component(pod_labels[COMPONENT_LABEL])
+        namespace = peer["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"]
+        assert namespace == NAMESPACE_OF[component]
+        return component
+    if pod_labels:
+        assert peer["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "kube-system"}
+        return {"ama-metrics": Component.MONITORING, "kube-dns": Component.DNS}[next(iter(pod_labels.values()))]
+    assert peer["namespaceSelector"]["matchLabels"] == {CLIENT_LABEL: "true"}
+    return Component.CLIENT
+
+
+def flows_of(policies: list[Manifest], direction: str, azure: Azure) -> set[tuple[Component, Component, int, str]]:
+    found = set()
+    for policy in policies:
+        for rule in policy["spec"].get(direction) or []:
+            own = Component(policy["spec"]["podSelector"]["matchLabels"][COMPONENT_LABEL])
+            assert policy["metadata"]["namespace"] == NAMESPACE_OF[own]
+            for peer in rule["from" if direction == "ingress" else "to"]:
+                other = component_of(peer, azure)
+                ends = (other, own) if direction == "ingress" else (own, other)
+                found |= {(*ends, port["port"], port["protocol"]) for port in rule["ports"]}
+    return found
+
+
+def of_contract(flow: ClusterFlow) -> tuple[Component, Component, int, str]:
+    return flow.source, flow.destination, flow.port.number, flow.port.protocol.upper()
+
+
+def test_open_doors_are_exactly_the_contracts(graph: Graph, azure: Azure) -> None:
+    policies = manifests(graph, "NetworkPolicy")
+    received = {of_contract(flow) for flow in CLUSTER_FLOWS if flow.destination in NAMESPACE_OF}
+    sent = {of_contract(flow) for flow in CLUSTER_FLOWS if flow.source in NAMESPACE_OF}
+    assert flows_of(policies, "ingress", azure) == received
+    assert flows_of(policies, "egress", azure) == sent
+
+
+def test_what_no_flow_names_is_refused(graph: Graph) -> None:
+    closed = [each for each in manifests(graph, "NetworkPolicy") if not each["spec"]["podSelector"]]
+    assert {each["metadata"]["namespace"] for each in closed} == {NAMESPACE, GPU_NAMESPACE}
+    for policy in closed:
+        assert sorted(policy["spec"]["policyTypes"]) == ["Egress", "Ingress"]
+        assert not policy["spec"].get("ingress")
+        assert not policy["spec"].get("egress")
+
+
+def test_only_the_model_fetch_reaches_the_internet_and_not_the_metadata_service(graph: Graph, azure: Azure) -> None:
+    blocks = [
+        (policy["spec"]["podSelector"]["matchLabels"][COMPONENT_LABEL], peer["ipBlock"])
+        for policy in manifests(graph, "NetworkPolicy")
+        for rule in policy["spec"].get("egress") or []
+        for peer in rule["to"]
+        if "ipBlock" in peer
+    ]
+    public = [(component, block) for component, block in blocks if block["cidr"] == "0.0.0.0/0"]
+    assert [component for component, _ in public] == [Component.MODEL_FETCH]
+    network = azure.network
+    assert {"169.254.169.254/32", network.cidr, network.pod_cidr, network.service_cidr} == set(public[0][1]["except"])
+
+
+def test_every_port_that_a_container_opens_is_in_the_contract(graph: Graph) -> None:
+    named = {port.number for port in vars(cluster_contract).values() if isinstance(port, Port)}
+    reached = {flow.port.number for flow in CLUSTER_FLOWS}
+    for each in pods(graph):
+        for container in each.containers:
+            opened = {port["containerPort"] for port in container.get("ports") or []}
+            assert opened <= named & reached
+
+
+def test_nothing_is_reachable_from_outside_the_cluster(graph: Graph) -> None:
+    assert [each["spec"]["type"] for each in manifests(graph, "Service")] == ["ClusterIP"]
+    assert not manifests(graph, "Ingress")
+    assert not any(each.spec.get("hostNetwork") or each.spec.get("hostPID") for each in pods(graph))
+    (quota,) = manifests(graph, "ResourceQuota")
+    assert quota["spec"]["hard"]["services.loadbalancers"] == "0"
+
+
+# --- What pods may do ------------------------------------------------------------------------------------
+
+
+def needs(each: Pod) -> str:
+    """Return the strictest Pod Security level that admits a pod.
+
+    https://kubernetes.io/docs/concepts/security/pod-security-standards/
+    """
+    contexts = [container.get("securityContext", {}) for container in each.containers]
+    volumes = {kind for volume in each.spec["volumes"] for kind in volume if kind != "name"}
+    added = {name for context in contexts for name in context.get("capabilities", {}).get("add") or []}
+    if "hostPath" in volumes or added or any(context.get("privileged") for context in contexts):
+        return "privileged"
+    pod_context = each.spec.get("securityContext", {})
+    restricted = (
+        all(context.get("allowPrivilegeEscalation") is False for context in contexts)
+        and all(context.get("capabilities", {}).get("drop") == ["ALL"] for context in contexts)
+        and pod_context.get("runAsNonRoot") is True
+        and pod_context.get("seccompProfile", {}).get("type") == "RuntimeDefault"
+        and volumes <= {"configMap", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret", "csi"}
+    )
+    return "restricted" if restricted else "baseline"
+
+
+def test_namespaces_allow_what_their_pods_need_and_no_more(graph: Graph, azure: Azure) -> None:
+    order = ["restricted", "baseline", "privileged"]
+    for namespace in manifests(graph, "Namespace"):
+        name, labels = namespace["metadata"]["name"], namespace["metadata"]["labels"]
+        inside = [each for each in pods(graph) if each.namespace == name]
+        assert inside
+        level = labels["pod-security.kubernetes.io/enforce"]
+        assert level == max((needs(each) for each in inside), key=order.index)
+        assert level == POD_SECURITY[name][0]
+        assert labels["pod-security.kubernetes.io/enforce-version"] == f"v{azure.kubernetes_version}"
+
+
+def test_only_the_router_has_a_token_and_it_reads_pods_alone(graph: Graph) -> None:
+    for account in manifests(graph, "ServiceAccount"):
+        assert account["automountServiceAccountToken"] is False
+    mounted = [each.name for each in pods(graph) if each.spec["automountServiceAccountToken"]]
+    assert mounted == ["router"]
+    (role,) = manifests(graph, "Role")
+    assert role["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]
+    assert not manifests(graph, "ClusterRole", "ClusterRoleBinding")
+    (binding,) = manifests(graph, "RoleBinding")
+    assert [subject["name"] for subject in binding["subjects"]] == ["router"]
+
+
+def test_only_what_runs_on_every_gpu_node_touches_its_host(graph: Graph) -> None:
+    touching = {each.name for each in pods(graph) if needs(each) == "privileged"}
+    assert touching == {Component.DEVICE_PLUGIN.value, Component.GPU_METRICS.value}
+
+
+def test_no_container_writes_to_its_image(graph: Graph) -> None:
+    for each in pods(graph):
+        if each.namespace == NAMESPACE:
+            assert all(one["securityContext"]["readOnlyRootFilesystem"] for one in each.containers)
+            assert each.spec["securityContext"]["runAsUser"] == 10001
+
+
+def test_images_are_named_by_digest(graph: Graph) -> None:
+    images: list[Any] = [container["image"] for each in pods(graph) for container in each.containers]
+    assert all(".azurecr.io/" in image and "@sha256:" in image for image in images)

@@ -1,0 +1,131 @@
+"""The program that looks at a node's NVLinks before a cell starts, against what nvidia-smi prints."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from blueprint import catalog
+from voice_constructs.azure.kubernetes.files import check_topology
+from voice_constructs.azure.kubernetes.files.check_topology import Expectation, UnusableNodeError, check, parse
+from voice_constructs.azure.kubernetes.topology_check import SOURCE, expectation
+
+NC96 = catalog.vm_sizes()["Standard_NC96ads_A100_v4"]
+NC80 = catalog.vm_sizes()["Standard_NC80adis_H100_v5"]
+EXPECTED = Expectation.from_json(expectation(NC96, 4))
+
+LEGEND = """
+Legend:
+
+  X    = Self
+  SYS  = Connection traversing PCIe as well as the SMP interconnect between NUMA nodes (e.g., QPI/UPI)
+  NV#  = Connection traversing a bonded set of # NVLinks
+"""
+
+
+def matrix(links: dict[tuple[int, int], str], gpus: int = 4, numa: list[str] | None = None) -> str:
+    """What `nvidia-smi topo -m` prints: an underlined header, tabs, blanks around X, an empty last column."""
+    affinity = numa or [str(gpu) for gpu in range(gpus)]
+    titles = "\t".join(f"GPU{gpu}" for gpu in range(gpus))
+    lines = [f"\t\x1b[4m{titles}\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m"]
+    for row in range(gpus):
+        cells = [
+            " X " if row == column else links.get((min(row, column), max(row, column)), "SYS") for column in range(gpus)
+        ]
+        lines.append("\t".join([f"GPU{row}", *cells, "SYS", f"{24 * row}-{24 * row + 23}", affinity[row], "\t\tN/A"]))
+    lines.append("\t".join(["NIC0", *["SYS"] * gpus, " X ", "", "", ""]))
+    return "\n".join(lines) + "\n" + LEGEND
+
+
+def listing(gpus: int = 4, mig: bool = False) -> str:
+    instance = "\n  MIG 1g.10gb     Device  0: (UUID: MIG-9fc1b2d1-0a5c-5e5f-b6a1-5f1f5ad7a4b1)" if mig else ""
+    return "\n".join(f"GPU {gpu}: NVIDIA A100 80GB PCIe (UUID: GPU-{gpu:08x}){instance}" for gpu in range(gpus))
+
+
+GOOD = matrix({(0, 1): "NV12", (2, 3): "NV12"})
+
+
+def test_a_good_node_is_taken() -> None:
+    check(EXPECTED, parse(GOOD), listing())
+
+
+def test_what_the_driver_does_not_know_of_numa_is_no_reason() -> None:
+    check(EXPECTED, parse(matrix({(0, 1): "NV12", (2, 3): "NV12"}, numa=["N/A"] * 4)), listing())
+
+
+@pytest.mark.parametrize(
+    ("shown", "listed", "reasons"),
+    [
+        pytest.param(matrix({}), listing(), ("GPU 0 to GPU 1 is SYS", "GPU 2 to GPU 3 is SYS", "Redeploy"), id="dead"),
+        pytest.param(matrix({(0, 1): "NV12"}), listing(), ("GPU 2 to GPU 3 is SYS", "Redeploy"), id="one-dead"),
+        pytest.param(
+            matrix({(0, 2): "NV12", (1, 3): "NV12"}),
+            listing(),
+            ("It joins 0 and 2, 1 and 3", "catalogue"),
+            id="other-pairs",
+        ),
+        pytest.param(matrix({(0, 1): "NV12"}, gpus=3), listing(3), ("3 GPUs of 4",), id="fewer"),
+        pytest.param(GOOD, listing(mig=True), ("MIG is on",), id="mig"),
+        pytest.param(
+            matrix({(0, 1): "NV12", (2, 3): "NV12"}, numa=["0", "0", "2", "3"]),
+            listing(),
+            ("GPU 1 is on 0, not 1",),
+            id="numa",
+        ),
+        pytest.param("No devices were found\n", "", ("shows no GPU", "No devices were found"), id="none"),
+    ],
+)
+def test_a_broken_node_is_refused_with_its_reason(shown: str, listed: str, reasons: tuple[str, ...]) -> None:
+    with pytest.raises(UnusableNodeError) as refused:
+        check(EXPECTED, parse(shown), listed)
+    assert all(reason in str(refused.value) for reason in reasons)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_pod_with_some_gpus_wants_those_joined() -> None:
+    some = Expectation.from_json(expectation(NC96, 2))
+    assert list(some.linked_pairs()) == [(0, 1)]
+    assert some.numa_nodes == ()
+    assert Expectation.from_json(expectation(NC80, 2)).numa_nodes == (0, 1)
+
+
+def run(folder: Path, **outputs: str) -> subprocess.CompletedProcess[str]:
+    """Run the program as the container does, with a nvidia-smi that prints what it is told."""
+    if outputs:
+        fake = folder / "nvidia-smi"
+        cases = "".join(f"  {flag}) cat <<'END'\n{text}\nEND\n  ;;\n" for flag, text in outputs.items())
+        fake.write_text(f'#!/bin/sh\ncase "$1" in\n{cases}esac\n', encoding="utf-8")
+        fake.chmod(0o755)
+    environment = {"PATH": f"{folder}:/bin:/usr/bin", check_topology.EXPECTED_VARIABLE: expectation(NC96, 4)}
+    return subprocess.run(  # noqa: S603  the program under test
+        [sys.executable, str(SOURCE)], env=environment, capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def test_the_program_starts_nothing_else_on_a_good_node(tmp_path: Path) -> None:
+    done = run(tmp_path, topo=GOOD, **{"-L": listing()})
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "NV12" in done.stdout  # whoever asks later finds the matrix in the log
+
+
+def test_the_program_says_one_line_when_it_refuses(tmp_path: Path) -> None:
+    done = run(tmp_path, topo=matrix({}), **{"-L": listing()})
+    assert done.returncode == 1
+    assert done.stderr.startswith("refused: NVLink is not active")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.skipif(os.path.exists("/usr/bin/nvidia-smi"), reason="this machine has a driver")  # noqa: PTH110
+def test_the_program_says_that_the_runtime_is_the_wrong_one(tmp_path: Path) -> None:
+    done = run(tmp_path)
+    assert done.returncode == 1
+    assert "NVIDIA runtime" in done.stderr
+
+
+def test_the_expectation_is_the_catalogues() -> None:
+    said = json.loads(expectation(NC96, 4))
+    assert said["nvlink_groups"] == [list(domain) for domain in NC96.nvlink_domains]
+    assert said["numa_nodes"] == [0, 1, 2, 3]
