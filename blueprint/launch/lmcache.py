@@ -70,6 +70,8 @@ class LmcacheServer:
         http_host: Address of the HTTP port; LMCache's default is the loopback, where nobody could scrape it.
         l2: What lies beneath host memory.
         workers: Threads that move KV cache, and as many that look it up; one for each GPU of the engine.
+        placement: The engine's GPUs come first among those that the server sees. It is not bound to their NUMA nodes:
+            the publisher's image has no numactl.
     """
 
     l1_gib: float
@@ -89,7 +91,6 @@ class LmcacheServer:
     def command(self) -> tuple[str, ...]:
         """Return the full argument vector. The ZMQ port has no authentication and stays on the loopback."""
         return (
-            *(self.placement.prefix() if self.placement else ()),
             "lmcache",
             "server",
             *flags(

@@ -54,6 +54,10 @@ _IN_GROUP: Mapping[str, str] = {
 }
 _ELSEWHERE: Mapping[str, str] = {
     "authorization:RoleAssignment": "{scope}/providers/Microsoft.Authorization/roleAssignments/{roleAssignmentName}",
+    "kubernetesconfiguration:Extension": (
+        f"{_GROUP}/providers/{{clusterRp}}/{{clusterResourceName}}/{{clusterName}}"
+        "/providers/Microsoft.KubernetesConfiguration/extensions/{extensionName}"
+    ),
     "monitor:DiagnosticSetting": "{resourceUri}/providers/Microsoft.Insights/diagnosticSettings/{name}",
     "resources:ResourceGroup": _GROUP,
 }

@@ -17,6 +17,7 @@ from blueprint.azure_names import (
 from stacks.azure.program import configured_deployment
 from voice_constructs.azure.access import Administrators, AdministratorsProps
 from voice_constructs.azure.cluster import Cluster, ClusterProps
+from voice_constructs.azure.container_storage import ContainerStorage, wants_nvme
 from voice_constructs.azure.identity import Identity
 from voice_constructs.azure.monitoring import Monitoring
 from voice_constructs.azure.network import VoiceNetwork, VoiceNetworkProps
@@ -41,6 +42,8 @@ monitoring.keep_audit("registry", registry.id, parent=registry)
 monitoring.keep_audit("vault", vault.id, parent=vault)
 
 cluster = Cluster("cluster", scope=scope, props=ClusterProps(network, registry, monitoring))
+if wants_nvme(azure):
+    ContainerStorage("container-storage", scope=scope, cluster=cluster)
 GpuPools("pools", scope=scope, props=GpuPoolsProps(cluster, network.nodes_subnet_id))
 ClusterTelemetry("telemetry", scope=scope, props=TelemetryProps(cluster.id, monitoring))
 Administrators("administrators", scope=scope, props=AdministratorsProps(cluster, registry, vault, monitoring))

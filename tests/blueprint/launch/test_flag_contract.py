@@ -54,7 +54,8 @@ def bare(launcher: Launcher) -> tuple[str, ...]:
     """The command without what places it."""
     placement = getattr(launcher, "placement", None)
     prefix = placement.prefix() if isinstance(placement, Placement) else ()
-    return launcher.command()[len(prefix) :]
+    argv = launcher.command()
+    return argv[len(prefix) :] if argv[: len(prefix)] == prefix else argv
 
 
 @pytest.mark.parametrize("name", DEPLOYMENTS)
