@@ -1,0 +1,106 @@
+#include "receive/dpdk.hpp"
+
+#include <rte_eal.h>
+#include <rte_errno.h>
+
+#include <stdexcept>
+
+namespace voice::receive {
+namespace {
+
+constexpr unsigned kCache = 256;
+constexpr unsigned kFramesPerQueue = 8192;  // four times what AF_XDP's rings hold
+constexpr int kNoHugeMib = 256;
+
+[[noreturn]] void fail(const std::string& step, int error) {
+    throw std::runtime_error("DPDK: " + step + ": " + rte_strerror(error < 0 ? -error : error));
+}
+
+std::string device(const DpdkOptions& options) {
+    const std::string queues = std::to_string(options.queues);
+    if (options.driver == Driver::kAfPacket) {
+        return "--vdev=net_af_packet0,iface=" + options.interface + ",qpairs=" + queues +
+               ",framesz=2048,blocksz=65536,framecnt=4096";
+    }
+    std::string xdp = "--vdev=net_af_xdp0,iface=" + options.interface + ",start_queue=0,queue_count=" + queues;
+    return options.xdp_program.empty() ? xdp : xdp + ",xdp_prog=" + options.xdp_program;
+}
+
+}  // namespace
+
+std::vector<std::string> eal_arguments(const DpdkOptions& options) {
+    std::vector<std::string> arguments{"vad-dataplane", "-l", std::to_string(options.main_core), "--no-telemetry",
+                                       "--log-level=lib.eal:warning"};
+    if (options.huge_pages) {
+        // In memory: nothing of a killed process is left in the huge page file system.
+        arguments.emplace_back("--in-memory");
+    } else {
+        arguments.insert(arguments.end(), {"--no-huge", "-m", std::to_string(kNoHugeMib)});
+    }
+    if (options.driver == Driver::kEna) {
+        arguments.insert(arguments.end(), {"-a", options.interface});
+    } else {
+        arguments.insert(arguments.end(), {"--no-pci", device(options)});
+    }
+    return arguments;
+}
+
+Dpdk::Dpdk(const DpdkOptions& options) : rtp_port_(options.rtp_port) {
+    std::vector<std::string> arguments = eal_arguments(options);
+    std::vector<char*> pointers;
+    for (std::string& each : arguments) {
+        pointers.push_back(each.data());
+    }
+    if (rte_eal_init(static_cast<int>(pointers.size()), pointers.data()) < 0) {
+        fail("starting its environment (are there free huge pages, and the privileges?)", rte_errno);
+    }
+    if (rte_eth_dev_count_avail() != 1) {
+        rte_eal_cleanup();
+        throw std::runtime_error("DPDK: no port on " + options.interface +
+                                 ": is the interface there, and bound to the right driver?");
+    }
+    port_ = static_cast<std::uint16_t>(rte_eth_find_next_owned_by(0, RTE_ETH_DEV_NO_OWNER));
+    try {
+        configure(options);
+    } catch (...) {
+        rte_eal_cleanup();
+        throw;
+    }
+}
+
+Dpdk::~Dpdk() {
+    rte_eth_dev_stop(port_);
+    rte_eth_dev_close(port_);
+    rte_eal_cleanup();
+}
+
+void Dpdk::configure(const DpdkOptions& options) {
+    const int node = static_cast<int>(rte_socket_id());
+    pool_ = rte_pktmbuf_pool_create("frames", kFramesPerQueue * options.queues, kCache, 0, RTE_MBUF_DEFAULT_BUF_SIZE,
+                                    node);
+    if (pool_ == nullptr) {
+        fail("memory for " + std::to_string(kFramesPerQueue * options.queues) + " frames", rte_errno);
+    }
+    rte_eth_conf conf{};
+    if (options.driver == Driver::kEna && options.queues > 1) {
+        conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
+        conf.rx_adv_conf.rss_conf.rss_hf = RTE_ETH_RSS_NONFRAG_IPV4_UDP | RTE_ETH_RSS_NONFRAG_IPV6_UDP;
+    }
+    if (const int error = rte_eth_dev_configure(port_, options.queues, options.queues, &conf); error != 0) {
+        fail(std::to_string(options.queues) + " queues", error);
+    }
+    for (std::uint16_t queue = 0; queue < options.queues; ++queue) {
+        const auto socket = static_cast<unsigned>(node);
+        if (const int error = rte_eth_rx_queue_setup(port_, queue, options.ring_size, socket, nullptr, pool_)) {
+            fail("receive queue " + std::to_string(queue), error);
+        }
+        if (const int error = rte_eth_tx_queue_setup(port_, queue, options.ring_size, socket, nullptr)) {
+            fail("transmit queue " + std::to_string(queue), error);
+        }
+    }
+    if (const int error = rte_eth_dev_start(port_); error != 0) {
+        fail("starting " + options.interface, error);
+    }
+}
+
+}  // namespace voice::receive

@@ -1,0 +1,53 @@
+// Audio from an ordinary UDP socket: for machines without XDP or DPDK.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace voice::receive {
+
+// One of several sockets that share the port (SO_REUSEPORT); the kernel spreads senders over them. Reads in batches into
+// buffers of its own.
+class SocketQueue {
+public:
+    static constexpr std::size_t kBatch = 32;
+    static constexpr std::size_t kDatagramBytes = 2048;  // audio is 652 bytes, SRTP some more
+
+    // Throws std::system_error when the address cannot be bound.
+    SocketQueue(const std::string& address, std::uint16_t port);
+    ~SocketQueue();
+    SocketQueue(const SocketQueue&) = delete;
+    SocketQueue& operator=(const SocketQueue&) = delete;
+
+    // Gives every waiting datagram, up to a batch, to `sink` as a mutable span that is valid during the call; returns
+    // how many there were. Never waits.
+    template <typename Sink>
+    std::size_t poll(Sink&& sink) {
+        const std::size_t received = receive();
+        for (std::size_t i = 0; i < received; ++i) {
+            // A datagram that did not fit is no audio; its head must not be taken for some.
+            if ((headers_[i].msg_hdr.msg_flags & MSG_TRUNC) == 0) {
+                sink(std::span<std::uint8_t>(buffers_[i].data(), headers_[i].msg_len));
+            }
+        }
+        return received;
+    }
+
+    [[nodiscard]] std::uint16_t port() const noexcept { return port_; }
+
+private:
+    std::size_t receive() noexcept;
+
+    int socket_ = -1;
+    std::uint16_t port_ = 0;
+    std::vector<std::array<std::uint8_t, kDatagramBytes>> buffers_;
+    std::array<iovec, kBatch> vectors_{};
+    std::array<mmsghdr, kBatch> headers_{};
+};
+
+}  // namespace voice::receive
