@@ -1,0 +1,180 @@
+// Cuts one session's audio into utterances, and utterances into chunks that are written where they are shipped from.
+//
+// An utterance is what the VAD calls speech, from some frames before its onset (pre-roll) to the end of its hangover. It
+// is one contiguous stretch of audio: features are computed over it as if nothing else had been there.
+//
+// A chunk's `sequence` is the place of its first 20 ms frame in the session, so it tells when in the call it was said;
+// inside an utterance a chunk that does not continue where the last one ended has lost its predecessor.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+
+#include "features/log_mel.hpp"
+#include "rtp/jitter_buffer.hpp"
+#include "wire/audio_chunk.h"
+
+namespace voice::session {
+
+// What the VAD says of one frame.
+struct Decision {
+    bool speech;              // hangover included
+    std::uint8_t pre_roll;    // frames before this one that belong to the utterance, where one starts
+    bool voiced;              // speech without the hangover
+};
+
+// What one receive queue's sessions share; written by its thread.
+struct Counters {
+    std::uint64_t frames = 0;
+    std::uint64_t concealed = 0;
+    std::uint64_t shipped_frames = 0;
+    std::uint64_t chunks = 0;
+    std::uint64_t ring_full = 0;  // chunks for which the ring had no slot
+};
+
+class Utterances {
+public:
+    static constexpr std::size_t kChunkFrames = 5;     // 100 ms
+    static constexpr std::size_t kMaxPreRoll = 11;     // 220 ms
+    static constexpr std::size_t kHistory = 16;        // kMaxPreRoll + kChunkFrames
+
+    Utterances(std::uint64_t session, voice_chunk_kind kind) noexcept : session_(session), kind_(kind) {}
+
+    // Takes the next frame of the session and what the VAD says of it.
+    template <typename Ring>
+    void take(const rtp::Frame& frame, Decision decision, Ring& ring, Counters& counters) noexcept {
+        remember(frame, decision, counters);
+        if (!speaking_ && decision.speech) {
+            start(decision.pre_roll);
+        }
+        if (!speaking_) {
+            return;
+        }
+        ++pending_;
+        const bool ends = !decision.speech;
+        if (pending_ >= kChunkFrames || ends) {
+            ship(ring, counters, ends);
+        }
+    }
+
+    // Ends the utterance where the session ends in the middle of one.
+    template <typename Ring>
+    void close(Ring& ring, Counters& counters) noexcept {
+        if (speaking_) {
+            ship(ring, counters, true);
+        }
+    }
+
+    [[nodiscard]] bool speaking() const noexcept { return speaking_; }
+
+private:
+    struct Remembered {
+        std::array<std::int16_t, rtp::kFrameSamples> samples;
+        bool concealed;
+        bool voiced;
+    };
+
+    void remember(const rtp::Frame& frame, Decision decision, Counters& counters) noexcept {
+        Remembered& into = history_[heard_ % kHistory];
+        std::copy(frame.samples.begin(), frame.samples.end(), into.samples.begin());
+        into.concealed = frame.concealed;
+        into.voiced = decision.voiced;
+        ++heard_;
+        ++counters.frames;
+        counters.concealed += frame.concealed ? 1 : 0;
+    }
+
+    void start(std::uint8_t pre_roll) noexcept {
+        const std::uint64_t before = heard_ - 1;
+        const std::uint64_t free = before - shipped_until_;  // not part of the utterance before
+        pending_ = std::min({std::size_t{pre_roll}, kMaxPreRoll, static_cast<std::size_t>(free)});
+        speaking_ = true;
+        starts_ = true;
+        log_mel_.reset();
+    }
+
+    // Ships all that is pending, a chunk at a time.
+    template <typename Ring>
+    void ship(Ring& ring, Counters& counters, bool ends) noexcept {
+        while (pending_ >= kChunkFrames || (ends && pending_ > 0)) {
+            const std::size_t frames = std::min(pending_, kChunkFrames);
+            ship_chunk(ring, counters, frames, ends && frames == pending_);
+        }
+        if (ends && kind_ == VOICE_CHUNK_LOG_MEL && log_mel_.owed() > 0) {
+            ship_chunk(ring, counters, 0, true);  // the last features, which a full chunk had no room for
+        }
+        shipped_until_ = heard_ - pending_;
+        speaking_ = !ends;
+    }
+
+    template <typename Ring>
+    void ship_chunk(Ring& ring, Counters& counters, std::size_t frames, bool last) noexcept {
+        voice_audio_chunk* slot = ring.claim();
+        // Without a slot the chunk is lost, but not what comes after it: features go on as if it had been sent.
+        fill(slot != nullptr ? *slot : lost_, frames, last);
+        if (slot != nullptr) {
+            ring.commit();
+            ++counters.chunks;
+            counters.shipped_frames += frames;
+        } else {
+            ++counters.ring_full;
+        }
+        pending_ -= frames;
+    }
+
+    void fill(voice_audio_chunk& chunk, std::size_t frames, bool last) noexcept {
+        const std::uint64_t first = heard_ - pending_;
+        chunk.session = session_;
+        chunk.sequence = static_cast<std::uint32_t>(first);
+        chunk.kind = static_cast<std::uint8_t>(kind_);
+        unsigned flags = starts_ ? unsigned{VOICE_CHUNK_START_OF_SPEECH} : 0U;
+        starts_ = false;
+        std::size_t count = 0;
+        bool voiced = false;
+        for (std::uint64_t place = first; place < first + frames; ++place) {
+            const Remembered& each = history_[place % kHistory];
+            flags |= each.concealed ? unsigned{VOICE_CHUNK_CONCEALED} : 0U;
+            voiced |= each.voiced;
+            count = append(chunk, count, each);
+        }
+        if (last && kind_ == VOICE_CHUNK_LOG_MEL) {
+            count += log_mel_.flush(features::LogMel::Frames(chunk.payload.log_mel).subspan(count));
+            last = log_mel_.owed() == 0;
+        }
+        flags |= last ? unsigned{VOICE_CHUNK_END_OF_SPEECH} : 0U;
+        chunk.flags = static_cast<std::uint8_t>(flags | (voiced ? 0U : unsigned{VOICE_CHUNK_SILENCE}));
+        chunk.count = static_cast<std::uint16_t>(count);
+        blank(chunk, count);
+    }
+
+    std::size_t append(voice_audio_chunk& chunk, std::size_t count, const Remembered& frame) noexcept {
+        if (kind_ == VOICE_CHUNK_PCM16) {
+            std::copy(frame.samples.begin(), frame.samples.end(), chunk.payload.pcm + count);
+            return count + rtp::kFrameSamples;
+        }
+        return count + log_mel_.push(frame.samples, features::LogMel::Frames(chunk.payload.log_mel).subspan(count)).frames;
+    }
+
+    // What holds no audio is zero on the wire: a slot is reused, and must not carry another caller's words.
+    void blank(voice_audio_chunk& chunk, std::size_t count) const noexcept {
+        const std::size_t used = kind_ == VOICE_CHUNK_PCM16 ? count * sizeof(std::int16_t)
+                                                            : count * VOICE_CHUNK_MEL_BINS * sizeof(float);
+        std::memset(reinterpret_cast<std::uint8_t*>(&chunk.payload) + used, 0, VOICE_CHUNK_PAYLOAD_BYTES - used);
+    }
+
+    std::uint64_t session_;
+    voice_chunk_kind kind_;
+    bool speaking_ = false;
+    bool starts_ = false;
+    std::size_t pending_ = 0;          // frames of the utterance that are not shipped yet; the newest ones
+    std::uint64_t heard_ = 0;          // frames of the session so far
+    std::uint64_t shipped_until_ = 0;  // place after the last frame that was shipped
+    std::array<Remembered, kHistory> history_{};
+    features::LogMel log_mel_;
+
+    static inline thread_local voice_audio_chunk lost_{};
+};
+
+}  // namespace voice::session

@@ -1,0 +1,178 @@
+#include "session/utterances.hpp"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "ring/spsc_ring.hpp"
+
+namespace {
+
+using voice::session::Counters;
+using voice::session::Decision;
+using voice::session::Utterances;
+using Ring = voice::SpscRing<voice_audio_chunk, 64>;
+
+constexpr Decision kSilence{.speech = false, .pre_roll = 0, .voiced = false};
+constexpr Decision kSpeech{.speech = true, .pre_roll = 3, .voiced = true};
+constexpr Decision kHangover{.speech = true, .pre_roll = 0, .voiced = false};
+
+// A session whose n-th frame holds n + 1 as every sample.
+class Session {
+public:
+    explicit Session(voice_chunk_kind kind = VOICE_CHUNK_PCM16) : utterances(7, kind) {}
+
+    void hear(int frames, Decision decision, bool concealed = false) {
+        for (int i = 0; i < frames; ++i) {
+            std::array<std::int16_t, voice::rtp::kFrameSamples> samples;
+            samples.fill(static_cast<std::int16_t>(++heard));
+            utterances.take({std::span(samples), concealed}, decision, *ring, counters);
+        }
+    }
+
+    std::vector<voice_audio_chunk> shipped() {
+        std::vector<voice_audio_chunk> chunks;
+        while (const auto* chunk = ring->peek()) {
+            chunks.push_back(*chunk);
+            ring->release();
+        }
+        return chunks;
+    }
+
+    Utterances utterances;
+    std::unique_ptr<Ring> ring = std::make_unique<Ring>();
+    Counters counters;
+    int heard = 0;
+};
+
+std::vector<int> frames_of(const voice_audio_chunk& chunk) {
+    std::vector<int> frames;
+    for (std::size_t at = 0; at < chunk.count; at += voice::rtp::kFrameSamples) {
+        frames.push_back(chunk.payload.pcm[at]);
+    }
+    return frames;
+}
+
+TEST(Utterances, ShipNothingOfSilence) {
+    Session session;
+    session.hear(500, kSilence);
+    EXPECT_TRUE(session.shipped().empty());
+    EXPECT_EQ(session.counters.frames, 500U);
+}
+
+TEST(Utterances, StartBeforeTheirOnsetAndEndAfterTheirHangover) {
+    Session session;
+    session.hear(10, kSilence);
+    session.hear(4, kSpeech);
+    session.hear(2, kHangover);
+    session.hear(1, kSilence);
+    const auto chunks = session.shipped();
+    ASSERT_EQ(chunks.size(), 2U);
+    EXPECT_EQ(frames_of(chunks[0]), (std::vector{8, 9, 10, 11, 12}));
+    EXPECT_EQ(chunks[0].sequence, 7U) << "the place of frame 8, from 0";
+    EXPECT_EQ(chunks[0].flags, VOICE_CHUNK_START_OF_SPEECH);
+    EXPECT_EQ(frames_of(chunks[1]), (std::vector{13, 14, 15, 16, 17}));
+    EXPECT_EQ(chunks[1].sequence, 12U);
+    EXPECT_EQ(chunks[1].flags, VOICE_CHUNK_END_OF_SPEECH);
+    EXPECT_EQ(chunks[0].session, 7U);
+}
+
+TEST(Utterances, OfTheFirstFramesHaveNoMorePreRollThanThereIs) {
+    Session session;
+    session.hear(1, kSilence);
+    session.hear(4, kSpeech);
+    const auto chunks = session.shipped();
+    ASSERT_EQ(chunks.size(), 1U);
+    EXPECT_EQ(frames_of(chunks[0]), (std::vector{1, 2, 3, 4, 5}));
+    EXPECT_EQ(chunks[0].sequence, 0U);
+}
+
+TEST(Utterances, NeverShipAFrameTwice) {
+    Session session;
+    session.hear(5, kSpeech);
+    session.hear(1, kSilence);  // ends it
+    session.hear(1, kSilence);
+    session.hear(5, kSpeech);   // its pre-roll may reach back one frame only
+    const auto chunks = session.shipped();
+    ASSERT_EQ(chunks.size(), 3U);
+    EXPECT_EQ(frames_of(chunks[1]), (std::vector{6}));
+    EXPECT_EQ(frames_of(chunks[2]), (std::vector{7, 8, 9, 10, 11}));
+    EXPECT_TRUE(chunks[2].flags & VOICE_CHUNK_START_OF_SPEECH);
+}
+
+TEST(Utterances, SayWhatIsMadeUpAndWhatIsOnlyHangover) {
+    Session session;
+    session.hear(5, kSpeech, true);
+    session.hear(5, kHangover);
+    const auto chunks = session.shipped();
+    ASSERT_EQ(chunks.size(), 2U);
+    EXPECT_TRUE(chunks[0].flags & VOICE_CHUNK_CONCEALED);
+    EXPECT_FALSE(chunks[0].flags & VOICE_CHUNK_SILENCE);
+    EXPECT_EQ(chunks[1].flags, VOICE_CHUNK_SILENCE);
+}
+
+TEST(Utterances, ALeftoverOfAnotherCallerIsNeverSent) {
+    Session session;
+    for (std::size_t i = 0; i < Ring::kSlots; ++i) {
+        auto* slot = session.ring->claim();
+        std::fill(std::begin(slot->payload.pcm), std::end(slot->payload.pcm), std::int16_t{99});
+        session.ring->commit();
+        session.ring->release();
+    }
+    session.hear(1, kSpeech);
+    session.utterances.close(*session.ring, session.counters);
+    const auto chunks = session.shipped();
+    ASSERT_EQ(chunks.size(), 1U);
+    EXPECT_EQ(chunks[0].count, voice::rtp::kFrameSamples);
+    EXPECT_EQ(chunks[0].payload.pcm[voice::rtp::kFrameSamples], 0);
+    EXPECT_EQ(chunks[0].payload.pcm[VOICE_CHUNK_SAMPLES - 1], 0);
+    EXPECT_TRUE(chunks[0].flags & VOICE_CHUNK_END_OF_SPEECH);
+}
+
+TEST(Utterances, AFullRingCostsItsChunkAndNotTheNextOne) {
+    Session session;
+    while (session.ring->claim() != nullptr) {
+        session.ring->commit();
+    }
+    session.hear(5, kSpeech);
+    EXPECT_EQ(session.counters.ring_full, 1U);
+    session.shipped();
+    session.hear(5, kSpeech);
+    const auto chunks = session.shipped();
+    ASSERT_EQ(chunks.size(), 1U);
+    EXPECT_EQ(chunks[0].sequence, 5U) << "the gap shows";
+}
+
+// Features of an utterance are those of its audio alone, however it is cut into chunks.
+TEST(Utterances, FeaturesAreThoseOfTheWholeUtterance) {
+    Session session(VOICE_CHUNK_LOG_MEL);
+    session.hear(10, kSilence);
+    session.hear(23, kSpeech);
+    session.hear(1, kSilence);
+    std::vector<float> rows;
+    for (const auto& chunk : session.shipped()) {
+        const float* begin = &chunk.payload.log_mel[0][0];
+        rows.insert(rows.end(), begin, begin + chunk.count * VOICE_CHUNK_MEL_BINS);
+    }
+    constexpr std::size_t kFrames = 3 + 23 + 1;
+    voice::features::LogMel log_mel;
+    std::vector<std::array<float, voice::features::kMels>> expected(2 * kFrames + 1);
+    std::size_t done = 0;
+    const auto room = [&] {
+        return voice::features::LogMel::Frames(reinterpret_cast<float(*)[voice::features::kMels]>(expected.data()),
+                                               expected.size()).subspan(done);
+    };
+    for (std::size_t n = 8; n < 8 + kFrames; ++n) {
+        const std::vector<std::int16_t> samples(voice::rtp::kFrameSamples, static_cast<std::int16_t>(n));
+        done += log_mel.push(samples, room()).frames;
+    }
+    done += log_mel.flush(room());
+    EXPECT_EQ(done, expected.size());
+    ASSERT_EQ(rows.size(), done * voice::features::kMels);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        ASSERT_EQ(rows[i], expected[i / voice::features::kMels][i % voice::features::kMels]) << i;
+    }
+}
+
+}  // namespace
