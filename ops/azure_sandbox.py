@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from rich.markup import escape
 
 from blueprint.model.deployment import Deployment
-from ops.azure_view import describe_counts, print_violations
-from ops.output import out
+from ops.azure_view import print_violations
+from ops.output import out, stack_table
 from ops.progress import Progress
+from ops.sizing import sizing_tables
 from sandbox.azure.order import Teardown
 from sandbox.azure.rehearsal import Rehearsal
 
@@ -21,7 +24,10 @@ def rehearse_azure(deployment: Deployment, progress: Progress) -> bool:
     with progress.phase("start the Pulumi programs' engine and policy pack"):
         rehearsal = Rehearsal.of(deployment)
     with rehearsal:
-        return rehearse(rehearsal, progress)
+        passed = rehearse(rehearsal, progress)
+    for table in sizing_tables(deployment):
+        out.print(table)
+    return passed
 
 
 def rehearse(rehearsal: Rehearsal, progress: Progress) -> bool:
@@ -32,8 +38,8 @@ def rehearse(rehearsal: Rehearsal, progress: Progress) -> bool:
     """
     with progress.phase("pulumi preview and simulated up"):
         done = rehearsal.run()
-    for each in done:
-        out.print(f"  {escape(each.project.name)}: {describe_counts(each.up.graph)}", soft_wrap=True)
+    counts = {each.project.name: Counter(each.up.graph.counts()) for each in done}
+    out.print(stack_table("created by the Pulumi programs", counts))
     with progress.phase("policy pack over every resource"):
         violations = rehearsal.violations()
         policies = rehearsal.policies()

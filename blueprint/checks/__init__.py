@@ -2,7 +2,19 @@
 
 from collections.abc import Iterator
 
-from blueprint.checks import capacity, edge, network, scaling, supply, vad_host
+from blueprint.checks import (
+    azure_capacity,
+    azure_models,
+    azure_pools,
+    azure_sizing,
+    azure_topology,
+    capacity,
+    edge,
+    network,
+    scaling,
+    supply,
+    vad_host,
+)
 from blueprint.checks.base import Check, Finding, Level, Violation
 from blueprint.loading import suggestion
 from blueprint.model.deployment import Deployment
@@ -37,7 +49,13 @@ AWS_CHECKS: tuple[Check, ...] = (
     *edge.CHECKS,
     *scaling.CHECKS,
 )
-AZURE_CHECKS: tuple[Check, ...] = ()
+AZURE_CHECKS: tuple[Check, ...] = (
+    *azure_capacity.CHECKS,
+    *azure_pools.CHECKS,
+    *azure_topology.CHECKS,
+    *azure_sizing.CHECKS,
+    *azure_models.CHECKS,
+)
 COMMON_CHECKS: tuple[Check, ...] = (*supply.CHECKS, AcceptedChecksExist())
 CHECKS: tuple[Check, ...] = (*AWS_CHECKS, *AZURE_CHECKS, *COMMON_CHECKS)
 """Every check, in the order of reporting."""

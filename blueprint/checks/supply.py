@@ -12,7 +12,7 @@ class ImagesHaveDigests(Check):
 
     id = "images-have-digests"
     level = Level.WARNING
-    about = "Every image that a fleet or the gateway runs has a digest in the deployment file."
+    about = "Every image that a fleet, the gateway or a service on Azure runs has a digest in the deployment file."
     source = "https://docs.aws.amazon.com/AmazonECR/latest/userguide/image-tag-mutability.html"
 
     def examine(self, deployment: Deployment) -> Iterator[Violation]:
@@ -21,8 +21,8 @@ class ImagesHaveDigests(Check):
         if missing:
             yield Violation(
                 ("images",),
-                f"no digest for {', '.join(missing)}: what runs them is held at 0 hosts or tasks",
-                "deploy the registry stack, push the images, and write their digests here",
+                f"no digest for {', '.join(missing)}: what runs them is held at 0 hosts, tasks or replicas",
+                "deploy the registry first, push the images (`voice images build-args`), and write their digests here",
             )
 
 

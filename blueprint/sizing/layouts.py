@@ -122,8 +122,7 @@ def cell_groups(vm: VmSize) -> tuple[tuple[int, ...], tuple[int, ...]]:
     groups = [group for group in nvlink_groups(vm) if len(group) > 1]
     if len(groups) != 2 or len(groups[0]) != len(groups[1]) or sum(map(len, groups)) != vm.gpu_count:  # noqa: PLR2004
         raise DoesNotFitError(
-            f"a prefill/decode cell takes two NVLink pairs of one node; {vm.name} has {vm.gpu_count} GPU(s) in NVLink "
-            f"domains of {[len(group) for group in nvlink_groups(vm)]}",
+            f"a cell takes two NVLink pairs of one node; {vm.name} has {len(groups)}",
             "use Standard_NC96ads_A100_v4, or an aggregated service",
         )
     return groups[0], groups[1]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,12 +52,13 @@ class PolicyPack:
 
     Args:
         folder: The pack's folder, with PulumiPolicy.yaml and `__main__.py`.
+        config: The stacks' configuration by full key; the pack reads it as it does Pulumi's own.
 
     Raises:
         PolicyPackError: There is no pack in the folder.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, config: Mapping[str, str] | None = None) -> None:
         missing = [name for name in ("PulumiPolicy.yaml", "__main__.py") if not (folder / name).is_file()]
         if missing:
             raise PolicyPackError(f"{folder}: no {' and no '.join(missing)} there, which make a policy pack")
@@ -64,7 +66,14 @@ class PolicyPack:
         self._cleanup = ExitStack()
         address = self._cleanup.enter_context(serve(None, Messages()))
         self._child = self._cleanup.enter_context(
-            Child("pulumi.policy", address, str(self._folder), cwd=self._folder, environment={}, keep_stdout=True)
+            Child(
+                "pulumi.policy",
+                address,
+                str(self._folder),
+                cwd=self._folder,
+                environment={"PULUMI_CONFIG": json.dumps(dict(config or {}))},
+                keep_stdout=True,
+            )
         )
         self._analyzer: Any = None
 

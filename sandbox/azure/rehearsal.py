@@ -62,7 +62,9 @@ class Rehearsal:
         policy_pack: Path = POLICY_PACK,
     ) -> None:
         self.projects = [Project.load(folder, stack, config) for folder in projects]
-        self._pack = PolicyPack(policy_pack)
+        self._pack = PolicyPack(
+            policy_pack, {key: value for project in self.projects for key, value in project.config.items()}
+        )
         self._done: list[Rehearsed] = []
 
     @classmethod

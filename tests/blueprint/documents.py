@@ -119,6 +119,94 @@ aws:
 """
 """Spells out every setting that a check can point at, and gives no check a reason to object."""
 
+AZURE_BASE = f"""\
+name: azure-base
+environment: production
+images:
+  router: sha256:{"1" * 64}
+  device-plugin: sha256:{"2" * 64}
+  dcgm-exporter: sha256:{"3" * 64}
+  asr-vllm: sha256:{"4" * 64}
+  lmcache: sha256:{"5" * 64}
+  pd-router: sha256:{"6" * 64}
+  tts-omni: sha256:{"7" * 64}
+accepted_checks: []
+azure:
+  location: southcentralus
+  availability_zones: ["1", "2", "3"]
+  kubernetes_version: "1.36"
+  admin_groups: [11111111-2222-3333-4444-555555555555]
+  network: {{cidr: 10.60.0.0/16, pod_cidr: 10.244.0.0/16, service_cidr: 10.61.0.0/16, private_cluster: true}}
+  system_pool: {{vm_size: Standard_D8ds_v5, nodes: {{min: 3, max: 6}}}}
+  pools:
+    - name: cells
+      vm_size: Standard_NC96ads_A100_v4
+      nodes: {{min: 1, max: 2}}
+      availability_zones: ["1"]
+      purchase: {{option: on-demand}}
+      topology_policy: best-effort
+    - name: pairs
+      vm_size: Standard_NC96ads_A100_v4
+      nodes: {{min: 1, max: 2}}
+      purchase: {{option: on-demand}}
+      topology_policy: restricted
+    - name: h200
+      vm_size: Standard_ND96isr_H200_v5
+      nodes: {{min: 1, max: 1}}
+      purchase: {{option: on-demand}}
+      topology_policy: best-effort
+    - name: a100
+      vm_size: Standard_NC24ads_A100_v4
+      nodes: {{min: 1, max: 4}}
+      purchase: {{option: on-demand}}
+      topology_policy: single-numa-node
+  services:
+    - kind: prefill-decode-cell
+      name: cell
+      model: voxtral-small-24b
+      revision: {"a" * 40}
+      pool: cells
+      replicas: {{min: 1, max: 2}}
+      load: {{sessions: 400, session_tokens: 1500, context_tokens: 32768}}
+      cpus: 80
+      lmcache: {{l1_gib: 200, l2_nvme_gib: 2000}}
+    - kind: aggregated
+      name: pair
+      model: voxtral-small-24b
+      revision: {"a" * 40}
+      pool: pairs
+      replicas: {{min: 2, max: 4}}
+      load: {{sessions: 400, session_tokens: 1500, context_tokens: 32768}}
+      tensor_parallel: 2
+      cpus: 40
+      quantization: none
+      kv_cache_type: auto
+      lmcache: {{l1_gib: 200, l2_nvme_gib: 0}}
+    - kind: tts
+      name: speech
+      model: voxtral-4b-tts
+      revision: {"b" * 40}
+      pool: h200
+      replicas: {{min: 2, max: 8}}
+      sessions: 256
+      cpus: 10
+    - kind: chat
+      name: qwen
+      model: qwen3-8b
+      revision: {"c" * 40}
+      pools: [a100]
+      replicas: {{min: 1, max: 4}}
+      load: {{sessions: 400, session_tokens: 1500, context_tokens: 16384}}
+      cpus: 10
+      quantization: none
+      kv_cache_type: auto
+  model_cache_gib: 1024
+  commercial: true
+  model_agreements:
+    - {{model: voxtral-4b-tts, reference: contract 2026-17 with the owner}}
+"""
+"""The same for Azure."""
+
 Edits = Mapping[str, object]
 """New values by dotted place, such as ``{"aws.asr.0.engine": "vllm"}``."""
 
@@ -144,9 +232,9 @@ def text(document: object) -> str:
     return yaml.dump(document, Dumper=_PlainDumper, sort_keys=False, allow_unicode=True)
 
 
-def edited(edits: Edits) -> str:
-    """Return the base document's text with some values replaced, added or removed."""
-    document = parsed(BASE)
+def edited(edits: Edits, base: str = BASE) -> str:
+    """Return a base document's text with some values replaced, added or removed."""
+    document = parsed(base)
     for place, value in edits.items():
         *parents, last = location(place)
         at = document

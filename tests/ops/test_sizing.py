@@ -36,7 +36,7 @@ def test_services_layouts_and_limits_are_shown() -> None:
         "aggregated TP2 x 2",
         "KV memory",
         "throughput",
-        "refused: a prefill/decode cell takes two NVLink pairs",
+        "refused: a cell takes two NVLink pairs",
         "35.26",
     ):
         assert expected in text

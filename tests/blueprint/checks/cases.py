@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from blueprint.checks.network import NEEDED_ENDPOINTS
-from tests.blueprint.documents import ABSENT, Edits
+from tests.blueprint.documents import ABSENT, BASE, Edits
 
 VAD_RULE = "aws.vad.scaling.0"
 ASR_RULE = "aws.asr.1.scaling.0"
@@ -31,6 +31,7 @@ class Case:
     Attributes:
         says: Words that the message has to have.
         present: Whether the file spells ``at`` out; otherwise the line is that of what stands around it.
+        base: The document that is edited.
     """
 
     check: str
@@ -39,6 +40,7 @@ class Case:
     passes: Edits
     says: tuple[str, ...] = ()
     present: bool = True
+    base: str = BASE
 
 
 def rule(**values: object) -> dict[str, Any]:

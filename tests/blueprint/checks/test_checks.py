@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from typing import Protocol
 
 import pytest
 
@@ -10,15 +10,30 @@ import blueprint
 from blueprint import Deployment, checks
 from blueprint.checks import Finding, Level
 from blueprint.model.scaling import MissingData
-from tests.blueprint.checks.cases import CASES, Case
-from tests.blueprint.documents import DEPLOYMENTS, Edits, edited, load_text, location, parsed, places
+from tests.blueprint.checks import azure_cases, cases
+from tests.blueprint.checks.cases import Case
+from tests.blueprint.documents import (
+    AZURE_BASE,
+    BASE,
+    DEPLOYMENTS,
+    Edits,
+    edited,
+    load_text,
+    location,
+    parsed,
+    places,
+)
 from tests.blueprint.test_alarms import silence_alone_can_alarm
 
+CASES = (*cases.CASES, *azure_cases.CASES)
 IDS = [check.id for check in checks.CHECKS]
 EACH_CASE = pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.check}-{case.at}")
 
 
-Load = Callable[[Edits], Deployment]
+class Load(Protocol):
+    """Loads a base document with edits."""
+
+    def __call__(self, edits: Edits, base: str = BASE) -> Deployment: ...
 
 
 @pytest.fixture(scope="session")
@@ -26,8 +41,8 @@ def load(tmp_path_factory: pytest.TempPathFactory) -> Load:
     """Load the base document with edits; equal documents are read once, as YAML takes its time."""
     loaded: dict[str, Deployment] = {}
 
-    def load(edits: Edits) -> Deployment:
-        content = edited(edits)
+    def load(edits: Edits, base: str = BASE) -> Deployment:
+        content = edited(edits, base)
         if content not in loaded:
             loaded[content] = load_text(content, tmp_path_factory.mktemp("deployment"))
         return loaded[content]
@@ -46,7 +61,7 @@ def findings(deployment: Deployment, case: Case) -> list[Finding]:
 
 @EACH_CASE
 def test_check_trips(case: Case, load: Load) -> None:
-    deployment = load(case.trips)
+    deployment = load(case.trips, case.base)
     found = findings(deployment, case)
     assert found
     for words in case.says:
@@ -58,12 +73,12 @@ def test_check_trips(case: Case, load: Load) -> None:
 
 @EACH_CASE
 def test_check_passes(case: Case, load: Load) -> None:
-    assert not findings(load(case.passes), case)
+    assert not findings(load(case.passes, case.base), case)
 
 
 @EACH_CASE
 def test_finding_is_an_answer(case: Case, load: Load) -> None:
-    deployment = load(case.trips)
+    deployment = load(case.trips, case.base)
     document = parsed(deployment.source.file.read_text(encoding="utf-8"))
     words = {str(place[-1]) for place in places(document)} | set(re.findall(r"[\w.-]+", str(document)))
     for finding in checks.run(deployment):
@@ -78,7 +93,7 @@ def test_finding_is_an_answer(case: Case, load: Load) -> None:
 
 @EACH_CASE
 def test_finding_points_into_the_file(case: Case, load: Load) -> None:
-    deployment = load(case.trips)
+    deployment = load(case.trips, case.base)
     lines = deployment.source.lines
     assert (location(case.at) in lines) == case.present
     rows = deployment.source.file.read_text(encoding="utf-8").splitlines()
@@ -107,8 +122,9 @@ def test_check_says_what_it_is_about_and_where_that_comes_from(check: checks.Che
     assert (type(check).__doc__ or "").strip()
 
 
-def test_base_document_gives_no_reason_to_object(load: Load) -> None:
-    assert {finding.check.id for finding in checks.run(load({}))} == {"quota-need"}
+@pytest.mark.parametrize(("base", "informs"), [(BASE, "quota-need"), (AZURE_BASE, "family-quota-need")])
+def test_base_document_gives_no_reason_to_object(base: str, informs: str, load: Load) -> None:
+    assert {finding.check.id for finding in checks.run(load({}, base))} == {informs}
 
 
 def test_findings_come_errors_first(load: Load) -> None:
@@ -174,9 +190,9 @@ def test_remedy_works(check: str, at: str, pattern: str, load: Load) -> None:
     for case in CASES:
         if case.check != check or not case.present:
             continue
-        (finding,) = findings(load(case.trips), case)
+        (finding,) = findings(load(case.trips, case.base), case)
         if remedy := re.search(pattern, finding.violation.remedy):
-            assert not findings(load({**case.trips, at: int(remedy[1])}), case)
+            assert not findings(load({**case.trips, at: int(remedy[1])}, case.base), case)
             tried += 1
     assert tried
 
@@ -184,7 +200,7 @@ def test_remedy_works(check: str, at: str, pattern: str, load: Load) -> None:
 def test_larger_instance_type_of_a_remedy_works(load: Load) -> None:
     for case in CASES:
         if case.check in {"huge-pages-fit-memory", "ena-express-supported"}:
-            (finding,) = findings(load(case.trips), case)
+            (finding,) = findings(load(case.trips, case.base), case)
             if larger := re.search(r"take (c8g\S+)", finding.violation.remedy):
                 edits = {**case.trips, "aws.vad.instance_type": larger[1]}
                 assert not findings(load(edits), case)
@@ -202,7 +218,7 @@ def test_missing_data_is_refused_where_silence_can_alarm(missing_data: MissingDa
 # --- The shipped files ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["sandbox", "production-us-east-1"])
+@pytest.mark.parametrize("name", ["sandbox", "production-us-east-1", "production-azure", "both"])
 def test_shipped_deployment_is_not_blocked(name: str) -> None:
     assert blocking(blueprint.load(DEPLOYMENTS / f"{name}.yaml")) == set()
 

@@ -1,0 +1,1 @@
+"""The policy pack for both Pulumi projects: rules over what the programs emit, and their wrappers."""

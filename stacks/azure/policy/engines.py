@@ -1,0 +1,105 @@
+"""Inference engines in pods, read from their argument vectors."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from blueprint import catalog
+from blueprint.catalog import ModelCard
+from stacks.azure.policy.pods import Container, Pod, pods
+from stacks.azure.policy.rules import Stack
+from stacks.azure.policy.values import Value
+
+SERVE = ("vllm", "serve")
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+NIXL = "NixlConnector"
+
+
+@dataclass(frozen=True)
+class Engine:
+    """One ``vllm serve`` of a pod."""
+
+    pod: Pod
+    container: Container
+    arguments: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """Its place, for messages."""
+        return f"{self.pod.name}/{self.container.name}"
+
+    @cached_property
+    def flags(self) -> dict[str, str]:
+        """Flags and their values; a bare flag has an empty one."""
+        found: dict[str, str] = {}
+        for index, argument in enumerate(self.arguments):
+            if argument.startswith("--"):
+                name, equals, value = argument.partition("=")
+                following = self.arguments[index + 1 : index + 2]
+                found[name] = value if equals else next((x for x in following if not x.startswith("--")), "")
+        return found
+
+    def number(self, flag: str, default: int) -> int:
+        """Return a flag's whole number."""
+        text = self.flags.get(flag, "")
+        return int(text) if text.isdecimal() else default
+
+    @property
+    def is_omni(self) -> bool:
+        """Whether it is vLLM-Omni."""
+        return "--omni" in self.flags
+
+    @property
+    def repository(self) -> str:
+        """The repository that it serves."""
+        first = self.arguments[0] if self.arguments else ""
+        return self.flags.get("--model") or ("" if first.startswith("--") else first)
+
+    @property
+    def model(self) -> ModelCard | None:
+        """The model that it serves, where the catalogue has it."""
+        cards = catalog.models().values()
+        return next((card for card in cards if self.repository in (card.repository, card.fp8_repository)), None)
+
+    @property
+    def tensor_parallel(self) -> int:
+        """GPUs that share every layer."""
+        return self.number("--tensor-parallel-size", self.number("-tp", 1))
+
+    @property
+    def visible(self) -> tuple[int, ...]:
+        """GPUs that it is told to see, its own first; empty where it sees what the kubelet gives it."""
+        text = self.container.environment.get(VISIBLE, "")
+        return tuple(int(part) for part in text.split(",") if part.strip().isdecimal())
+
+    @property
+    def own_gpus(self) -> tuple[int, ...]:
+        """GPUs that its ranks take: the first ones that it sees."""
+        return self.visible[: self.tensor_parallel]
+
+    @cached_property
+    def connectors(self) -> list[Value]:
+        """Its KV connectors, also those inside ``MultiConnector``."""
+        try:
+            top = Value(json.loads(self.flags.get("--kv-transfer-config") or "null"))
+        except json.JSONDecodeError:
+            return []
+        inner = list(top.at("kv_connector_extra_config", "connectors"))
+        return [connector for connector in [top, *inner] if connector]
+
+    @property
+    def nixl_role(self) -> str:
+        """What it is to NIXL: producer, consumer, both, or nothing."""
+        return next((c["kv_role"].text for c in self.connectors if c["kv_connector"].text.startswith("Nixl")), "")
+
+
+def engines(stack: Stack) -> Iterator[Engine]:
+    """Yield every engine of every pod."""
+    for pod in pods(stack):
+        for container in pod.running:
+            argv = container.argv
+            for index in range(len(argv) - 1):
+                if (argv[index].rpartition("/")[2], argv[index + 1]) == SERVE:
+                    yield Engine(pod, container, argv[index + 2 :])
+                    break

@@ -1,0 +1,78 @@
+"""What a rule is: a function over the resources of a stack that yields what is wrong."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from blueprint.model.deployment import Deployment
+from stacks.azure.policy.values import Value
+
+
+@dataclass(frozen=True)
+class Resource:
+    """One resource of a stack.
+
+    Attributes:
+        type: Pulumi's type token, such as ``kubernetes:apps/v1:Deployment``.
+        props: What the program asked for; for a whole stack, with what the provider answered.
+        needs: URNs that each property is computed from.
+    """
+
+    urn: str
+    type: str
+    name: str
+    props: Value = field(default_factory=Value)
+    needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Stack:
+    """The resources of one stack, and the deployment that they were made from, where it is known."""
+
+    resources: tuple[Resource, ...]
+    deployment: Deployment | None = None
+
+    def of(self, *kinds: str) -> Iterator[Resource]:
+        """Yield the resources whose type ends with one of these, such as ``:AgentPool``."""
+        return (resource for resource in self.resources if resource.type.endswith(kinds))
+
+
+@dataclass(frozen=True)
+class Found:
+    """One place where a rule does not hold: which resource, and what is wrong with it, with the numbers."""
+
+    urn: str
+    message: str
+
+
+class Scope(StrEnum):
+    """How much of a stack a rule has to see."""
+
+    RESOURCE = "resource"
+    """One resource: the rule stops an update before the resource is made."""
+    STACK = "stack"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One policy.
+
+    Attributes:
+        about: The rule in one sentence, as it reads when it holds.
+        remedy: What to do.
+        source: Where the rule comes from.
+        advice: Whether it only advises: what it finds works, but worse than meant.
+    """
+
+    name: str
+    about: str
+    remedy: str
+    source: str
+    scope: Scope
+    check: Callable[[Stack], Iterator[Found]]
+    advice: bool = False
+
+
+def violations(rules: tuple[Rule, ...], stack: Stack) -> list[tuple[Rule, Found]]:
+    """Return everything that is wrong with a stack."""
+    return [(rule, found) for rule in rules for found in rule.check(stack)]

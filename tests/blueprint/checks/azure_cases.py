@@ -1,0 +1,166 @@
+"""The same table for the Azure half: edits of its base document on both sides of each limit."""
+
+from typing import Any
+
+from tests.blueprint.checks.cases import Case
+from tests.blueprint.documents import ABSENT, AZURE_BASE, Edits
+
+CELLS, PAIRS, H200, A100 = (f"azure.pools.{index}" for index in range(4))
+CELL, PAIR, SPEECH, QWEN = (f"azure.services.{index}" for index in range(4))
+RESERVED = {
+    "option": "capacity-reservation",
+    "group_id": "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/capacityReservationGroups/c",
+}
+SPOT = {"option": "spot"}
+NIL = "00000000-0000-0000-0000-000000000000"
+WHISPER = {"model": "whisper-large-v3", "load": {"sessions": 20, "session_tokens": 400, "context_tokens": 448}}
+LARGE = {f"{PAIR}.load.context_tokens": 32768}
+
+
+def whisper(service: str, **more: object) -> Edits:
+    return {f"{service}.{key}": value for key, value in (WHISPER | more).items()}
+
+
+def pair_pool(vm_size: str, **more: object) -> Edits:
+    """Another size under the aggregated service, with a policy that admits anything."""
+    return {f"{PAIRS}.vm_size": vm_size, f"{PAIRS}.topology_policy": "best-effort",
+            **{f"{PAIR}.{key}": value for key, value in more.items()}}  # fmt: skip
+
+
+def case(check: str, at: str, trips: Edits, passes: Edits, says: tuple[str, ...] = (), **more: Any) -> Case:  # noqa: ANN401
+    return Case(check, at, trips, passes, says, base=AZURE_BASE, **more)
+
+
+CASES: tuple[Case, ...] = (
+    # Capacity
+    case("vm-size-in-location", f"{CELLS}.vm_size", {"azure.location": "westus2"}, {"azure.location": "southcentralus"},
+         ("Standard_NC96ads_A100_v4", "westus2")),
+    case("vm-size-in-location", f"{H200}.vm_size", {"azure.location": "eastus"}, {"azure.location": "westus3"},
+         ("Standard_ND96isr_H200_v5",)),
+    case("vm-size-in-location", "azure.system_pool.vm_size", {"azure.location": "northeurope"},
+         {"azure.location": "westeurope"}, ("Standard_D8ds_v5",)),
+    case("pools-have-their-gpus", f"{A100}.vm_size", {f"{A100}.vm_size": "Standard_D8ds_v5"}, {},
+         ("pool a100", "no GPU")),
+    case("pools-have-their-gpus", "azure.system_pool.vm_size",
+         {"azure.system_pool.vm_size": "Standard_NC24ads_A100_v4"},
+         {"azure.system_pool.vm_size": "Standard_D4ds_v5"}, ("1 GPU",)),
+    case("pool-zones-exist", "azure.availability_zones.1", {"azure.availability_zones": ["1", "4"]},
+         {"azure.availability_zones": ["1", "3"]}, ('"4"',)),
+    case("pool-zones-exist", f"{CELLS}.availability_zones.0", {"azure.availability_zones": ["2", "3"]},
+         {f"{CELLS}.availability_zones": ["2"], "azure.availability_zones": ["2", "3"]}, ("pool cells", '"1"')),
+    case("system-pool-survives", "azure.system_pool.nodes", {"azure.system_pool.nodes": {"min": 1, "max": 3}},
+         {"azure.system_pool.nodes": {"min": 2, "max": 3}}, ("1 system node",)),
+    case("system-pool-survives", "azure.availability_zones", {"azure.availability_zones": ["1"]},
+         {"azure.availability_zones": ["1"], "environment": "staging"}, ("1 availability zone",)),
+    case("reservation-supported", f"{H200}.purchase", {f"{H200}.purchase": RESERVED}, {f"{CELLS}.purchase": RESERVED},
+         ("Standard_ND96isr_H200_v5",)),
+    case("spot-holds-no-minimum", f"{A100}.purchase", {f"{A100}.purchase": SPOT},
+         {f"{A100}.purchase": SPOT, f"{A100}.nodes.min": 0}, ("1 spot node",)),
+    case("kubernetes-version-supported", "azure.kubernetes_version", {"azure.kubernetes_version": "1.34"},
+         {"azure.kubernetes_version": "1.35"}, ("1.34", "left support")),
+    case("kubernetes-version-supported", "azure.kubernetes_version", {"azure.kubernetes_version": "1.38"},
+         {"azure.kubernetes_version": "1.37"}, ("1.38", "not known")),
+    # Beside the cells, 1 node of 96 vCPU and 1 of 24; at the most 2 and 4
+    case("family-quota-need", PAIRS, {f"{CELLS}.purchase": SPOT}, {},
+         ("StandardNCADSA100v4Family: 120 vCPU at the minimum, 288 at the maximum",)),
+    case("family-quota-need", A100, {f"{A100}.purchase": SPOT}, {},
+         ("lowPriorityCores: 24 vCPU at the minimum, 96 at the maximum",)),
+    # Pools
+    case("pool-has-service", A100, {f"{QWEN}.pools": ["h200"]}, {}, ("pool a100", "1-4 nodes")),
+    case("pool-holds-replicas", f"{PAIR}.replicas", {f"{PAIR}.replicas.max": 5}, {f"{PAIR}.replicas.max": 4},
+         ("2 nodes at the most", "5 replicas of pair at 2 a node", "take 3")),
+    case("pool-holds-replicas", f"{CELL}.replicas", {f"{CELL}.replicas.max": 3}, {f"{CELL}.replicas.max": 2}),
+    case("pool-holds-replicas", f"{SPEECH}.replicas", {f"{SPEECH}.replicas.max": 9}, {f"{SPEECH}.replicas.max": 8}),
+    case("pool-minimum-used", f"{PAIRS}.nodes", {f"{PAIRS}.nodes.min": 2},
+         {f"{PAIRS}.nodes.min": 2, f"{PAIR}.replicas.min": 3}, ("keeps 2 nodes", "take 1")),
+    case("cell-pool-is-exclusive", f"{PAIR}.pool", {f"{PAIR}.pool": "cells"}, {}, ("pair", "pool cells")),
+    case("cell-pool-is-exclusive", f"{QWEN}.pools.0", {f"{QWEN}.pools": ["cells"]}, {}, ("1 GPU",)),
+    case("pod-range-holds-nodes", "azure.network.pod_cidr", {"azure.network.pod_cidr": "10.244.0.0/20"},
+         {"azure.network.pod_cidr": "10.244.0.0/19"}, ("holds 16 nodes", "can have 17")),
+    case("virtual-network-holds-nodes", "azure.network.cidr",
+         {"azure.network.cidr": "10.60.0.0/22", "azure.system_pool.nodes.max": 374},
+         {"azure.network.cidr": "10.60.0.0/22", "azure.system_pool.nodes.max": 373}, ("507 addresses", "508")),
+    case("admin-group-is-real", "azure.admin_groups.0", {"azure.admin_groups": [NIL]}, {}, (NIL,)),
+    # NUMA and NVLink
+    case("numa-admits-pods", f"{PAIR}.cpus", {f"{PAIRS}.topology_policy": "single-numa-node"}, {},
+         ("single-numa-node", "2 GPUs lie on 2 of 4 NUMA nodes", "40 CPUs on 2")),
+    case("numa-admits-pods", f"{PAIR}.cpus", {f"{PAIR}.cpus": 20},
+         {f"{PAIR}.cpus": 20, f"{PAIRS}.topology_policy": "best-effort"}, ("restricted", "20 CPUs on 1")),
+    case("numa-admits-pods", f"{PAIR}.cpus", {f"{PAIR}.cpus": 24}, {f"{PAIR}.cpus": 25}),
+    # The kubelet keeps 2 CPUs of the first NUMA node: 47 fit on nodes 1 and 2, and then on no other two
+    case("numa-admits-pods", f"{PAIR}.cpus", {f"{PAIR}.cpus": 47}, {f"{PAIR}.cpus": 46}),
+    case("numa-admits-pods", f"{CELL}.pool", {f"{CELLS}.topology_policy": "single-numa-node"},
+         {f"{CELLS}.topology_policy": "restricted"}, ("4 GPUs lie on 4 of 4",)),
+    case("cell-engines-beside-their-gpus", f"{CELL}.cpus", {f"{CELL}.cpus": 40}, {f"{CELL}.cpus": 79},
+         ("40 CPUs are", "does not pin them")),
+    case("numa-nodes-known", f"{H200}.topology_policy", {f"{H200}.topology_policy": "restricted"}, {},
+         ("Standard_ND96isr_H200_v5",)),
+    case("engine-on-one-nvlink-domain", f"{PAIR}.tensor_parallel", {f"{PAIR}.tensor_parallel": 3}, {},
+         ("TP 3", "at most 2 of its 4")),
+    case("engine-on-one-nvlink-domain", f"{PAIR}.tensor_parallel", {f"{PAIR}.tensor_parallel": 4},
+         {f"{PAIR}.tensor_parallel": 1}, ("TP 4",)),
+    case("engine-on-one-nvlink-domain", f"{PAIR}.tensor_parallel", pair_pool("Standard_NV72ads_A10_v5"),
+         pair_pool("Standard_NC80adis_H100_v5"), ("TP 2", "at most 1 of its 2")),
+    case("engine-on-one-nvlink-domain", f"{PAIR}.tensor_parallel",
+         pair_pool("Standard_ND96isr_H200_v5", tensor_parallel=3),
+         pair_pool("Standard_ND96isr_H200_v5", tensor_parallel=4), ("3 GPUs do not divide", "(8)")),
+    case("cell-has-two-domains", f"{CELL}.pool", {f"{CELLS}.vm_size": "Standard_NC80adis_H100_v5"}, {},
+         ("two NVLink pairs", "has 1")),
+    case("cell-has-two-domains", f"{CELL}.pool", {f"{CELLS}.vm_size": "Standard_NC24ads_A100_v4"}, {}),
+    case("cell-has-two-domains", f"{CELL}.pool", {f"{CELLS}.vm_size": "Standard_ND96isr_H200_v5"}, {}),
+    case("pods-get-linked-gpus", f"{QWEN}.pools.1", {f"{QWEN}.pools": ["a100", "pairs"]},
+         {f"{QWEN}.pools": ["a100", "h200"]}, ("qwen takes 1 GPU(s)", "pair takes 2")),
+    case("pods-get-linked-gpus", f"{PAIR}.cpus", {f"{PAIR}.cpus": 47, f"{PAIRS}.topology_policy": "best-effort"},
+         {f"{PAIR}.cpus": 46, f"{PAIRS}.topology_policy": "best-effort"}, ("(1, 2)",)),
+    # Sizes
+    case("engine-splits-model", f"{PAIR}.tensor_parallel",
+         {f"{PAIR}.model": "qwen2.5-7b-instruct", **pair_pool("Standard_ND96isr_H200_v5", tensor_parallel=8)},
+         {f"{PAIR}.model": "qwen2.5-7b-instruct", **pair_pool("Standard_ND96isr_H200_v5", tensor_parallel=4)},
+         ("28 attention heads", "TP 8")),
+    case("load-fits-gpus", f"{QWEN}.pools.0", {f"{A100}.vm_size": "Standard_NV36ads_A10_v5"},
+         {f"{A100}.vm_size": "Standard_NV36ads_A10_v5", f"{QWEN}.quantization": "fp8"},
+         ("one session of 16384 tokens", "0.92 x 22 GiB of A10")),
+    case("load-fits-gpus", f"{SPEECH}.pool", {f"{H200}.vm_size": "Standard_NC80adis_H100_v5"}, {},
+         ("no figure is published",)),
+    # 2 x (200 + 2 x 16 + 2 x 4) + kubelet + daemons do not fit 440 GiB; 4 pods of one GPU and 200 GiB none of 880
+    case("node-memory-holds-pods", f"{PAIR}.lmcache", pair_pool("Standard_NC48ads_A100_v4", tensor_parallel=1, cpus=10),
+         pair_pool("Standard_NC48ads_A100_v4"), ("2 pod(s)", "400 LMCache", "of 440 GiB")),
+    case("node-memory-holds-pods", f"{PAIR}.lmcache", {f"{PAIR}.lmcache.l1_gib": 400}, {f"{PAIR}.lmcache.l1_gib": 390},
+         ("800 LMCache", "of 880 GiB")),
+    case("node-memory-holds-pods", f"{CELL}.lmcache", {f"{CELL}.lmcache.l1_gib": 800}, {f"{CELL}.lmcache.l1_gib": 700}),
+    case("node-cpus-hold-pods", f"{PAIR}.cpus", {f"{PAIR}.cpus": 47}, {f"{PAIR}.cpus": 46},
+         ("2 pod(s)", "94 CPUs", "93 of 96")),
+    case("node-cpus-hold-pods", f"{QWEN}.cpus", {f"{QWEN}.cpus": 23}, {f"{QWEN}.cpus": 22}),
+    case("nvme-holds-kv", f"{CELL}.lmcache.l2_nvme_gib", {f"{CELL}.lmcache.l2_nvme_gib": 3577},
+         {f"{CELL}.lmcache.l2_nvme_gib": 3576}, ("3577", "3576")),
+    case("nvme-holds-kv", f"{PAIR}.lmcache.l2_nvme_gib", {f"{PAIR}.lmcache.l2_nvme_gib": 1789},
+         {f"{PAIR}.lmcache.l2_nvme_gib": 1788}, ("2 pod(s)", "3578")),
+    case("model-cache-holds-models", "azure.model_cache_gib", {"azure.model_cache_gib": 102},
+         {"azure.model_cache_gib": 103}, ("102 GiB", "voxtral-small-24b 45.3")),
+    case("replicas-carry-load", f"{SPEECH}.replicas", {f"{SPEECH}.sessions": 257}, {f"{SPEECH}.sessions": 256},
+         ("= 256 sessions, which does not carry 257",)),
+    # Models
+    case("licence-allows-use", f"{SPEECH}.model", {"azure.model_agreements": []},
+         {"azure.model_agreements": [], "azure.commercial": False}, ("voxtral-4b-tts", "CC-BY-NC-4.0")),
+    case("engine-serves-model", f"{SPEECH}.model", {f"{SPEECH}.model": "qwen3-8b"}, {}, ("tts-omni", "chat model")),
+    case("engine-serves-model", f"{PAIR}.model", {f"{PAIR}.model": "voxtral-4b-tts"}, {}, ("asr-vllm", "vllm-omni")),
+    case("engine-serves-model", f"{QWEN}.model", {f"{QWEN}.model": "whisper-large-v3"},
+         {f"{QWEN}.model": "voxtral-small-24b"}, ("transcription",)),
+    case("kv-transfer-supported", f"{PAIR}.model", whisper(PAIR), whisper(PAIR, lmcache=None),
+         ("whisper-large-v3", "cross-attention")),
+    case("kv-transfer-supported", f"{CELL}.model", whisper(CELL), {}, ("whisper-large-v3",)),
+    case("kv-type-supported", f"{PAIR}.kv_cache_type", {f"{PAIR}.kv_cache_type": "fp8"},
+         {f"{PAIR}.kv_cache_type": "fp8", **pair_pool("Standard_NC80adis_H100_v5")}, ("A100-80 has 8.0", "8.9")),
+    case("kv-type-supported", f"{QWEN}.kv_cache_type", {f"{QWEN}.kv_cache_type": "fp8"}, {}),
+    case("weights-type-computes", f"{QWEN}.quantization", {f"{QWEN}.quantization": "fp8"},
+         {f"{PAIR}.quantization": "fp8", **pair_pool("Standard_NC80adis_H100_v5")}, ("bfloat16",)),
+    case("driver-runs-engine", f"{QWEN}.pools.0", {f"{A100}.vm_size": "Standard_NV36ads_A10_v5"}, {},
+         ("GRID 570.211.01", "R580")),
+    case("model-revision-pinned", QWEN, {f"{QWEN}.revision": ABSENT},
+         {f"{QWEN}.revision": ABSENT, "environment": "staging"}, ("qwen", "Qwen/Qwen3-8B")),
+    case("context-fits-model", f"{QWEN}.load", {f"{QWEN}.load.context_tokens": 40961},
+         {f"{QWEN}.load.context_tokens": 40960}, ("40961", "40960")),
+    case("context-fits-model", f"{QWEN}.load", {f"{QWEN}.load.session_tokens": 16385},
+         {f"{QWEN}.load.session_tokens": 16384}, ("16385",)),
+    case("images-have-digests", "images", {"images.tts-omni": ABSENT}, {}, ("tts-omni",)),
+)  # fmt: skip

@@ -1,0 +1,275 @@
+"""Mistakes that the rules were written for, each planted in what the real programs emit."""
+
+import copy
+
+from tests.stacks.azure.policy.graphs import CLUSTER, WORKLOADS, Damage, Emitted, Mutation, flag, limits, variable
+
+CELL = "voxtral-cells"
+WHISPER = "openai/whisper-large-v3"
+LMCACHE = '{"kv_connector":"LMCacheMPConnector","kv_role":"kv_both"}'
+POOL_LABEL = "voice-serve/pool"
+H100_POLICY = "azure.pools.1.topology_policy"
+SHARED = "shared-memory"
+"""Volume that is mounted at /dev/shm."""
+
+
+def pool(name: str, **props: object) -> Damage:
+    return lambda graph: graph.props("AgentPool", name).update(props)
+
+
+def kubelet(name: str, policy: str) -> Damage:
+    return pool(name, kubeletConfig={"cpuManagerPolicy": "static", "topologyManagerPolicy": policy})
+
+
+def flags(name: str, container: str, **values: str | None) -> Damage:
+    def damage(graph: Emitted) -> None:
+        for key, value in values.items():
+            flag(graph.container(name, container), f"--{key.replace('_', '-')}", value)
+
+    return damage
+
+
+def nothing(_: Emitted) -> None:
+    """The mistake is in the deployment file."""
+
+
+def cpus(graph: Emitted) -> None:
+    limits(graph.container("voxtral"), cpu="20")
+
+
+def three_gpus_of_a_cell(graph: Emitted) -> None:
+    graph.pod("voxtral")["nodeSelector"][POOL_LABEL] = "cells"
+    graph.pod("voxtral")["tolerations"] = graph.pod(CELL)["tolerations"]
+    limits(graph.container("voxtral"), gpu="3")
+    flag(graph.container("voxtral"), "--tensor-parallel-size", "3")
+
+
+def four_gpus_across_pairs(graph: Emitted) -> None:
+    limits(graph.container("voxtral"), gpu="4", cpu="80")
+    flag(graph.container("voxtral"), "--tensor-parallel-size", "4")
+    graph.pod("voxtral")["nodeSelector"][POOL_LABEL] = "cells"
+
+
+def two_large_pools(graph: Emitted) -> None:
+    for server in ("lmcache", "lmcache-decode"):
+        flag(graph.container(CELL, server), "--l1-size-gb", "200")
+        limits(graph.container(CELL, server), memory="208Gi")
+
+
+def no_shared_memory(graph: Emitted) -> None:
+    engine = graph.container("voxtral")
+    engine["volumeMounts"] = [mount for mount in engine["volumeMounts"] if mount["name"] != SHARED]
+
+
+def small_shared_memory(graph: Emitted) -> None:
+    for volume in graph.pod(CELL)["volumes"]:
+        if volume["name"] == SHARED:
+            volume["emptyDir"]["sizeLimit"] = "64Mi"
+
+
+def no_toleration(graph: Emitted) -> None:
+    graph.pod(CELL)["tolerations"] = graph.pod(CELL)["tolerations"][:1]
+
+
+def one_gpu_in_cells(graph: Emitted) -> None:
+    graph.pod("qwen-a100")["nodeSelector"][POOL_LABEL] = "cells"
+    graph.pod("qwen-a100")["tolerations"] = graph.pod(CELL)["tolerations"]
+
+
+def replaced(name: str, container: str, old: str, new: str) -> Damage:
+    """Put something else into a container's command."""
+
+    def damage(graph: Emitted) -> None:
+        found = graph.container(name, container)
+        changed = [part.replace(old, new) for part in found["command"]]
+        assert changed != found["command"]
+        found["command"] = changed
+
+    return damage
+
+
+def decode_of_its_own(graph: Emitted) -> None:
+    """Make two Deployments of two GPUs each."""
+    whole = copy.deepcopy(graph.props("Deployment", CELL))
+    for props, gone in ((graph.props("Deployment", CELL), "decode"), (whole, "prefill")):
+        pod = props["spec"]["template"]["spec"]
+        pod["containers"] = [entry for entry in pod["containers"] if entry["name"] not in {gone, "gpus"}]
+        limits(pod["containers"][0], gpu="2")
+        variable(pod["containers"][0], "CUDA_VISIBLE_DEVICES", "0,1")
+    whole["metadata"]["name"] = f"{CELL}-decode"
+    graph.add("kubernetes:apps/v1:Deployment", f"{CELL}-decode", whole)
+
+
+def whisper_with_lmcache(graph: Emitted) -> None:
+    engine = graph.container("qwen-a100")
+    engine["command"][2] = WHISPER
+    flag(engine, "--max-model-len", "448")
+    flag(engine, "--kv-transfer-config", LMCACHE)
+
+
+def one_image(graph: Emitted) -> None:
+    graph.container("speech")["image"] = graph.container("voxtral")["image"]
+
+
+def quantity(graph: Emitted) -> None:
+    limits(graph.container(CELL, "lmcache"), memory="400Gb")
+
+
+def load_balancer(graph: Emitted) -> None:
+    graph.props("Service", "router")["spec"]["type"] = "LoadBalancer"
+
+
+def privileged(graph: Emitted) -> None:
+    graph.container(CELL, "prefill")["securityContext"]["privileged"] = True
+
+
+def host_memory(graph: Emitted) -> None:
+    graph.pod(CELL)["volumes"].append({"name": "host", "hostPath": {"path": "/var/lib"}})
+
+
+def host_ipc(graph: Emitted) -> None:
+    graph.pod(CELL)["hostIPC"] = True
+
+
+def image(address: str) -> Damage:
+    return lambda graph: graph.container("voxtral").update(image=address)
+
+
+def without(kind: str, name: str) -> Damage:
+    return lambda graph: graph.drop(kind, name)
+
+
+def of_cluster(**props: object) -> Damage:
+    return lambda graph: graph.props("ManagedCluster", "cluster").update(props)
+
+
+def untagged(graph: Emitted) -> None:
+    del graph.props("AgentPool", "cells")["tags"]
+    del graph.props("Registry", "registry")["tags"]
+
+
+def ucx(graph: Emitted) -> None:
+    variable(graph.container(CELL, "prefill"), "UCX_TLS", "rc,cuda_ipc,cuda_copy,sm,self,tcp")
+
+
+def no_probe(graph: Emitted) -> None:
+    del graph.container("voxtral")["readinessProbe"]
+
+
+def short_grace(graph: Emitted) -> None:
+    graph.pod("voxtral")["terminationGracePeriodSeconds"] = 600
+
+
+def scales_nothing(graph: Emitted) -> None:
+    graph.props("ScaledObject", "speech-scaling")["spec"]["scaleTargetRef"]["name"] = "speach"
+
+
+def request_above_limit(graph: Emitted) -> None:
+    graph.container("voxtral")["resources"]["requests"]["memory"] = "900Gi"
+
+
+def everybody_may_call(graph: Emitted) -> None:
+    graph.props("NetworkPolicy", "voice-router-from-client")["spec"]["ingress"][0]["from"] = []
+
+
+def token_in_the_open(graph: Emitted) -> None:
+    variable(graph.container("voxtral"), "HF_TOKEN", "hf_abc")
+
+
+def owner_of_everything(graph: Emitted) -> None:
+    props = graph.props("RoleAssignment", "keda-reads-metrics")
+    props["scope"] = "/subscriptions/00000000-0000-0000-0000-000000000001"
+
+
+def no_pool(graph: Emitted) -> None:
+    del graph.pod("speech")["nodeSelector"]
+
+
+def unknown_model(graph: Emitted) -> None:
+    graph.container("qwen-a100")["command"][2] = "Qwen/Qwen9-900B"
+
+
+def open_network(graph: Emitted) -> None:
+    group = next(r for r in graph.resources if r.type.endswith(":NetworkSecurityGroup"))
+    rule = {"direction": "Inbound", "access": "Allow", "sourceAddressPrefix": "Internet", "destinationPortRange": "22"}
+    assert isinstance(group.props.raw, dict)
+    group.props.raw.setdefault("securityRules", []).append(rule)
+
+
+MUTATIONS = (
+    Mutation("misspelt VM size", CLUSTER, pool("cells", vmSize="Standard_NC96ads_A100_v5"), ("vm-size-is-known",),
+             ("Standard_NC96ads_A100_v5", "did you mean Standard_NC96ads_A100_v4?")),
+    Mutation("single-numa-node with TP=2, in the pool", CLUSTER, kubelet("h100", "single-numa-node"),
+             ("kubelet-policies-align",), ("single-numa-node", "2 GPUs")),
+    Mutation("single-numa-node with TP=2, at the pod", WORKLOADS, nothing, ("kubelet-admits-pods",),
+             ("2 GPUs lie on 2 of 2 NUMA nodes",), {H100_POLICY: "single-numa-node"}),
+    Mutation("restricted with 20 CPUs", WORKLOADS, cpus, ("kubelet-admits-pods",), ("20 CPUs on 1",),
+             {H100_POLICY: "restricted"}),
+    Mutation("TP=3 on two GPUs", WORKLOADS, flags("voxtral", "engine", tensor_parallel_size="3"),
+             ("engine-has-its-gpus",), ("asks for 2 GPU(s) and spreads over 3",)),
+    Mutation("TP=3 on three GPUs", WORKLOADS, three_gpus_of_a_cell, ("engine-is-one-nvlink-domain",),
+             ("(0, 1, 2)", "(0, 1), (2, 3)")),
+    Mutation("TP=4 across pairs", WORKLOADS, four_gpus_across_pairs, ("engine-is-one-nvlink-domain",),
+             ("(0, 1, 2, 3)",)),
+    Mutation("TP=2 across pairs, in a cell", WORKLOADS,
+             lambda graph: variable(graph.container(CELL, "prefill"), "CUDA_VISIBLE_DEVICES", "0,2,1,3"),
+             ("engine-is-one-nvlink-domain", "engine-has-its-gpus"), ("(0, 2)",)),
+    Mutation("2 x 200 GB pools on a 440 GB node", WORKLOADS, two_large_pools, ("node-holds-pods",), ("440 GiB",),
+             {"azure.pools.0.vm_size": "Standard_NC48ads_A100_v4"}),
+    Mutation("the runtime's 64 MiB of shared memory", WORKLOADS, no_shared_memory, ("shared-memory-is-enough",),
+             ("64 MiB", "2 GiB")),
+    Mutation("64 MiB of shared memory", WORKLOADS, small_shared_memory, ("shared-memory-is-enough",), ("has 64 MiB",)),
+    Mutation("missing toleration", WORKLOADS, no_toleration, ("taints-are-tolerated",), ("voice-serve/pool=cells",)),
+    Mutation("one-GPU pod in the cell pool", WORKLOADS, one_gpu_in_cells, ("pods-do-not-split-nvlink-domains",),
+             ("qwen-a100 takes 1 GPU(s)",)),
+    Mutation("missing AcrPull", CLUSTER, without("RoleAssignment", "kubelet-pulls-images"), ("kubelet-pulls-images",),
+             ("AcrPull",)),
+    Mutation("kv_both on NIXL", WORKLOADS, replaced(CELL, "decode", '"kv_consumer"', '"kv_both"'),
+             ("nixl-has-two-sides",), ("kv_both",)),
+    Mutation("FP8 KV cache on an A100", WORKLOADS, flags("qwen-a100", "engine", kv_cache_dtype="fp8"),
+             ("engine-fits-gpus",), ("8.9", "A100-80 has 8.0")),
+    Mutation("prefill and decode in separate pods", WORKLOADS, decode_of_its_own, ("prefill-and-decode-share-a-pod",),
+             ("has no RDMA", "TCP")),
+    Mutation("Whisper with LMCache", WORKLOADS, whisper_with_lmcache, ("engine-fits-gpus",), ("cross-attention",)),
+    Mutation("vLLM and vLLM-Omni in one image", WORKLOADS, one_image, ("engine-serves-model",), ("asr-vllm",)),
+    Mutation("text to speech sold without a licence", WORKLOADS, nothing, ("licence-allows-use",), ("CC-BY-NC-4.0",),
+             {"azure.commercial": True}),
+    Mutation("quantity 400Gb", WORKLOADS, quantity, ("quantities-parse",), ('"400Gb" is no quantity', "400Gi")),
+    # Beyond the list
+    Mutation("load balancer", WORKLOADS, load_balancer, ("no-load-balancer-without-reason",), ("LoadBalancer",)),
+    Mutation("privileged engine", WORKLOADS, privileged, ("no-host-access",), ("prefill privileged",)),
+    Mutation("the host's shared memory", WORKLOADS, host_memory, ("no-host-access",), ("/var/lib of its host",)),
+    Mutation("the host's IPC", WORKLOADS, host_ipc, ("no-host-access",), ("hostIPC",)),
+    Mutation("image by tag", WORKLOADS, image("voice.azurecr.io/asr-vllm:latest"), ("images-are-pinned",), ("latest",)),
+    Mutation("image of another registry", WORKLOADS, image(f"other.azurecr.io/asr-vllm@sha256:{'a' * 64}"),
+             ("images-are-pinned",), ("other.azurecr.io",)),
+    Mutation("no disruption budget", WORKLOADS, without("PodDisruptionBudget", "voxtral"),
+             ("replicated-pods-have-budgets",), ("voxtral",)),
+    Mutation("no readiness probe", WORKLOADS, no_probe, ("engines-have-probes",), ("readinessProbe",)),
+    Mutation("killed while it drains", WORKLOADS, short_grace, ("grace-exceeds-drain",), ("15 + 585 s", "600 s")),
+    Mutation("ScaledObject without a target", WORKLOADS, scales_nothing, ("scaling-has-a-target",), ("voice/speach",)),
+    Mutation("no default refusal", WORKLOADS, without("NetworkPolicy", "voice-refuse-everything"),
+             ("namespaces-refuse-by-default",), ('"voice"',)),
+    Mutation("RDMA on a size without", WORKLOADS, ucx, ("rdma-is-there",), ("rc", "Standard_NC96ads_A100_v4")),
+    Mutation("reservation of a size without", CLUSTER, pool("h100", capacityReservationGroupId="/subscriptions/s/c"),
+             ("pool-fits-its-size",), ("Standard_NC80adis_H100_v5 has none",)),
+    Mutation("size that the region has not", CLUSTER, of_cluster(location="westus2"), ("vm-size-in-region",),
+             ("westus2",)),
+    Mutation("GPU pool without a taint", CLUSTER, pool("a100", nodeTaints=[]), ("gpu-pool-is-tainted",), ("a100",)),
+    Mutation("local accounts", CLUSTER, of_cluster(disableLocalAccounts=False), ("sign-in-is-entra",),
+             ("local accounts",)),
+    Mutation("disks in the clear", CLUSTER, pool("cells", enableEncryptionAtHost=False), ("data-is-closed",),
+             ("cells",)),
+    Mutation("public registry", CLUSTER,
+             lambda graph: graph.props("Registry", "registry").update(publicNetworkAccess="Enabled"),
+             ("data-is-closed",), ("Enabled",)),
+    Mutation("open to the internet", CLUSTER, open_network, ("network-is-closed",), ("Internet", "22")),
+    Mutation("request above its limit", WORKLOADS, request_above_limit, ("requests-below-limits",), ("900Gi",)),
+    Mutation("network policy for everybody", WORKLOADS, everybody_may_call, ("policies-name-their-peers",),
+             ("anybody",)),
+    Mutation("secret in the environment", WORKLOADS, token_in_the_open, ("no-secrets-in-environment",), ("HF_TOKEN",)),
+    Mutation("role on the whole subscription", CLUSTER, owner_of_everything, ("roles-are-narrow",), ("subscription",)),
+    Mutation("GPU pod without a pool", WORKLOADS, no_pool, ("gpu-pod-names-its-pool",), ("selects no pool",)),
+    Mutation("model that nobody knows", WORKLOADS, unknown_model, ("model-is-known",), ("Qwen9-900B",)),
+    Mutation("no tags", CLUSTER, untagged, ("resources-are-tagged",), ("registry has no tag deployment",)),
+)  # fmt: skip

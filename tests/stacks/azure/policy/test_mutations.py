@@ -1,0 +1,98 @@
+"""The unmodified programs pass every rule; each planted mistake is refused with a readable reason."""
+
+import pytest
+
+from sandbox.azure.recorder import Mode
+from stacks.azure.policy.pack import RULES
+from stacks.azure.policy.rules import Stack, violations
+from tests.stacks.azure.policy import later_mutations, mutations
+from tests.stacks.azure.policy.graphs import (
+    CLUSTER,
+    WORKLOADS,
+    Mutation,
+    emitted,
+    found_in,
+    limits,
+    refused_in,
+)
+
+MUTATIONS = (*mutations.MUTATIONS, *later_mutations.MUTATIONS)
+EACH = pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
+
+
+@pytest.mark.parametrize("outputs", [False, True], ids=["inputs", "outputs"])
+@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("project", [CLUSTER, WORKLOADS])
+def test_what_the_programs_emit_is_clean(project: str, mode: Mode, outputs: bool) -> None:
+    found = refused_in(emitted(project, mode, outputs=outputs))
+    assert [(rule.name, violation.message) for rule, violation in found] == []
+
+
+@EACH
+def test_mistake_is_refused(mutation: Mutation) -> None:
+    found = refused_in(mutation.planted())
+    messages = [violation.message for rule, violation in found if rule.name == mutation.rules[0]]
+    assert messages, [(rule.name, violation.message) for rule, violation in found]
+    for words in mutation.says:
+        assert any(words in message for message in messages), messages
+
+
+@EACH
+def test_refusal_is_of_a_resource_of_the_stack(mutation: Mutation) -> None:
+    graph = mutation.planted()
+    urns = {resource.urn for resource in graph.resources}
+    assert {violation.urn for _, violation in refused_in(graph)} <= urns
+
+
+def test_rules_have_names_and_sources() -> None:
+    assert len({rule.name for rule in RULES}) == len(RULES)
+    for rule in RULES:
+        assert rule.about.endswith(".")
+        assert rule.remedy
+        assert rule.source.startswith(("https://", "blueprint/"))
+
+
+def test_mutations_have_names_of_their_own() -> None:
+    assert len({mutation.name for mutation in MUTATIONS}) == len(MUTATIONS)
+
+
+def test_every_rule_is_tried() -> None:
+    tried = {name for mutation in MUTATIONS for name in mutation.rules}
+    assert {rule.name for rule in RULES if not rule.advice} - tried == {"deployment-is-known"}
+
+
+def test_pods_with_gpus_need_a_deployment() -> None:
+    found = violations(RULES, Stack(tuple(emitted(WORKLOADS).resources)))
+    assert [rule.name for rule, _ in found if not rule.advice] == ["deployment-is-known"]
+
+
+def test_engines_bound_beside_their_cpus_are_told() -> None:
+    """36 CPUs fit no two NUMA nodes but the engine's own; 34 also fit what prefill has left and half of decode's."""
+
+    def advised(cpus: str) -> list[str]:
+        graph = emitted(WORKLOADS)
+        for name, nodes in (("prefill", "0,1"), ("decode", "2,3")):
+            container = graph.container("voxtral-cells", name)
+            container["command"] = [
+                "numactl",
+                f"--cpunodebind={nodes}",
+                "--",
+                "vllm",
+                "serve",
+                *container["command"][-2:],
+            ]
+            limits(container, cpu=cpus)
+        return [found.message for rule, found in found_in(graph) if rule.name == "bound-numa-nodes-are-aligned"]
+
+    assert advised("36") == []
+    (message,) = advised("34")
+    assert "decode binds itself to NUMA nodes 2,3" in message
+
+
+@pytest.mark.parametrize(
+    ("invented", "caught", "of"),
+    [(later_mutations.FIRST, 8, 26), (later_mutations.SECOND, 1, 16)],
+    ids=["first", "second"],
+)
+def test_what_the_rules_were_worth_against_new_mistakes(invented: tuple[Mutation, ...], caught: int, of: int) -> None:
+    assert (sum(mutation.blind for mutation in invented), len(invented)) == (caught, of)

@@ -1,0 +1,86 @@
+"""The pack as it ships: a process that Pulumi, or the local engine, talks to."""
+
+import dataclasses
+import functools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pulumi
+import pytest
+import yaml
+
+from blueprint.errors import DeploymentFileError
+from sandbox.azure.child import Child
+from sandbox.azure.graph import Graph
+from sandbox.azure.policy import PolicyPack
+from sandbox.azure.recorder import Mode
+from stacks.azure.policy import pack
+from tests.blueprint.documents import DEPLOYMENTS
+from tests.stacks.azure.policy.graphs import recorded_graph
+
+FOLDER = Path(pack.__file__).parent
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[PolicyPack]:
+    with PolicyPack(FOLDER) as running:
+        yield running
+
+
+def test_every_rule_is_a_policy(running: PolicyPack) -> None:
+    assert running.policies() == [rule.name for rule in pack.RULES]
+
+
+def test_cluster_passes(running: PolicyPack) -> None:
+    assert [found.message for found in running.check(recorded_graph("cluster", Mode.PREVIEW)) if found.mandatory] == []
+
+
+def test_mistake_is_refused_with_its_resource_and_remedy(running: PolicyPack) -> None:
+    graph = recorded_graph("cluster", Mode.PREVIEW)
+    resources = tuple(
+        dataclasses.replace(r, inputs={**r.inputs, "vmSize": "Standard_NC96"}) if r.name == "cells" else r
+        for r in graph.resources
+    )
+    found = running.check(Graph(graph.project, graph.stack, resources, graph.outputs))
+    (violation,) = [each for each in found if each.policy == "vm-size-is-known"]
+    assert violation.mandatory
+    assert violation.resource == 'containerservice:AgentPool "cells"'
+    assert "did you mean" in violation.message
+    assert "correct the name" in violation.message
+
+
+def test_workloads_pass_with_the_configuration_that_pulumi_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    configuration = {"voice-workloads:deployment": str(DEPLOYMENTS / "production-azure.yaml")}
+    started = functools.partial(_child, {"PULUMI_CONFIG": json.dumps(configuration)})
+    monkeypatch.setattr("sandbox.azure.policy.Child", started)
+    with PolicyPack(FOLDER) as configured:
+        found = configured.check(recorded_graph("workloads", Mode.PREVIEW))
+    assert [violation.message for violation in found if violation.mandatory] == []
+
+
+def _child(more: dict[str, str], *arguments: str, environment: dict[str, str], cwd: Path, keep_stdout: bool) -> Child:
+    return Child(*arguments, environment={**environment, **more}, cwd=cwd, keep_stdout=keep_stdout)
+
+
+def test_manifest_of_the_pack() -> None:
+    manifest = yaml.safe_load((FOLDER / "PulumiPolicy.yaml").read_text(encoding="utf-8"))
+    assert manifest["runtime"]["name"] == "python"
+    assert (FOLDER / manifest["runtime"]["options"]["virtualenv"]).resolve().name == ".venv"
+
+
+def test_deployment_comes_from_the_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert pack.configured_deployment() is None
+    file = "../../../deployments/production-azure.yaml"
+    monkeypatch.setenv("PULUMI_CONFIG", json.dumps({"voice-workloads:deployment": file}))
+    deployment = pack.configured_deployment()
+    assert deployment
+    assert deployment.source.file == DEPLOYMENTS / "production-azure.yaml"
+    monkeypatch.setenv("PULUMI_CONFIG", json.dumps({"voice-workloads:deployment": "nothing.yaml"}))
+    with pytest.raises(DeploymentFileError):
+        pack.configured_deployment()
+
+
+def test_configuration_is_read_as_pulumi_passes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PULUMI_CONFIG", json.dumps({"a:b": "c"}))
+    assert pulumi.runtime.get_config_env() == {"a:b": "c"}

@@ -1,0 +1,79 @@
+"""The parts that rules stand on: quantities, values that may be unknown, engines' flags."""
+
+from decimal import Decimal
+
+import pytest
+
+from stacks.azure.policy.engines import engines
+from stacks.azure.policy.quantities import QuantityError, gib, quantity
+from stacks.azure.policy.rules import Resource, Stack
+from stacks.azure.policy.values import UNKNOWNS, Value
+
+UNKNOWN = min(UNKNOWNS)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("0", "0"), ("1", "1"), ("1.5", "1.5"), (".5", "0.5"), ("-2", "-2"), ("500m", "0.5"), ("100n", "1e-7"),
+        ("2k", "2000"), ("1M", "1000000"), ("1Ki", "1024"), ("1.5Gi", "1610612736"), ("400G", "4e11"), ("1e3", "1000"),
+        ("1E3", "1000"), ("1E", "1e18"), ("2Ei", "2305843009213693952"),
+    ],
+)  # fmt: skip
+def test_quantities(text: str, value: str) -> None:
+    assert quantity(text) == Decimal(value)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "400Gb", "400GB", "4 Gi", "Gi", "1K", "1gi", "1Gib", "0x10", "1_000", "1e", "½", "1Gi\n"]
+)
+def test_what_is_no_quantity(text: str) -> None:
+    with pytest.raises(QuantityError):
+        quantity(text)
+    assert gib(text) == 0
+
+
+def test_refusal_says_what_was_meant() -> None:
+    with pytest.raises(QuantityError, match="write 400Gi"):
+        quantity("400Gb")
+
+
+def test_beneath_the_unknown_everything_is_unknown() -> None:
+    value = Value({"known": {"a": [1, 2.0, True]}, "later": UNKNOWN})
+    assert value.at("later", "deep", "down").unknown
+    assert not value["later"]
+    assert not value["later"].on
+    assert not value["later"].off
+    assert value.at("known", "b").missing
+    assert value.at("known", "b").off
+    assert [item.text for item in value.at("known", "a")] == ["1", "2", ""]
+    assert list(value["later"]) == []
+
+
+def engine_of(*argv: str, **environment: str) -> Resource:
+    container = {
+        "name": "engine",
+        "command": list(argv),
+        "env": [{"name": k, "value": v} for k, v in environment.items()],
+    }
+    return Resource("urn", "kubernetes:core/v1:Pod", "pod", Value({"spec": {"containers": [container]}}))
+
+
+def test_engine_is_read_from_its_arguments() -> None:
+    resource = engine_of(
+        "numactl", "--cpunodebind=0,1", "--", "/usr/bin/vllm", "serve", "Qwen/Qwen3-8B", "--tensor-parallel-size=2",
+        "--enable-prefix-caching", "--kv-cache-dtype", "fp8", CUDA_VISIBLE_DEVICES="2,3,0,1",
+    )  # fmt: skip
+    (engine,) = engines(Stack((resource,)))
+    assert engine.repository == "Qwen/Qwen3-8B"
+    assert engine.model
+    assert engine.model.name == "qwen3-8b"
+    assert engine.tensor_parallel == 2
+    assert engine.own_gpus == (2, 3)
+    assert engine.flags["--enable-prefix-caching"] == ""
+    assert engine.flags["--kv-cache-dtype"] == "fp8"
+    assert not engine.is_omni
+
+
+def test_other_programs_are_no_engines() -> None:
+    assert list(engines(Stack((engine_of("vllm", "bench", "serve"), engine_of("sleep", "infinity"))))) == []
