@@ -67,11 +67,12 @@ public:
         written_.store(next + 1, std::memory_order_relaxed);
     }
 
-    // Consumer: returns the oldest message, or null while the ring is empty. It stays valid until release().
-    [[nodiscard]] T* peek() noexcept {
-        const std::uint64_t next = read_.load(std::memory_order_relaxed);
-        Slot& slot = slots_[next & kMask];
-        return slot.sequence.load(Orders::kTake) == next + 1 ? &slot.value : nullptr;
+    // Consumer: returns the oldest message, or the one that is `ahead` places behind it; null where there is none yet.
+    // It stays valid until it is released.
+    [[nodiscard]] T* peek(std::size_t ahead = 0) noexcept {
+        const std::uint64_t wanted = read_.load(std::memory_order_relaxed) + ahead;
+        Slot& slot = slots_[wanted & kMask];
+        return slot.sequence.load(Orders::kTake) == wanted + 1 ? &slot.value : nullptr;
     }
 
     // Consumer: hands the slot of the oldest message back.

@@ -14,40 +14,36 @@
 
 #include "features/log_mel.hpp"
 #include "rtp/jitter_buffer.hpp"
+#include "support/count.hpp"
+#include "vad/host.hpp"
 #include "wire/audio_chunk.h"
 
 namespace voice::session {
 
-// What the VAD says of one frame.
-struct Decision {
-    bool speech;              // hangover included
-    std::uint8_t pre_roll;    // frames before this one that belong to the utterance, where one starts
-    bool voiced;              // speech without the hangover
-};
-
-// What one receive queue's sessions share; written by its thread.
+// What one receive queue's sessions share; written by its thread, read by any.
 struct Counters {
-    std::uint64_t frames = 0;
-    std::uint64_t concealed = 0;
-    std::uint64_t shipped_frames = 0;
-    std::uint64_t chunks = 0;
-    std::uint64_t ring_full = 0;  // chunks for which the ring had no slot
+    Count frames;
+    Count concealed;
+    Count silent_frames;  // that the VAD did not call speech
+    Count shipped_frames;
+    Count chunks;
+    Count ring_full;  // chunks for which the ring had no slot
 };
 
 class Utterances {
 public:
     static constexpr std::size_t kChunkFrames = 5;     // 100 ms
-    static constexpr std::size_t kMaxPreRoll = 11;     // 220 ms
-    static constexpr std::size_t kHistory = 16;        // kMaxPreRoll + kChunkFrames
+    static constexpr std::size_t kMaxPreRoll = vad::kMaxPreRoll;  // 320 ms
+    static constexpr std::size_t kHistory = kMaxPreRoll + kChunkFrames;
 
     Utterances(std::uint64_t session, voice_chunk_kind kind) noexcept : session_(session), kind_(kind) {}
 
     // Takes the next frame of the session and what the VAD says of it.
     template <typename Ring>
-    void take(const rtp::Frame& frame, Decision decision, Ring& ring, Counters& counters) noexcept {
+    void take(const rtp::Frame& frame, const vad::Decision& decision, Ring& ring, Counters& counters) noexcept {
         remember(frame, decision, counters);
         if (!speaking_ && decision.speech) {
-            start(decision.pre_roll);
+            start(decision.pre_roll_frames);
         }
         if (!speaking_) {
             return;
@@ -76,14 +72,15 @@ private:
         bool voiced;
     };
 
-    void remember(const rtp::Frame& frame, Decision decision, Counters& counters) noexcept {
+    void remember(const rtp::Frame& frame, const vad::Decision& decision, Counters& counters) noexcept {
         Remembered& into = history_[heard_ % kHistory];
         std::copy(frame.samples.begin(), frame.samples.end(), into.samples.begin());
         into.concealed = frame.concealed;
-        into.voiced = decision.voiced;
+        into.voiced = decision.speech;
         ++heard_;
         ++counters.frames;
         counters.concealed += frame.concealed ? 1 : 0;
+        counters.silent_frames += decision.speech ? 0 : 1;
     }
 
     void start(std::uint8_t pre_roll) noexcept {

@@ -12,11 +12,25 @@ enum {
     VOICE_CHUNK_PAYLOAD_BYTES = 3200,
 };
 
+/* What the payload holds. */
+enum voice_chunk_kind {
+    VOICE_CHUNK_LOG_MEL = 1,
+    VOICE_CHUNK_PCM16 = 2,
+};
+
+/* Bits of `flags`. */
+enum voice_chunk_flag {
+    VOICE_CHUNK_END_OF_SPEECH = 1,
+    VOICE_CHUNK_CONCEALED = 2,       /* some of it is made up: packets were lost */
+    VOICE_CHUNK_START_OF_SPEECH = 4,
+    VOICE_CHUNK_SILENCE = 8,         /* none of it was judged speech: pre-roll or hangover; the first to be shed */
+};
+
 struct voice_audio_chunk {
     uint64_t session;
     uint32_t sequence;
-    uint8_t kind;
-    uint8_t flags;
+    uint8_t kind;   /* enum voice_chunk_kind */
+    uint8_t flags;  /* enum voice_chunk_flag */
     uint16_t count; /* frames or samples that hold audio; the rest of the payload is zero */
     union {
         float log_mel[VOICE_CHUNK_MEL_FRAMES][VOICE_CHUNK_MEL_BINS];

@@ -81,6 +81,23 @@ TEST(SpscRing, AMessageStaysInPlaceUntilItIsReleased) {
     EXPECT_NE(ring.claim(), nullptr);
 }
 
+TEST(SpscRing, TheConsumerMayLookAheadAndNoFurtherThanThereIs) {
+    SpscRing<std::uint64_t, 4> ring;
+    for (std::uint64_t lap = 0; lap < 3; ++lap) {
+        for (std::uint64_t i = 0; i < 3; ++i) {
+            ASSERT_TRUE(publish(ring, 10 * lap + i));
+        }
+        for (std::uint64_t i = 0; i < 3; ++i) {
+            ASSERT_NE(ring.peek(i), nullptr);
+            EXPECT_EQ(*ring.peek(i), 10 * lap + i);
+        }
+        EXPECT_EQ(ring.peek(3), nullptr);
+        EXPECT_EQ(ring.peek(4), nullptr) << "a lap ahead is the oldest slot";
+        while (consume(ring) >= 0) {
+        }
+    }
+}
+
 TEST(SpscRing, SlotsStandOnLinesOfTheirOwn) {
     SpscRing<std::uint64_t, 4> ring;
     const auto at = [](const void* p) { return reinterpret_cast<std::uintptr_t>(p); };

@@ -10,20 +10,19 @@
 namespace {
 
 using voice::session::Counters;
-using voice::session::Decision;
+using voice::vad::Decision;
 using voice::session::Utterances;
 using Ring = voice::SpscRing<voice_audio_chunk, 64>;
 
-constexpr Decision kSilence{.speech = false, .pre_roll = 0, .voiced = false};
-constexpr Decision kSpeech{.speech = true, .pre_roll = 3, .voiced = true};
-constexpr Decision kHangover{.speech = true, .pre_roll = 0, .voiced = false};
+const Decision kSilence{.speech = false};
+const Decision kSpeech{.speech = true, .pre_roll_frames = 3};
 
 // A session whose n-th frame holds n + 1 as every sample.
 class Session {
 public:
     explicit Session(voice_chunk_kind kind = VOICE_CHUNK_PCM16) : utterances(7, kind) {}
 
-    void hear(int frames, Decision decision, bool concealed = false) {
+    void hear(int frames, const Decision& decision, bool concealed = false) {
         for (int i = 0; i < frames; ++i) {
             std::array<std::int16_t, voice::rtp::kFrameSamples> samples;
             samples.fill(static_cast<std::int16_t>(++heard));
@@ -64,8 +63,7 @@ TEST(Utterances, ShipNothingOfSilence) {
 TEST(Utterances, StartBeforeTheirOnsetAndEndAfterTheirHangover) {
     Session session;
     session.hear(10, kSilence);
-    session.hear(4, kSpeech);
-    session.hear(2, kHangover);
+    session.hear(6, kSpeech);
     session.hear(1, kSilence);
     const auto chunks = session.shipped();
     ASSERT_EQ(chunks.size(), 2U);
@@ -101,15 +99,15 @@ TEST(Utterances, NeverShipAFrameTwice) {
     EXPECT_TRUE(chunks[2].flags & VOICE_CHUNK_START_OF_SPEECH);
 }
 
-TEST(Utterances, SayWhatIsMadeUpAndWhatIsOnlyHangover) {
+TEST(Utterances, SayWhatIsMadeUpAndWhatIsOnlyPreRoll) {
     Session session;
+    session.hear(5, kSilence);
+    session.hear(1, Decision{.speech = true, .pre_roll_frames = 5});
     session.hear(5, kSpeech, true);
-    session.hear(5, kHangover);
     const auto chunks = session.shipped();
     ASSERT_EQ(chunks.size(), 2U);
-    EXPECT_TRUE(chunks[0].flags & VOICE_CHUNK_CONCEALED);
-    EXPECT_FALSE(chunks[0].flags & VOICE_CHUNK_SILENCE);
-    EXPECT_EQ(chunks[1].flags, VOICE_CHUNK_SILENCE);
+    EXPECT_EQ(chunks[0].flags, VOICE_CHUNK_SILENCE | VOICE_CHUNK_START_OF_SPEECH);
+    EXPECT_EQ(chunks[1].flags, VOICE_CHUNK_CONCEALED);
 }
 
 TEST(Utterances, ALeftoverOfAnotherCallerIsNeverSent) {

@@ -1,0 +1,170 @@
+// The queues that the ring bench compares, behind one interface each way of use:
+//   in place: bool put(fill), bool take(use), with functions that write into and read from the queue's own memory
+//   copied:   bool put(message), bool take(message)
+// All hold kSlots messages (rte_ring: one less) between one producer and one consumer.
+#pragma once
+
+#include <rte_ring.h>
+#include <rte_ring_peek_zc.h>
+
+#include <boost/lockfree/spsc_queue.hpp>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "ring/spsc_ring.hpp"
+
+namespace bench {
+
+inline constexpr std::size_t kSlots = 1024;
+
+template <typename T>
+class OursInPlace {
+public:
+    template <typename Fill>
+    bool put(Fill fill) {
+        T* slot = ring_->claim();
+        if (slot == nullptr) {
+            return false;
+        }
+        fill(*slot);
+        ring_->commit();
+        return true;
+    }
+
+    template <typename Read>
+    bool take(Read read) {
+        const T* slot = ring_->peek();
+        if (slot == nullptr) {
+            return false;
+        }
+        read(*slot);
+        ring_->release();
+        return true;
+    }
+
+private:
+    std::unique_ptr<voice::SpscRing<T, kSlots>> ring_ = std::make_unique<voice::SpscRing<T, kSlots>>();
+};
+
+template <typename T>
+class OursCopied : OursInPlace<T> {
+public:
+    bool put(const T& message) {
+        return OursInPlace<T>::put([&](T& slot) { slot = message; });
+    }
+    bool take(T& message) {
+        return OursInPlace<T>::take([&](const T& slot) { message = slot; });
+    }
+};
+
+// A ring of DPDK's in memory of our own: it needs no EAL.
+class RteRing {
+public:
+    explicit RteRing(std::size_t element) {
+        const auto bytes = static_cast<std::size_t>(rte_ring_get_memsize_elem(static_cast<unsigned>(element), kSlots));
+        ring_.reset(static_cast<rte_ring*>(std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096)));
+        if (rte_ring_init(ring_.get(), "bench", kSlots, RING_F_SP_ENQ | RING_F_SC_DEQ) != 0) {
+            throw std::bad_alloc();
+        }
+    }
+    rte_ring* get() { return ring_.get(); }
+
+private:
+    struct Free {
+        void operator()(rte_ring* ring) const { std::free(ring); }
+    };
+    std::unique_ptr<rte_ring, Free> ring_;
+};
+
+// DPDK's zero-copy calls: a reserved element is filled, then handed over.
+template <typename T>
+class RteInPlace {
+public:
+    template <typename Fill>
+    bool put(Fill fill) {
+        rte_ring_zc_data at{};
+        if (rte_ring_enqueue_zc_bulk_elem_start(ring_.get(), sizeof(T), 1, &at, nullptr) == 0) {
+            return false;
+        }
+        fill(*static_cast<T*>(at.ptr1));
+        rte_ring_enqueue_zc_elem_finish(ring_.get(), 1);
+        return true;
+    }
+
+    template <typename Read>
+    bool take(Read read) {
+        rte_ring_zc_data at{};
+        if (rte_ring_dequeue_zc_bulk_elem_start(ring_.get(), sizeof(T), 1, &at, nullptr) == 0) {
+            return false;
+        }
+        read(*static_cast<const T*>(at.ptr1));
+        rte_ring_dequeue_zc_elem_finish(ring_.get(), 1);
+        return true;
+    }
+
+private:
+    RteRing ring_{sizeof(T)};
+};
+
+template <typename T>
+class RteCopied {
+public:
+    bool put(const T& message) { return rte_ring_sp_enqueue_elem(ring_.get(), const_cast<T*>(&message), sizeof(T)) == 0; }
+    bool take(T& message) { return rte_ring_sc_dequeue_elem(ring_.get(), &message, sizeof(T)) == 0; }
+
+private:
+    RteRing ring_{sizeof(T)};
+};
+
+template <typename T>
+class BoostCopied {
+public:
+    bool put(const T& message) { return queue_->push(message); }
+    bool take(T& message) { return queue_->pop(message); }
+
+private:
+    using Queue = boost::lockfree::spsc_queue<T, boost::lockfree::capacity<kSlots>>;
+    std::unique_ptr<Queue> queue_ = std::make_unique<Queue>();
+};
+
+// Messages in a pool, pointers to them in a queue: how DPDK's programs and Boost's do without copies. The pool has two
+// more than the queue, one with the producer and one with the consumer; so the next in turn is always free.
+template <typename T, typename Pointers>
+class Pooled {
+public:
+    template <typename Fill>
+    bool put(Fill fill) {
+        // Filled once, though it may be offered more than once.
+        if (!filled_) {
+            fill(pool_[next_]);
+            filled_ = true;
+        }
+        if (!pointers_.put(&pool_[next_])) {
+            return false;
+        }
+        filled_ = false;
+        next_ = next_ + 1 == pool_.size() ? 0 : next_ + 1;
+        return true;
+    }
+
+    template <typename Read>
+    bool take(Read read) {
+        T* message = nullptr;
+        if (!pointers_.take(message)) {
+            return false;
+        }
+        read(*message);
+        return true;
+    }
+
+private:
+    Pointers pointers_;
+    std::vector<T> pool_ = std::vector<T>(kSlots + 2);
+    alignas(64) std::size_t next_ = 0;
+    bool filled_ = false;
+};
+
+}  // namespace bench

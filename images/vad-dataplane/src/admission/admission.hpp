@@ -1,0 +1,90 @@
+// Lets sessions in: asks the state store about unknown SSRCs, admits or blocks them, and removes those that fell
+// silent or whose time is over. While the store cannot be reached nobody is admitted and nobody is blocked; those that
+// are in stay in. The sender asks again by sending: the XDP program repeats a request every second.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "admission/gate.hpp"
+#include "valkey/client.hpp"
+
+namespace voice::admission {
+
+struct Settings {
+    std::chrono::milliseconds block_for{10'000};
+    std::chrono::milliseconds silent_after{60'000};
+    std::chrono::milliseconds sweep_every{1'000};
+};
+
+// Written by the admission thread, read by any.
+struct Counters {
+    std::atomic<std::uint64_t> requests{0};
+    std::atomic<std::uint64_t> admitted{0};
+    std::atomic<std::uint64_t> refused{0};     // and blocked
+    std::atomic<std::uint64_t> malformed{0};   // of those refused: a record that makes no sense
+    std::atomic<std::uint64_t> unanswered{0};  // the state store could not be reached, or gave an error
+    std::atomic<std::uint64_t> no_room{0};     // the session table or the gate is full, or the host drains
+    std::atomic<std::uint64_t> silent{0};      // sessions removed because they fell silent
+    std::atomic<std::uint64_t> expired{0};     // sessions removed because their time is over
+    std::atomic<std::uint64_t> sessions{0};    // in now
+};
+
+class Admission {
+public:
+    static constexpr std::size_t kBatch = 64;        // requests that share a round trip
+    static constexpr std::size_t kMaxBlocked = 8192;  // of the gate's entries; beyond, a sender is asked about again
+
+    Admission(Settings settings, valkey::Endpoint store, Requests& requests, Gate& gate, Sessions& sessions)
+        : settings_(settings), store_(std::move(store)), requests_(requests), gate_(gate), sessions_(sessions) {}
+    Admission(const Admission&) = delete;
+    Admission& operator=(const Admission&) = delete;
+    ~Admission() { stop(); }
+
+    void start();
+    // Ends the thread; sessions that are in stay in.
+    void stop();
+
+    // From now on nobody new is let in; those that are in stay until they fall silent.
+    void drain() noexcept { draining_.store(true, std::memory_order_relaxed); }
+
+    [[nodiscard]] const Counters& counters() const noexcept { return counters_; }
+    [[nodiscard]] const valkey::Client::Counters& store() const noexcept { return store_.counters(); }
+
+private:
+    using Clock = std::chrono::steady_clock;
+
+    void run();
+    void answer(std::span<const std::uint32_t> ssrcs);
+    void answer(std::uint32_t ssrc, const redisReply& reply);
+    void admit(std::uint32_t ssrc, const SessionRecord& record);
+    void block(std::uint32_t ssrc);
+    void unblock_due();
+    void sweep();
+    void remove(std::uint32_t ssrc);
+
+    struct Blocked {
+        Clock::time_point until;
+        std::uint32_t ssrc;
+    };
+
+    Settings settings_;
+    valkey::Client store_;
+    Requests& requests_;
+    Gate& gate_;
+    Sessions& sessions_;
+    std::unordered_map<std::uint32_t, std::int64_t> expiries_;  // of those that are in, seconds since 1970
+    std::deque<Blocked> blocked_;                               // the first is the first to be over
+    Clock::time_point next_sweep_{};
+    std::atomic<bool> stopping_{false};
+    std::atomic<bool> draining_{false};
+    std::thread thread_;
+    Counters counters_;
+};
+
+}  // namespace voice::admission

@@ -1,0 +1,42 @@
+// What the state store says of a session: the hash `session:<ssrc>`, its SSRC in decimal. The gateway writes it.
+//
+//   state       `open`; anything else is not let in
+//   kind        `gateway`: plain RTP from inside the network; `external`: SRTP from outside
+//   srtp_key    base64 of the 30 bytes of master key and salt; required of `external`, refused for `gateway`
+//   expires_at  seconds since 1970 (UTC) after which nothing is let in
+//
+// Fields that are not listed here are others' and are skipped.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "srtp/receiver.hpp"
+#include "valkey/client.hpp"
+
+namespace voice::admission {
+
+inline constexpr std::string_view kSessionKeyPrefix = "session:";
+inline constexpr std::string_view kState = "state";
+inline constexpr std::string_view kStateOpen = "open";
+inline constexpr std::string_view kKind = "kind";
+inline constexpr std::string_view kKindGateway = "gateway";
+inline constexpr std::string_view kKindExternal = "external";
+inline constexpr std::string_view kSrtpKey = "srtp_key";
+inline constexpr std::string_view kExpiresAt = "expires_at";
+
+struct SessionRecord {
+    std::optional<srtp::Key> srtp_key;  // set: nothing but SRTP is taken
+    std::int64_t expires_at = 0;
+};
+
+enum class Refusal : std::uint8_t { kUnknown, kClosed, kExpired, kMalformed };
+
+std::string session_key(std::uint32_t ssrc);
+
+// `now`: seconds since 1970.
+std::variant<SessionRecord, Refusal> read_session(const valkey::Fields& fields, std::int64_t now);
+
+}  // namespace voice::admission

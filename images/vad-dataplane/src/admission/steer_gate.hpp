@@ -1,0 +1,23 @@
+// Admission over the XDP program.
+#pragma once
+
+#include "admission/gate.hpp"
+#include "xdp/steer_loader.hpp"
+
+namespace voice::admission {
+
+class SteerGate final : public Requests, public Gate {
+public:
+    explicit SteerGate(xdp::SteerLoader& steer) noexcept : steer_(steer) {}
+
+    std::size_t wait(std::span<std::uint32_t> ssrcs, std::chrono::milliseconds limit) override;
+    bool admit(std::uint32_t ssrc) override { return steer_.admit(ssrc); }
+    bool block(std::uint32_t ssrc) override { return steer_.block(ssrc); }
+    bool remove(std::uint32_t ssrc) override { return steer_.remove(ssrc); }
+    void each(const std::function<void(const Session&)>& callback) override;
+
+private:
+    xdp::SteerLoader& steer_;
+};
+
+}  // namespace voice::admission

@@ -1,0 +1,120 @@
+#include "control/commands.hpp"
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <stdexcept>
+
+namespace voice::control {
+namespace {
+
+using nlohmann::json;
+
+// Told to the caller.
+class BadRequest : public std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+json parse(std::string_view text) {
+    if (text.size() > kLongestRequest) {
+        throw BadRequest("a request has " + std::to_string(kLongestRequest) + " bytes at most");
+    }
+    auto request = json::parse(text, nullptr, false);
+    if (!request.is_object()) {
+        throw BadRequest("a request is one JSON object");
+    }
+    return request;
+}
+
+std::string take_text(json& request, const char* name) {
+    const auto found = request.find(name);
+    if (found == request.end() || !found->is_string()) {
+        throw BadRequest(std::string(name) + " has to be a string");
+    }
+    auto text = found->get<std::string>();
+    request.erase(found);
+    return text;
+}
+
+std::size_t take_number(json& request, const char* name, std::size_t fallback, std::size_t most) {
+    const auto found = request.find(name);
+    if (found == request.end()) {
+        return fallback;
+    }
+    if (!found->is_number_unsigned() || found->get<std::uint64_t>() > most) {
+        throw BadRequest(std::string(name) + " has to be a whole number from 0 to " + std::to_string(most));
+    }
+    const auto number = found->get<std::size_t>();
+    request.erase(found);
+    return number;
+}
+
+// A misspelt member must not be taken for one that is missing.
+void refuse_more(const json& request) {
+    if (!request.empty()) {
+        throw BadRequest("unknown member " + json(request.begin().key()).dump(-1, ' ', true, json::error_handler_t::replace));
+    }
+}
+
+json sessions(json& request, DataPlane& data_plane) {
+    const auto first = take_number(request, "first", 0, UINT32_MAX);
+    const auto limit = take_number(request, "limit", 100, kMostSessions);
+    refuse_more(request);
+    json list = json::array();
+    for (const auto& session : data_plane.sessions(first, limit)) {
+        list.push_back(to_json(session));
+    }
+    return list;
+}
+
+json swap_vad(json& request, DataPlane& data_plane) {
+    const auto module = take_text(request, "module");
+    refuse_more(request);
+    if (module.empty() || module.front() != '/' || module.find('\0') != std::string::npos) {
+        throw BadRequest("module has to be an absolute path");
+    }
+    const auto error = data_plane.swap_vad(module);
+    if (!error.empty()) {
+        throw BadRequest(error);
+    }
+    return to_json(data_plane.status());
+}
+
+json run(json& request, DataPlane& data_plane, bool& drain) {
+    const auto command = take_text(request, "command");
+    if (command == "sessions") {
+        return sessions(request, data_plane);
+    }
+    if (command == "swap-vad") {
+        return swap_vad(request, data_plane);
+    }
+    refuse_more(request);
+    if (command == "status") {
+        return to_json(data_plane.status());
+    }
+    if (command == "counters") {
+        return to_json(data_plane.telemetry());
+    }
+    if (command == "drain") {
+        drain = true;
+        return nullptr;
+    }
+    throw BadRequest("unknown command; there are status, counters, sessions, drain, swap-vad");
+}
+
+// What comes from elsewhere, such as a path, need not be UTF-8.
+std::string line(const json& document) { return document.dump(-1, ' ', false, json::error_handler_t::replace); }
+
+}  // namespace
+
+Answer answer(std::string_view request, DataPlane& data_plane) {
+    try {
+        auto document = parse(request);
+        bool drain = false;
+        const auto result = run(document, data_plane, drain);
+        return {line({{"ok", true}, {"result", result}}), drain};
+    } catch (const BadRequest& error) {
+        return {line({{"ok", false}, {"error", error.what()}})};
+    }
+}
+
+}  // namespace voice::control

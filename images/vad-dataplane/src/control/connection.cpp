@@ -1,0 +1,75 @@
+#include "control/connection.hpp"
+
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+
+namespace voice::control {
+namespace {
+
+constexpr std::string_view kHealthy =
+    "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 3\r\nConnection: close\r\n\r\nok\n";
+constexpr std::size_t kMostWaiting = 1 << 20;  // bytes of answers that a caller has not read
+
+}  // namespace
+
+bool Connection::serve(DataPlane& data_plane, bool& drain, Clock::time_point now) {
+    used_ = now;
+    const bool open = receive();
+    if (kind_ == Kind::kControl) {
+        answer_lines(data_plane, drain);
+    } else {
+        answer_health();
+    }
+    // A caller that has shut its side down still gets its answers.
+    return flush() && out_.size() <= kMostWaiting && (open || !out_.empty()) && !(ending_ && out_.empty());
+}
+
+// False when the other side has ended.
+bool Connection::receive() {
+    std::array<char, 4096> bytes;
+    // One round: what is left wakes the thread again, so that one caller cannot keep it.
+    const auto got = recv(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+    if (got > 0) {
+        in_.append(bytes.data(), static_cast<std::size_t>(got));
+    }
+    return got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR));
+}
+
+bool Connection::flush() {
+    while (!out_.empty()) {
+        const auto sent = send(socket_.get(), out_.data(), out_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (sent < 0) {
+            return errno == EAGAIN || errno == EINTR;
+        }
+        out_.erase(0, static_cast<std::size_t>(sent));
+    }
+    return true;
+}
+
+void Connection::answer_lines(DataPlane& data_plane, bool& drain) {
+    for (std::size_t end = in_.find('\n'); end != std::string::npos && !ending_; end = in_.find('\n')) {
+        auto reply = answer(std::string_view(in_).substr(0, end), data_plane);
+        in_.erase(0, end + 1);
+        drain = drain || reply.drain;
+        out_ += reply.line + '\n';
+    }
+    if (in_.size() > kLongestRequest && !ending_) {
+        // Where the next request begins cannot be told.
+        out_ += answer(in_, data_plane).line + '\n';
+        in_.clear();
+        ending_ = true;
+    }
+}
+
+// Whatever the request says. A check that only connects and closes gets nothing, and needs nothing.
+void Connection::answer_health() {
+    if (!in_.empty() && !ending_) {
+        out_ = kHealthy;
+        ending_ = true;
+    }
+    in_.clear();
+}
+
+}  // namespace voice::control

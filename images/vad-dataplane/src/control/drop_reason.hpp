@@ -1,0 +1,37 @@
+// Why packets and chunks are dropped, under the names that metrics carry (blueprint/contract.py).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace voice::control {
+
+enum class DropReason : std::uint8_t {
+    kRingFull,
+    kNotRtp,
+    kUnknownSession,
+    kBlocked,
+    kAdmissionFull,
+    kUnauthenticated,  // SRTP: wrong key, or changed on the way
+    kLate,
+    kReplay,       // SRTP: has come before
+    kRateLimited,  // more than one session sends
+    kNoSocket,     // no AF_XDP socket is bound to the queue
+    kNoHost,       // no ASR host has a slot
+    kShed,         // the ASR hosts or the network take less than comes
+};
+
+inline constexpr std::array<std::string_view, 12> kDropReasonNames{
+    "ring-full", "not-rtp", "unknown-session", "blocked",   "admission-full", "unauthenticated",
+    "late",      "replay",  "rate-limited",    "no-socket", "no-host",        "shed",
+};
+
+using Drops = std::array<std::uint64_t, kDropReasonNames.size()>;
+
+inline std::uint64_t& drops_of(Drops& drops, DropReason reason) noexcept {
+    return drops[static_cast<std::size_t>(reason)];
+}
+
+}  // namespace voice::control

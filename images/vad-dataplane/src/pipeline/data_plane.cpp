@@ -1,0 +1,239 @@
+#include "pipeline/data_plane.hpp"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <stdexcept>
+#include <utility>
+
+#include "support/quiet_thread.hpp"
+
+namespace voice::pipeline {
+namespace {
+
+constexpr auto kNap = std::chrono::microseconds(200);
+constexpr int kEmptyPassesBeforeNap = 64;
+
+ship::HostRegistry::Settings registry_settings(const config::Config& config) {
+    ship::HostRegistry::Settings settings;
+    settings.chunk_port = config.chunk_port;
+    return settings;
+}
+
+admission::Settings admission_settings(const config::Config& config) {
+    admission::Settings settings;
+    settings.silent_after = config.silent_after;
+    return settings;
+}
+
+// Pollers take the cores that this process may use from the last one down: the first is the kernel's and the others'.
+void pin_to(int index) {
+    cpu_set_t allowed;
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) {
+        return;
+    }
+    int skip = index % CPU_COUNT(&allowed);
+    for (int cpu = CPU_SETSIZE - 1; cpu >= 0; --cpu) {
+        if (CPU_ISSET(cpu, &allowed) && skip-- == 0) {
+            cpu_set_t one;
+            CPU_ZERO(&one);
+            CPU_SET(cpu, &one);
+            pthread_setaffinity_np(pthread_self(), sizeof one, &one);
+            return;
+        }
+    }
+}
+
+std::int64_t now_ns() noexcept { return std::chrono::steady_clock::now().time_since_epoch().count(); }
+
+constexpr std::array<const char*, kStages> kStageNames{"unprotect", "reorder", "vad", "features"};
+
+}  // namespace
+
+DataPlane::DataPlane(const config::Config& config)
+    : config_(config), vad_module_(config.vad_module),
+      slots_(config.max_sessions, config.log_mel ? VOICE_CHUNK_LOG_MEL : VOICE_CHUNK_PCM16),
+      source_(open_source(config, slots_)), registry_(registry_settings(config), config.store) {
+    const auto module = vad::Module::load(vad_module_);
+    for (unsigned i = 0; i < config.rx_queues; ++i) {
+        auto instance = std::make_unique<vad::Instance>(module);
+        if (instance->streams() < config.max_sessions) {
+            throw std::runtime_error("VOICE_MAX_SESSIONS " + std::to_string(config.max_sessions) + " is more than the " +
+                                     std::to_string(instance->streams()) + " streams of " + vad_module_);
+        }
+        pollers_.push_back(source_->make_poller(static_cast<int>(i), std::move(instance)));
+        slots_.tell(*pollers_.back());
+        rings_.push_back(std::make_unique<ship::RingSource<ChunkRing>>(pollers_.back()->chunks()));
+    }
+    std::vector<ship::ChunkSource*> rings;
+    for (const auto& ring : rings_) {
+        rings.push_back(ring.get());
+    }
+    shipper_ = std::make_unique<ship::Shipper>(ship::Shipper::Settings{}, std::move(rings), registry_);
+    std::string error;
+    if (!shipper_->open(error)) {
+        throw std::runtime_error("the shipper: " + error);
+    }
+    admission_ = std::make_unique<admission::Admission>(admission_settings(config), config.store, source_->requests(),
+                                                        source_->gate(), slots_);
+}
+
+DataPlane::~DataPlane() { stop(); }
+
+void DataPlane::start() {
+    registry_.start();
+    shipper_->start();
+    for (std::size_t i = 0; i < pollers_.size(); ++i) {
+        threads_.push_back(start_quiet_thread([this, i] { poll(*pollers_[i], static_cast<int>(i)); }));
+    }
+    admission_->start();
+}
+
+void DataPlane::stop() {
+    admission_->stop();
+    stopping_.store(true, std::memory_order_relaxed);
+    for (std::thread& thread : threads_) {
+        thread.join();
+    }
+    threads_.clear();
+    shipper_->stop();
+    registry_.stop();
+}
+
+void DataPlane::poll(Poller& poller, int core) {
+    pin_to(core);
+    int empty = 0;
+    while (!stopping_.load(std::memory_order_relaxed)) {
+        empty = poller.pass() == 0 ? empty + 1 : 0;
+        last_pass_ns_.store(now_ns(), std::memory_order_relaxed);
+        if (source_->may_sleep() && empty > kEmptyPassesBeforeNap) {
+            std::this_thread::sleep_for(kNap);
+        }
+    }
+}
+
+bool DataPlane::can_flow() {
+    const std::int64_t passed = last_pass_ns_.load(std::memory_order_relaxed);
+    return passed != 0 && !draining_ && now_ns() - passed < std::chrono::nanoseconds(kStalledAfter).count();
+}
+
+void DataPlane::begin_drain() {
+    draining_ = true;
+    admission_->drain();
+}
+
+bool DataPlane::is_drained() {
+    for (const auto& ring : rings_) {
+        if (ring->occupancy() > 0) {
+            return false;
+        }
+    }
+    return slots_.sessions() == 0;
+}
+
+std::string DataPlane::swap_vad(const std::string& module) {
+    try {
+        const auto loaded = vad::Module::load(module);
+        std::vector<std::unique_ptr<vad::Instance>> instances;
+        for (std::size_t i = 0; i < pollers_.size(); ++i) {
+            instances.push_back(std::make_unique<vad::Instance>(loaded));
+            if (instances.back()->streams() < config_.max_sessions) {
+                return module + " has " + std::to_string(instances.back()->streams()) + " streams, fewer than the " +
+                       std::to_string(config_.max_sessions) + " of VOICE_MAX_SESSIONS";
+            }
+        }
+        for (std::size_t i = 0; i < pollers_.size(); ++i) {
+            pollers_[i]->vad().offer(std::move(instances[i]));
+        }
+    } catch (const vad::LoadError& error) {
+        return error.what();
+    }
+    vad_module_ = module;
+    return "";
+}
+
+control::Status DataPlane::status() {
+    static constexpr std::array<const char*, 4> kPaths{"af_xdp", "vfio", "af_packet", "socket"};
+    const auto uptime = std::chrono::steady_clock::now() - started_;
+    return {.state = draining_     ? control::State::kDraining
+                     : can_flow()  ? control::State::kReady
+                     : last_pass_ns_ == 0 ? control::State::kStarting
+                                          : control::State::kStalled,
+            .host = config_.host,
+            .data_path = kPaths[static_cast<std::size_t>(config_.data_path)],
+            .interface = config_.interface,
+            .vad_module = vad_module_,
+            .sessions = slots_.sessions(),
+            .uptime = std::chrono::duration_cast<std::chrono::seconds>(uptime)};
+}
+
+control::Telemetry DataPlane::telemetry() {
+    control::Telemetry telemetry;
+    telemetry.sessions = slots_.sessions();
+    for (const char* name : kStageNames) {
+        telemetry.stages.push_back({.name = name});
+    }
+    for (const auto& poller : pollers_) {
+        poller->vad().collect();
+        telemetry.queues.push_back(load_of(*poller));
+        add(telemetry, *poller);
+    }
+    source_->add_drops(telemetry.drops);
+    const ship::ShipCounters& ship = shipper_->counters();
+    control::drops_of(telemetry.drops, control::DropReason::kNoHost) += ship.no_host;
+    control::drops_of(telemetry.drops, control::DropReason::kShed) += ship.shed_silence + ship.shed_oldest;
+    const admission::Counters& admission = admission_->counters();
+    telemetry.groups = {
+        {"ship", {{"sent", ship.sent}, {"failed", ship.failed}, {"stalls", ship.stalls}, {"moves", ship.moves}}},
+        {"admission", {{"admitted", admission.admitted}, {"refused", admission.refused},
+                       {"unanswered", admission.unanswered}, {"silent", admission.silent},
+                       {"expired", admission.expired}, {"no_room", admission.no_room}}},
+        {"registry", {{"hosts", registry_.counters().hosts}, {"unanswered", registry_.counters().unanswered}}},
+    };
+    return telemetry;
+}
+
+control::QueueLoad DataPlane::load_of(Poller& poller) {
+    const std::uint32_t size = poller.ring_size();
+    const std::uint32_t waiting = poller.counters().backlog.exchange(0, std::memory_order_relaxed);
+    return {.rx_used = size == 0 ? 0 : std::min(waiting, size),
+            .rx_size = size,
+            .chunks_used = poller.chunks().occupancy(),
+            .chunks_size = ChunkRing::kSlots};
+}
+
+void DataPlane::add(control::Telemetry& telemetry, Poller& poller) {
+    const PollerCounters& from = poller.counters();
+    for (std::size_t i = 0; i < telemetry.drops.size(); ++i) {
+        telemetry.drops[i] += from.drops[i];
+    }
+    control::drops_of(telemetry.drops, control::DropReason::kRingFull) += from.audio.ring_full;
+    telemetry.vad_frames += from.audio.frames;
+    telemetry.vad_silent_frames += from.audio.silent_frames;
+    for (std::size_t i = 0; i < kStages; ++i) {
+        telemetry.stages[i].cycles += from.stages[i].cycles;
+        telemetry.stages[i].items += from.stages[i].items;
+    }
+}
+
+std::vector<control::Session> DataPlane::sessions(std::size_t first, std::size_t limit) {
+    std::vector<control::Session> found;
+    std::size_t place = 0;
+    for (const Slot& slot : slots_.slots()) {
+        if (found.size() == limit) {
+            break;
+        }
+        if (slot.known_to.load(std::memory_order_acquire) == 0 || place++ < first) {
+            continue;
+        }
+        found.push_back({.ssrc = slot.ssrc,
+                         .encrypted = slot.srtp != nullptr,
+                         .packets = slot.packets,
+                         .concealed = slot.concealed,
+                         .chunks = 0,
+                         .speaking = slot.speaking});
+    }
+    return found;
+}
+
+}  // namespace voice::pipeline

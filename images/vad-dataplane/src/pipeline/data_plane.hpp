@@ -1,0 +1,64 @@
+// The whole program behind its control socket: sources, pollers, admission, shipper.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "admission/admission.hpp"
+#include "config/config.hpp"
+#include "control/commands.hpp"
+#include "pipeline/poller.hpp"
+#include "pipeline/session_slots.hpp"
+#include "pipeline/source.hpp"
+#include "ship/host_registry.hpp"
+#include "ship/shipper.hpp"
+
+namespace voice::pipeline {
+
+class DataPlane final : public control::DataPlane {
+public:
+    // Opens everything; throws std::runtime_error with what failed and what to do.
+    explicit DataPlane(const config::Config& config);
+    ~DataPlane() override;
+
+    // Starts the threads.
+    void start();
+    // Ends them in the order of the data: packets, admission, then what is in the rings.
+    void stop();
+
+    control::Status status() override;
+    control::Telemetry telemetry() override;
+    std::vector<control::Session> sessions(std::size_t first, std::size_t limit) override;
+    std::string swap_vad(const std::string& module) override;
+    bool can_flow() override;
+    void begin_drain() override;
+    bool is_drained() override;
+
+private:
+    static constexpr std::chrono::seconds kStalledAfter{2};
+
+    void poll(Poller& poller, int core);
+    control::QueueLoad load_of(Poller& poller);
+    void add(control::Telemetry& telemetry, Poller& poller);
+
+    const config::Config& config_;
+    std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
+    std::string vad_module_;
+    SessionSlots slots_;
+    std::unique_ptr<Source> source_;
+    std::vector<std::unique_ptr<Poller>> pollers_;
+    std::vector<std::unique_ptr<ship::ChunkSource>> rings_;
+    ship::HostRegistry registry_;
+    std::unique_ptr<ship::Shipper> shipper_;
+    std::unique_ptr<admission::Admission> admission_;
+    std::vector<std::thread> threads_;
+    std::atomic<bool> stopping_{false};
+    std::atomic<bool> draining_{false};
+    std::atomic<std::int64_t> last_pass_ns_{0};  // of the poller that passed last
+};
+
+}  // namespace voice::pipeline

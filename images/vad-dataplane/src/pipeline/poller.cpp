@@ -1,0 +1,111 @@
+#include "pipeline/poller.hpp"
+
+namespace voice::pipeline {
+
+void Poller::obey() noexcept {
+    while (const Command* command = commands_.peek()) {
+        Slot& slot = slots_[command->slot];
+        if (command->kind == Command::Kind::kOpen) {
+            sessions_.put(command->ssrc, command->slot);
+        } else {
+            sessions_.erase(command->ssrc);
+            if (slot.owner.load(std::memory_order_relaxed) == index_) {
+                slot.utterances.close(chunks_, counters_.audio);
+                vad_.reset(command->slot);
+            }
+            slot.known_to.fetch_sub(1, std::memory_order_release);
+        }
+        commands_.release();
+    }
+}
+
+void Poller::take(std::span<std::uint8_t> datagram) noexcept {
+    using control::DropReason;
+    ++counters_.packets;
+    if (datagram.size() < rtp::kHeaderBytes || datagram[0] >> 6 != 2) {
+        return drop(DropReason::kNotRtp);
+    }
+    const std::uint32_t ssrc = static_cast<std::uint32_t>(datagram[8]) << 24 | datagram[9] << 16 |
+                               datagram[10] << 8 | datagram[11];
+    const std::uint32_t at = sessions_.find(ssrc);
+    if (at == kNoSlot) {
+        return drop(unknown_.on_packet(ssrc));
+    }
+    Slot& slot = slots_[at];
+    if (!owns(slot)) {
+        ++counters_.elsewhere;
+        return;
+    }
+    slot.seen_ns.store(now_ns_, std::memory_order_relaxed);
+    ++slot.packets;
+    if (const auto packet = open(slot, datagram)) {
+        hear(slot, at, *packet);
+    }
+}
+
+bool Poller::owns(Slot& slot) noexcept {
+    int owner = slot.owner.load(std::memory_order_relaxed);
+    return owner == index_ ||
+           (owner == kNobody && slot.owner.compare_exchange_strong(owner, index_, std::memory_order_relaxed));
+}
+
+std::optional<rtp::Packet> Poller::open(Slot& slot, std::span<std::uint8_t> datagram) noexcept {
+    using control::DropReason;
+    if (slot.srtp != nullptr) {
+        const Stopwatch watch(stage(Stage::kUnprotect));
+        const auto [verdict, packet] = slot.srtp->unprotect(datagram);
+        if (verdict != srtp::Verdict::kOk) {
+            drop(verdict == srtp::Verdict::kReplay      ? DropReason::kReplay
+                 : verdict == srtp::Verdict::kMalformed ? DropReason::kNotRtp
+                                                        : DropReason::kUnauthenticated);
+            return std::nullopt;
+        }
+        datagram = packet;
+    }
+    const auto packet = rtp::parse(datagram);
+    if (!packet) {
+        drop(DropReason::kNotRtp);
+    }
+    return packet;
+}
+
+void Poller::hear(Slot& slot, std::uint32_t stream, const rtp::Packet& packet) noexcept {
+    using Arrival = rtp::JitterBuffer::Arrival;
+    Arrival arrival;
+    {
+        const Stopwatch watch(stage(Stage::kReorder));
+        arrival = slot.jitter.insert(packet);
+    }
+    if (arrival == Arrival::kMalformed) {
+        return drop(control::DropReason::kNotRtp);
+    }
+    if (arrival == Arrival::kLate || arrival == Arrival::kSuspicious) {
+        return drop(control::DropReason::kLate);
+    }
+    counters_.duplicates += arrival == Arrival::kDuplicate ? 1 : 0;
+    counters_.restarts += arrival == Arrival::kRestarted ? 1 : 0;
+    while (slot.jitter.next()) {
+        const rtp::Frame frame = slot.jitter.frame();
+        slot.concealed += frame.concealed ? 1 : 0;
+        vad::Decision decision;
+        {
+            const Stopwatch watch(stage(Stage::kVad));
+            decision = vad_.process(stream, frame.samples);
+        }
+        const Stopwatch watch(stage(Stage::kFeatures));
+        slot.utterances.take(frame, decision, chunks_, counters_.audio);
+        slot.speaking.store(slot.utterances.speaking(), std::memory_order_relaxed);
+    }
+}
+
+void Poller::measure_backlog(std::size_t received, std::size_t batch) noexcept {
+    run_ += static_cast<std::uint32_t>(received);
+    if (run_ > counters_.backlog.load(std::memory_order_relaxed)) {
+        counters_.backlog.store(run_, std::memory_order_relaxed);
+    }
+    if (received < batch) {
+        run_ = 0;
+    }
+}
+
+}  // namespace voice::pipeline

@@ -1,0 +1,132 @@
+// One receive queue's thread: packets in, chunks of speech into its ring.
+//
+// After its start it allocates nothing, takes no lock and makes no system call while packets come. Sessions come and go
+// by commands from the admission thread, through a ring of its own.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "control/drop_reason.hpp"
+#include "pipeline/session_map.hpp"
+#include "pipeline/slot.hpp"
+#include "ring/spsc_ring.hpp"
+#include "rtp/packet.hpp"
+#include "support/cycles.hpp"
+#include "vad/host.hpp"
+
+namespace voice::pipeline {
+
+using ChunkRing = SpscRing<voice_audio_chunk, 1024>;  // 3.3 MB: at 4,000 streams a fortieth of a second of speech
+
+struct Command {
+    enum class Kind : std::uint8_t { kOpen, kClose } kind;
+    std::uint32_t ssrc;
+    std::uint32_t slot;
+};
+using CommandRing = SpscRing<Command, 4096>;
+
+enum class Stage : std::uint8_t { kUnprotect, kReorder, kVad, kFeatures };
+inline constexpr std::size_t kStages = 4;
+
+struct StageCounters {
+    Count cycles;
+    Count items;
+};
+
+// Written by the poller, read by any thread.
+struct PollerCounters {
+    Count packets;
+    Count duplicates;
+    Count restarts;
+    Count elsewhere;  // packets of a session that another queue's poller owns
+    std::array<Count, control::kDropReasonNames.size()> drops;
+    session::Counters audio;
+    std::array<StageCounters, kStages> stages;
+    std::atomic<std::uint32_t> backlog{0};  // most packets that waited at once since it was last read
+};
+
+// Told of packets whose session the poller does not know; without XDP this is where admission starts. Returns why the
+// packet is dropped.
+class UnknownSenders {
+public:
+    virtual ~UnknownSenders() = default;
+    virtual control::DropReason on_packet(std::uint32_t ssrc) noexcept = 0;
+};
+
+// All of a poller but its source of packets.
+class Poller {
+public:
+    Poller(int index, std::span<Slot> slots, std::unique_ptr<vad::Instance> vad, UnknownSenders& unknown)
+        : index_(index), slots_(slots), sessions_(slots.size()), vad_(std::move(vad)), unknown_(unknown) {}
+    Poller(const Poller&) = delete;
+    Poller& operator=(const Poller&) = delete;
+    virtual ~Poller() = default;
+
+    // Works off the commands and one batch of packets; returns the number of packets.
+    virtual std::size_t pass() noexcept = 0;
+    // Descriptors of its receive ring, where it has one.
+    [[nodiscard]] virtual std::uint32_t ring_size() const noexcept = 0;
+
+    CommandRing& commands() noexcept { return commands_; }
+    ChunkRing& chunks() noexcept { return chunks_; }
+    vad::Vad& vad() noexcept { return vad_; }
+    PollerCounters& counters() noexcept { return counters_; }
+
+protected:
+    void obey() noexcept;
+    void begin(std::int64_t now_ns) noexcept { now_ns_ = now_ns; }
+    void take(std::span<std::uint8_t> datagram) noexcept;
+    // Packets that a run of full batches took were there together, or came while we were late: the receive ring's
+    // occupancy, which drivers do not tell.
+    void measure_backlog(std::size_t received, std::size_t batch) noexcept;
+
+private:
+    bool owns(Slot& slot) noexcept;
+    // Authenticates, decrypts and parses; nothing when the packet is dropped.
+    std::optional<rtp::Packet> open(Slot& slot, std::span<std::uint8_t> datagram) noexcept;
+    void hear(Slot& slot, std::uint32_t stream, const rtp::Packet& packet) noexcept;
+    void drop(control::DropReason reason) noexcept { ++counters_.drops[static_cast<std::size_t>(reason)]; }
+    StageCounters& stage(Stage which) noexcept { return counters_.stages[static_cast<std::size_t>(which)]; }
+
+    int index_;
+    std::span<Slot> slots_;
+    SessionMap sessions_;
+    vad::Vad vad_;
+    UnknownSenders& unknown_;
+    std::int64_t now_ns_ = 0;
+    std::uint32_t run_ = 0;
+    CommandRing commands_;
+    ChunkRing chunks_;
+    PollerCounters counters_;
+};
+
+template <typename Queue>
+class QueuePoller final : public Poller {
+public:
+    template <typename... Arguments>
+    QueuePoller(std::uint32_t ring_size, Queue& queue, Arguments&&... arguments)
+        : Poller(std::forward<Arguments>(arguments)...), ring_size_(ring_size), queue_(queue) {}
+
+    std::size_t pass() noexcept override {
+        obey();
+        begin(std::chrono::steady_clock::now().time_since_epoch().count());
+        const std::size_t received = queue_.poll([this](std::span<std::uint8_t> datagram) { take(datagram); });
+        measure_backlog(received, Queue::kBatch);
+        return received;
+    }
+
+    [[nodiscard]] std::uint32_t ring_size() const noexcept override { return ring_size_; }
+
+private:
+    std::uint32_t ring_size_;
+    Queue& queue_;
+};
+
+}  // namespace voice::pipeline

@@ -1,0 +1,90 @@
+#include "pipeline/session_slots.hpp"
+
+#include <chrono>
+
+namespace voice::pipeline {
+
+SessionSlots::SessionSlots(std::size_t sessions, voice_chunk_kind kind)
+    : slots_(std::make_unique<Slot[]>(sessions)), size_(sessions), kind_(kind) {
+    free_.reserve(sessions);
+    for (std::size_t i = sessions; i > 0; --i) {
+        free_.push_back(static_cast<std::uint32_t>(i - 1));
+    }
+}
+
+bool SessionSlots::open(std::uint32_t ssrc, const admission::SessionRecord& record) {
+    reclaim();
+    if (open_slots_.contains(ssrc)) {
+        return true;
+    }
+    if (free_.empty() || !can_tell()) {
+        return false;
+    }
+    const std::uint32_t at = free_.back();
+    Slot& slot = slots_[at];
+    if (record.srtp_key) {
+        slot.srtp = srtp::Receiver::create(ssrc, *record.srtp_key);
+        if (slot.srtp == nullptr) {
+            return false;
+        }
+    }
+    free_.pop_back();
+    slot.ssrc = ssrc;
+    slot.jitter = rtp::JitterBuffer();
+    slot.utterances = session::Utterances(ssrc, kind_);
+    slot.owner.store(kNobody, std::memory_order_relaxed);
+    slot.seen_ns.store(std::chrono::steady_clock::now().time_since_epoch().count(), std::memory_order_relaxed);
+    slot.known_to.store(static_cast<unsigned>(pollers_.size()), std::memory_order_relaxed);
+    open_slots_.emplace(ssrc, at);
+    open_.store(open_slots_.size(), std::memory_order_relaxed);
+    tell_all({Command::Kind::kOpen, ssrc, at});  // with release: the pollers see the slot as it is now
+    return true;
+}
+
+void SessionSlots::close(std::uint32_t ssrc) {
+    to_close_.push_back(ssrc);
+    while (!to_close_.empty() && can_tell()) {
+        const auto found = open_slots_.find(to_close_.front());
+        to_close_.pop_front();
+        if (found != open_slots_.end()) {
+            tell_all({Command::Kind::kClose, found->first, found->second});
+            closing_.push_back(found->second);
+            open_slots_.erase(found);
+        }
+    }
+    open_.store(open_slots_.size(), std::memory_order_relaxed);
+    reclaim();
+}
+
+void SessionSlots::each(const std::function<void(const Slot&)>& callback) const {
+    for (const auto& [ssrc, at] : open_slots_) {
+        callback(slots_[at]);
+    }
+}
+
+void SessionSlots::reclaim() noexcept {
+    // Acquire: what the pollers did to the slot is over.
+    while (!closing_.empty() && slots_[closing_.front()].known_to.load(std::memory_order_acquire) == 0) {
+        slots_[closing_.front()].srtp.reset();
+        free_.push_back(closing_.front());
+        closing_.pop_front();
+    }
+}
+
+bool SessionSlots::can_tell() noexcept {
+    for (Poller* poller : pollers_) {
+        if (poller->commands().claim() == nullptr) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void SessionSlots::tell_all(const Command& command) noexcept {
+    for (Poller* poller : pollers_) {
+        *poller->commands().claim() = command;
+        poller->commands().commit();
+    }
+}
+
+}  // namespace voice::pipeline

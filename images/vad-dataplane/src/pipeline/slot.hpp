@@ -1,0 +1,33 @@
+// What one session keeps, in memory that is made at the start and reused.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "rtp/jitter_buffer.hpp"
+#include "session/utterances.hpp"
+#include "srtp/receiver.hpp"
+#include "support/count.hpp"
+
+namespace voice::pipeline {
+
+inline constexpr int kNobody = -1;
+
+// The admission thread fills a slot while no poller knows it. Then every poller is told; the one that gets the first
+// packet owns it, and alone touches what is not atomic, until all have been told to forget it.
+struct Slot {
+    std::uint32_t ssrc = 0;
+    std::unique_ptr<srtp::Receiver> srtp;  // null: plain RTP, from the gateway
+    rtp::JitterBuffer jitter;
+    session::Utterances utterances{0, VOICE_CHUNK_LOG_MEL};
+
+    std::atomic<int> owner{kNobody};       // index of a poller
+    std::atomic<unsigned> known_to{0};     // pollers that know it; a free slot is known to none
+    std::atomic<std::int64_t> seen_ns{0};  // steady clock, of its last packet
+    std::atomic<bool> speaking{false};
+    Count packets;
+    Count concealed;
+};
+
+}  // namespace voice::pipeline

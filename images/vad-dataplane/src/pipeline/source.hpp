@@ -1,0 +1,31 @@
+// Where packets come from, and what lets a session in there.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "admission/gate.hpp"
+#include "config/config.hpp"
+#include "control/drop_reason.hpp"
+#include "pipeline/poller.hpp"
+#include "pipeline/session_slots.hpp"
+
+namespace voice::pipeline {
+
+class Source {
+public:
+    virtual ~Source() = default;
+    virtual std::unique_ptr<Poller> make_poller(int index, std::unique_ptr<vad::Instance> vad) = 0;
+    virtual admission::Requests& requests() = 0;
+    virtual admission::Gate& gate() = 0;
+    // Adds what was dropped before a poller saw it.
+    virtual void add_drops(control::Drops&) {}
+    // Whether an idle poller may sleep: on machines that have other work than ours.
+    [[nodiscard]] virtual bool may_sleep() const { return false; }
+};
+
+// Throws std::runtime_error with what failed and what to do.
+std::unique_ptr<Source> open_source(const config::Config& config, SessionSlots& slots);
+
+}  // namespace voice::pipeline

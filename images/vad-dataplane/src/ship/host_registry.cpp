@@ -1,0 +1,97 @@
+#include "ship/host_registry.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "support/quiet_thread.hpp"
+
+namespace voice::ship {
+
+void HostRegistry::start() {
+    thread_ = start_quiet_thread([this] { run(); });
+}
+
+void HostRegistry::stop() {
+    {
+        const std::scoped_lock lock(mutex_);
+        stopping_ = true;
+    }
+    wake_.notify_all();
+    if (thread_.joinable()) {
+        thread_.join();
+    }
+}
+
+Hosts HostRegistry::hosts() const {
+    const std::scoped_lock lock(mutex_);
+    return hosts_;
+}
+
+void HostRegistry::run() {
+    std::unique_lock lock(mutex_);
+    while (!stopping_) {
+        lock.unlock();
+        refresh();
+        lock.lock();
+        wake_.wait_for(lock, settings_.refresh, [this] { return stopping_; });
+    }
+}
+
+void HostRegistry::refresh() {
+    store_.append({"SMEMBERS", kHostsKey});
+    const auto replies = store_.exchange();
+    if (!replies || replies->front()->type != REDIS_REPLY_ARRAY) {
+        counters_.unanswered.fetch_add(1, std::memory_order_relaxed);
+        return;
+    }
+    std::vector<std::string> ids;
+    const auto& members = *replies->front();
+    for (std::size_t i = 0; i < members.elements; ++i) {
+        if (members.element[i]->type == REDIS_REPLY_STRING) {
+            ids.emplace_back(members.element[i]->str, members.element[i]->len);
+        }
+    }
+    read(ids);
+}
+
+void HostRegistry::read(const std::vector<std::string>& ids) {
+    for (const auto& id : ids) {
+        store_.append({"HGETALL", std::string(kHostKeyPrefix) + id});
+    }
+    const auto replies = store_.exchange();
+    if (!replies) {
+        counters_.unanswered.fetch_add(1, std::memory_order_relaxed);
+        return;
+    }
+    auto alive = std::make_shared<std::vector<Host>>();
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+        const auto fields = valkey::fields_of(*(*replies)[i]);
+        if (fields.empty()) {
+            // Its hash has expired. A host that comes back adds itself again with its next heartbeat.
+            store_.append({"SREM", kHostsKey, ids[i]});
+            continue;
+        }
+        auto host = read_host(ids[i], fields, settings_.chunk_port);
+        if (!host) {
+            counters_.malformed.fetch_add(1, std::memory_order_relaxed);
+        } else if (is_alive(*host)) {
+            alive->push_back(std::move(*host));
+        }
+    }
+    std::erase_if(beats_, [&](const auto& beat) { return std::find(ids.begin(), ids.end(), beat.first) == ids.end(); });
+    counters_.hosts.store(alive->size(), std::memory_order_relaxed);
+    counters_.refreshes.fetch_add(1, std::memory_order_relaxed);
+    const std::scoped_lock lock(mutex_);
+    hosts_ = std::move(alive);
+}
+
+bool HostRegistry::is_alive(const Host& host) {
+    const auto now = Clock::now();
+    auto& beat = beats_[host.id];
+    if (beat.value != host.heartbeat) {
+        beat = {host.heartbeat, now};
+    }
+    return now - beat.since < settings_.dead_after;
+}
+
+}  // namespace voice::ship

@@ -1,0 +1,68 @@
+// Reads the registry of ASR hosts every second. While the state store cannot be reached the last reading stays: audio
+// keeps going to hosts that were alive, and those that died meanwhile are found out when the store is back.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+
+#include "ship/host.hpp"
+
+namespace voice::ship {
+
+class HostRegistry final : public HostSource {
+public:
+    struct Settings {
+        std::chrono::milliseconds refresh{1'000};
+        std::chrono::milliseconds dead_after{5'000};  // without a new heartbeat, by this host's clock
+        std::uint16_t chunk_port = 5006;
+    };
+
+    // Written by the registry's thread, read by any.
+    struct Counters {
+        std::atomic<std::uint64_t> refreshes{0};
+        std::atomic<std::uint64_t> unanswered{0};  // refreshes that the state store did not answer
+        std::atomic<std::uint64_t> malformed{0};   // host records that make no sense
+        std::atomic<std::uint64_t> hosts{0};       // alive now
+    };
+
+    HostRegistry(Settings settings, valkey::Endpoint store)
+        : settings_(settings), store_(std::move(store)), hosts_(std::make_shared<const std::vector<Host>>()) {}
+    HostRegistry(const HostRegistry&) = delete;
+    HostRegistry& operator=(const HostRegistry&) = delete;
+    ~HostRegistry() override { stop(); }
+
+    void start();
+    void stop();
+
+    [[nodiscard]] Hosts hosts() const override;
+    [[nodiscard]] const Counters& counters() const noexcept { return counters_; }
+    [[nodiscard]] const valkey::Client::Counters& store() const noexcept { return store_.counters(); }
+
+private:
+    using Clock = std::chrono::steady_clock;
+    struct Beat {
+        std::string value;
+        Clock::time_point since;
+    };
+
+    void run();
+    void refresh();
+    void read(const std::vector<std::string>& ids);
+    bool is_alive(const Host& host);
+
+    Settings settings_;
+    valkey::Client store_;
+    std::unordered_map<std::string, Beat> beats_;
+    mutable std::mutex mutex_;
+    std::condition_variable wake_;
+    bool stopping_ = false;
+    Hosts hosts_;
+    std::thread thread_;
+    Counters counters_;
+};
+
+}  // namespace voice::ship

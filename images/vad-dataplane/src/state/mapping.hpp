@@ -1,0 +1,40 @@
+// The file of a session table in memory, checked.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "state/layout.hpp"
+
+namespace voice::state {
+
+// Owns the mapping and the file's descriptor. All errors are std::runtime_error with the file, what is wrong with it and
+// the remedy.
+class Mapping {
+public:
+    // For the writer. Makes the file unless it is there, and holds a lock on it: the kernel lets go of that when the process
+    // ends, however it ends. A table that is there is kept, with its sessions.
+    static Mapping open_to_write(const std::string& path, std::uint32_t sessions);
+
+    // For readers; the writer has to have made the file.
+    static Mapping open_to_read(const std::string& path);
+
+    Mapping(Mapping&& other) noexcept;
+    Mapping& operator=(Mapping&& other) = delete;
+    ~Mapping();
+
+    [[nodiscard]] const Header& header() const noexcept { return *static_cast<const Header*>(base_); }
+    [[nodiscard]] Control& control() const noexcept;
+    [[nodiscard]] std::span<Entry> entries() const noexcept;
+
+private:
+    Mapping(int file, void* base, std::size_t bytes) noexcept : file_(file), base_(base), bytes_(bytes) {}
+
+    int file_;
+    void* base_;
+    std::size_t bytes_;
+};
+
+}  // namespace voice::state

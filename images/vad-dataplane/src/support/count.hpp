@@ -1,0 +1,23 @@
+// A counter with one writer and any number of readers. No lock and no locked instruction: a relaxed load and store of a
+// word are plain ones on every machine that we run on.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace voice {
+
+class Count {
+public:
+    Count& operator+=(std::uint64_t more) noexcept {
+        value_.store(value_.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
+        return *this;
+    }
+    Count& operator++() noexcept { return *this += 1; }
+    operator std::uint64_t() const noexcept { return value_.load(std::memory_order_relaxed); }  // NOLINT: reads as one
+
+private:
+    std::atomic<std::uint64_t> value_{0};
+};
+
+}  // namespace voice

@@ -1,0 +1,214 @@
+#include "vad/host.hpp"
+
+#include <dlfcn.h>
+#include <sys/mman.h>
+
+#include <csetjmp>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "vad/sandbox/vad_module.h"
+
+namespace voice::vad {
+
+namespace {
+
+// Guest code owns nothing on this side of the border, so leaving it by longjmp leaves nothing behind.
+thread_local constinit std::jmp_buf* trap_target = nullptr;
+
+[[noreturn]] void on_trap(int reason) {
+    if (trap_target == nullptr) {
+        std::abort();
+    }
+    std::longjmp(*trap_target, reason);
+}
+
+// Calls the module; returns 0, or the reason why it was stopped. setjmp keeps no signal mask, so it makes no system call.
+template <typename Call>
+int guarded(Call&& call) noexcept {
+    std::jmp_buf here;
+    trap_target = &here;
+    const int reason = setjmp(here);
+    if (reason == 0) {
+        call();
+    }
+    trap_target = nullptr;
+    return reason;
+}
+
+[[noreturn]] void refuse(const std::string& why) {
+    throw LoadError("VAD module: " + why);
+}
+
+}  // namespace
+
+std::shared_ptr<const Module> Module::load(const std::filesystem::path& path) {
+    // An absolute path: dlopen looks a bare name up elsewhere.
+    void* library = dlopen(std::filesystem::absolute(path).c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) {
+        refuse(dlerror());
+    }
+    const auto* table = static_cast<const vad_module*>(dlsym(library, VAD_MODULE_SYMBOL));
+    if (table == nullptr || table->layout != VAD_MODULE_LAYOUT) {
+        dlclose(library);
+        refuse(path.string() + " was not made by this version's sandbox/build.sh");
+    }
+    table->set_trap_handler(on_trap);
+    return std::shared_ptr<const Module>(new Module(library, table));
+}
+
+Module::~Module() {
+    dlclose(library_);
+}
+
+Instance::Instance(std::shared_ptr<const Module> module) : module_(std::move(module)) {
+    const vad_module& table = module_->table();
+    mapped_bytes_ = table.instance_bytes;
+    // MAP_POPULATE: the polling thread is not to meet a page for the first time.
+    void* mapped =
+        mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    if (mapped == MAP_FAILED) {
+        refuse("no memory for " + std::to_string(mapped_bytes_) + " bytes");
+    }
+    mapped_ = static_cast<std::byte*>(mapped);
+    memory_ = mapped_ + table.memory_offset;
+    std::uint32_t version = 0;
+    std::uint32_t offset = 0;
+    const int reason = guarded([&] {
+        table.instantiate(mapped_);
+        version = table.abi_version(mapped_);
+        if (version != VAD_ABI_VERSION) {
+            return;
+        }
+        streams_ = table.stream_count(mapped_);
+        offset = table.frame_offset(mapped_);
+        table.init(mapped_);
+    });
+    std::string wrong;
+    if (reason != 0) {
+        wrong = "stopped while it started, reason " + std::to_string(reason);
+    } else if (version != VAD_ABI_VERSION) {
+        wrong = "offers interface " + std::to_string(version) + ", needed is " + std::to_string(VAD_ABI_VERSION);
+    } else if (streams_ == 0) {
+        wrong = "has no streams";
+    } else if (offset % 4 != 0 || offset > table.memory_bytes || table.memory_bytes - offset < Frame::extent * 2) {
+        wrong = "its frame lies outside of its memory, at " + std::to_string(offset);
+    }
+    if (!wrong.empty()) {
+        munmap(mapped_, mapped_bytes_);
+        refuse(wrong);
+    }
+    frame_ = memory_ + offset;
+}
+
+Instance::~Instance() {
+    munmap(mapped_, mapped_bytes_);
+}
+
+Decision Instance::process(std::uint32_t stream, Frame frame) noexcept {
+    if (fault_ != Fault::kNone || stream >= streams_) {
+        return {.fallback = true};
+    }
+    std::memcpy(frame_, frame.data(), frame.size_bytes());
+    std::uint32_t packed = 0;
+    const int reason = guarded([&] { packed = module_->table().process(mapped_, stream); });
+    if (reason != 0) {
+        stop(reason);
+        return {.fallback = true};
+    }
+    const std::uint32_t pre_roll = packed >> VAD_PRE_ROLL_SHIFT & VAD_PRE_ROLL_MASK;
+    const bool onset = (packed & VAD_ONSET) != 0;
+    return {
+        .speech = (packed & VAD_SPEECH) != 0,
+        .onset = onset,
+        .pre_roll_frames = static_cast<std::uint8_t>(!onset ? 0 : pre_roll < kMaxPreRoll ? pre_roll : kMaxPreRoll),
+        .learning = (packed & VAD_LEARNING) != 0,
+        .gated = (packed & VAD_GATED) != 0,
+    };
+}
+
+void Instance::reset(std::uint32_t stream) noexcept {
+    if (fault_ != Fault::kNone || stream >= streams_) {
+        return;
+    }
+    if (const int reason = guarded([&] { module_->table().reset(mapped_, stream); })) {
+        stop(reason);
+    }
+}
+
+void Instance::stop(int reason) noexcept {
+    fault_ = reason == VAD_TRAP_EXHAUSTION ? Fault::kRunaway : Fault::kTrap;
+}
+
+Vad::~Vad() {
+    delete current_;
+    delete offered_.load(std::memory_order_acquire);
+    delete returned_.load(std::memory_order_acquire);
+}
+
+Decision Vad::process(std::uint32_t stream, Frame frame) noexcept {
+    if (offered_.load(std::memory_order_relaxed) != nullptr) {
+        take_offer();
+    }
+    const bool worked = current_->fault() == Instance::Fault::kNone;
+    const Decision decision = current_->process(stream, frame);
+    if (worked && decision.fallback) {
+        count_fault();
+    }
+    frames_.add(true);
+    speech_.add(decision.speech);
+    gated_.add(decision.gated);
+    fallback_.add(decision.fallback);
+    return decision;
+}
+
+void Vad::reset(std::uint32_t stream) noexcept {
+    const bool worked = current_->fault() == Instance::Fault::kNone;
+    current_->reset(stream);
+    if (worked) {
+        count_fault();
+    }
+}
+
+void Vad::take_offer() noexcept {
+    // The control thread has not fetched the last one: freeing is not this thread's work, so the offer waits.
+    if (returned_.load(std::memory_order_relaxed) != nullptr) {
+        return;
+    }
+    Instance* next = offered_.exchange(nullptr, std::memory_order_acquire);
+    returned_.store(current_, std::memory_order_release);
+    current_ = next;
+    swaps_.add(true);
+}
+
+void Vad::count_fault() noexcept {
+    traps_.add(current_->fault() == Instance::Fault::kTrap);
+    runaways_.add(current_->fault() == Instance::Fault::kRunaway);
+}
+
+void Vad::offer(std::unique_ptr<Instance> next) noexcept {
+    collect();
+    delete offered_.exchange(next.release(), std::memory_order_acq_rel);
+}
+
+bool Vad::collect() noexcept {
+    Instance* old = returned_.exchange(nullptr, std::memory_order_acq_rel);
+    delete old;
+    return old != nullptr;
+}
+
+Counters Vad::counters() const noexcept {
+    return {
+        .frames = frames_.get(),
+        .speech_frames = speech_.get(),
+        .gated_frames = gated_.get(),
+        .fallback_frames = fallback_.get(),
+        .traps = traps_.get(),
+        .runaways = runaways_.get(),
+        .swaps = swaps_.get(),
+    };
+}
+
+}  // namespace voice::vad

@@ -1,0 +1,194 @@
+/* What the network sees of a frame: how far its bands stand above the noise floor of the stream, now and lately, and a
+ * few numbers about the level and the shape of the spectrum. Levels are log2 of an energy: 1 is 3 dB. */
+#ifndef VOICE_VAD_FEATURES_H
+#define VOICE_VAD_FEATURES_H
+
+#include "spectrum.h"
+
+enum {
+    BANDS = 20,        /* 19 of the spectrum, and one for all that lies above 4 kHz */
+    SCALARS = 12,
+    INPUTS = 3 * BANDS + SCALARS,
+    FRAME = 320,
+    PAST = 196,        /* samples kept of the past; 194 are needed, and copies go 4 at a time */
+    PAST_WORDS = PAST / 4,
+    LEARNING_FRAMES = 15, /* 300 ms, after which the floor is trusted */
+    SUBBLOCKS = 4,
+};
+
+/* Floors fall to a quieter frame quickly and rise by 4.5 dB/s: they find the noise between two words. */
+static const float FLOOR_FALL = 0.3F, FLOOR_RISE = 0.03F, LONG_FLOOR_RISE = 0.006F;
+static const float PEAK_FALL = 0.004F; /* 0.6 dB/s: the loudest voice of the last seconds */
+/* A frame so close to the floor, after others like it, is no speech, whatever its spectrum. */
+static const float GATE_MARGIN = 0.2F;
+static const int GATE_FRAMES = 10;
+static const float SILENCE_LEVEL = 3; /* 2.8 LSB: below any line's own noise */
+
+struct stream {
+    uint64_t past[PAST_WORDS];
+    float floor[BANDS], fast[BANDS], slow[BANDS];
+    float level_floor, long_floor, peak, level_fast, motion, peaky_low, peaky_high;
+    float score;
+    uint16_t age, quiet;
+    uint8_t speech, hangover;
+};
+
+/* The frame with the past before it, for whole words and for samples. */
+static union {
+    uint64_t words[(PAST + FRAME) / 4];
+    int16_t samples[PAST + FRAME];
+} audio_;
+static float inputs_[INPUTS];
+
+struct energies {
+    float level;      /* of the frame, without its mean */
+    float difference; /* of the second difference: mostly what lies above 4 kHz */
+    float crest;      /* loudest quarter against the mean of the quarters, 0 to 2 */
+};
+
+static const uint8_t band_edge[BANDS] = {3, 5, 7, 9, 11, 13, 16, 19, 22, 26, 30, 35, 41, 48, 56, 65, 76, 89, 104, 122};
+
+/* log2 for positive normal numbers, error below 0.0002. */
+static inline float log2_fast(float x) {
+    union {
+        float number;
+        uint32_t bits;
+    } view = {.number = x};
+    const float exponent = (float)((int32_t)(view.bits >> 23) - 127);
+    view.bits = (view.bits & 0x7fffffU) | 0x3f800000U;
+    const float m = view.number;
+    return exponent + (((-0.0803073F * m + 0.63823F) * m - 2.1076127F) * m + 4.0598381F) * m - 2.510148F;
+}
+
+static inline float clamp(float x, float low, float high) {
+    return x < low ? low : x > high ? high : x;
+}
+
+static inline void follow(float* floor, float level, float rise, float haste) {
+    if (level < *floor) {
+        *floor += FLOOR_FALL * (level - *floor);
+    } else {
+        const float up = rise * haste;
+        *floor += level - *floor < up ? level - *floor : up;
+    }
+}
+
+/* Integer sums: exact, whatever order a compiler adds in. */
+static struct energies measure(void) {
+    const int16_t* frame = audio_.samples + PAST;
+    int64_t sum = 0, squares = 0, differences = 0, loudest = 0;
+    for (int block = 0; block < SUBBLOCKS; ++block) {
+        int32_t part_sum = 0;
+        int64_t part = 0, rough = 0;
+        UNROLL
+        for (int i = 0; i < FRAME / SUBBLOCKS; ++i) {
+            const int32_t x = *frame, curve = frame[-1] + frame[-1] - frame[-2] - x;
+            part_sum += x;
+            part += x * x;
+            rough += (int64_t)curve * curve;
+            ++frame;
+        }
+        sum += part_sum;
+        squares += part;
+        differences += rough;
+        loudest = part > loudest ? part : loudest;
+    }
+    const float mean_square = (float)(squares - sum * sum / FRAME) / FRAME;
+    return (struct energies){
+        .level = log2_fast(mean_square + 0.01F),
+        .difference = log2_fast((float)differences / FRAME + 0.01F),
+        .crest = log2_fast((float)(loudest * SUBBLOCKS + 1) / (float)(squares + 1)),
+    };
+}
+
+/* How much the strongest bin of a range stands out: voiced speech has lines there, noise has not. */
+static inline float peaky(int from, int to) {
+    float sum = 1, most = 1;
+    for (int k = from; k < to; ++k) {
+        sum += power_[k];
+        most = power_[k] > most ? power_[k] : most;
+    }
+    return log2_fast(most * (float)(to - from) / sum) * 0.5F - 1;
+}
+
+static inline void band_levels(const struct energies* e, float* restrict level) {
+    for (int b = 0; b < BANDS - 1; ++b) {
+        float sum = 0.5F;
+        for (int k = band_edge[b]; k < band_edge[b + 1]; ++k) {
+            sum += power_[k];
+        }
+        level[b] = log2_fast(sum);
+    }
+    level[BANDS - 1] = e->difference;
+}
+
+static inline float haste(const struct stream* s) {
+    return s->age < LEARNING_FRAMES ? (float)(LEARNING_FRAMES + 1 - s->age) : 1;
+}
+
+/* The levels that need no spectrum. True when they suffice: no speech. */
+static int gate(struct stream* s, const struct energies* e) {
+    if (s->age == 0) {
+        s->level_floor = s->long_floor = s->peak = s->level_fast = e->level;
+    }
+    follow(&s->level_floor, e->level, FLOOR_RISE, haste(s));
+    follow(&s->long_floor, e->level, LONG_FLOOR_RISE, haste(s));
+    s->peak = e->level > s->peak ? e->level : s->peak - PEAK_FALL;
+    const float change = e->level - s->level_fast;
+    s->level_fast += 0.3F * change;
+    s->motion += 0.05F * ((change < 0 ? -change : change) - s->motion);
+    const int quiet = e->level < s->level_floor + GATE_MARGIN || e->level < SILENCE_LEVEL;
+    s->quiet = quiet ? (uint16_t)(s->quiet + (s->quiet < 1000)) : 0;
+    return s->quiet > GATE_FRAMES && s->age >= LEARNING_FRAMES;
+}
+
+static void skip_spectrum(struct stream* s) {
+    for (int b = 0; b < BANDS; ++b) {
+        s->fast[b] *= 0.6F;
+        s->slow[b] *= 0.9F;
+    }
+    s->peaky_low *= 0.8F;
+    s->peaky_high *= 0.8F;
+}
+
+static void fill_scalars(struct stream* s, const struct energies* e) {
+    float* out = inputs_ + 3 * BANDS;
+    const float low = peaky(3, 32), high = peaky(32, 80);
+    s->peaky_low += 0.2F * (low - s->peaky_low);
+    s->peaky_high += 0.2F * (high - s->peaky_high);
+    out[0] = clamp(e->level - s->level_floor, -2, 12) * 0.25F;
+    out[1] = clamp(e->level - s->long_floor, -2, 12) * 0.25F;
+    out[2] = clamp(s->peak - e->level, 0, 12) * 0.25F;
+    out[3] = clamp(s->peak - s->level_floor, 0, 16) * 0.25F;
+    out[4] = e->crest;
+    out[5] = low;
+    out[6] = high;
+    out[7] = s->peaky_low;
+    out[8] = s->peaky_high;
+    out[9] = clamp(s->motion, 0, 4);
+    out[10] = clamp(s->level_fast - s->level_floor, -2, 12) * 0.25F;
+    out[11] = clamp(s->floor[0] - s->floor[BANDS / 2], -8, 8) * 0.125F; /* tilt of the noise */
+}
+
+/* Fills inputs_ from the spectrum of the frame. */
+static void fill_inputs(struct stream* s, const struct energies* e) {
+    float level[BANDS];
+    spectrum_compute(audio_.samples + 2);
+    band_levels(e, level);
+    const float hurry = haste(s);
+    for (int b = 0; b < BANDS; ++b) {
+        if (s->age == 0) {
+            s->floor[b] = level[b];
+        }
+        follow(&s->floor[b], level[b], FLOOR_RISE, hurry);
+        const float above = clamp(level[b] - s->floor[b], -2, 12) * 0.25F;
+        s->fast[b] += 0.4F * (above - s->fast[b]);
+        s->slow[b] += 0.1F * (above - s->slow[b]);
+        inputs_[b] = above;
+        inputs_[BANDS + b] = s->fast[b];
+        inputs_[2 * BANDS + b] = s->slow[b];
+    }
+    fill_scalars(s, e);
+}
+
+#endif

@@ -1,0 +1,105 @@
+/* The VAD module: a gate on the energy, and where that does not decide, a small network on the spectrum against the
+ * tracked noise floor; then hysteresis, hangover and pre-roll. No libm, no allocation, no imports; a stream's decisions
+ * depend on its own frames alone. */
+#include "../abi.h"
+#include "network.h"
+
+#ifdef __wasm__
+#define EXPORT(name) __attribute__((export_name(#name))) name
+#else
+#define EXPORT(name) name
+#endif
+
+enum { STREAMS = 4096 };
+
+#ifdef __wasm__
+/* The compiler calls it for large zeroes; there is no C library in here. */
+void* memset(void* into, int value, unsigned long count);
+void* memset(void* into, int value, unsigned long count) {
+    uint8_t* bytes = into;
+    UNROLL
+    for (unsigned long i = 0; i < count; ++i) {
+        bytes[i] = (uint8_t)value;
+    }
+    return into;
+}
+#endif
+
+static struct stream streams_[STREAMS];
+
+uint32_t EXPORT(vad_abi_version)(void);
+uint32_t EXPORT(vad_stream_count)(void);
+uintptr_t EXPORT(vad_frame_offset)(void);
+void EXPORT(vad_init)(void);
+void EXPORT(vad_reset)(uint32_t stream);
+uint32_t EXPORT(vad_process)(uint32_t stream);
+
+uint32_t vad_abi_version(void) {
+    return VAD_ABI_VERSION;
+}
+
+uint32_t vad_stream_count(void) {
+    return STREAMS;
+}
+
+uintptr_t vad_frame_offset(void) {
+    return (uintptr_t)(audio_.samples + PAST);
+}
+
+void vad_init(void) {
+    spectrum_init();
+}
+
+void vad_reset(uint32_t stream) {
+    if (stream < STREAMS) {
+        streams_[stream] = (struct stream){0};
+    }
+}
+
+/* The log-odds that this frame is speech. Moves the stream on by a frame. */
+static float judge(struct stream* s, int* gated) {
+    for (int i = 0; i < PAST_WORDS; ++i) {
+        audio_.words[i] = s->past[i];
+    }
+    const struct energies e = measure();
+    *gated = gate(s, &e);
+    float odds = GATED_ODDS;
+    if (*gated) {
+        skip_spectrum(s);
+    } else {
+        fill_inputs(s, &e);
+        odds = network();
+    }
+    for (int i = 0; i < PAST_WORDS; ++i) {
+        s->past[i] = audio_.words[FRAME / 4 + i];
+    }
+    return odds;
+}
+
+/* The network judges what was two frames ago, with what came since; pre-roll and hangover bridge that. */
+static uint32_t decide(struct stream* s, float odds) {
+    s->score += SMOOTHING * (odds - s->score);
+    const int learning = s->age < LEARNING_FRAMES && s->level_fast > LEARNING_LEVEL;
+    const int voiced = learning || s->score > (s->speech ? STAY_SCORE : START_SCORE);
+    uint32_t decision = s->age < LEARNING_FRAMES ? VAD_LEARNING : 0;
+    if (voiced && !s->speech) {
+        decision |= VAD_ONSET | (uint32_t)PRE_ROLL << VAD_PRE_ROLL_SHIFT;
+    }
+    if (voiced) {
+        s->hangover = HANGOVER;
+    } else if (s->hangover > 0) {
+        --s->hangover;
+    }
+    s->speech = voiced || s->hangover > 0;
+    s->age = (uint16_t)(s->age + (s->age < LEARNING_FRAMES));
+    return decision | (s->speech ? (uint32_t)VAD_SPEECH : 0);
+}
+
+uint32_t vad_process(uint32_t stream) {
+    if (stream >= STREAMS) {
+        return VAD_SPEECH;
+    }
+    int gated = 0;
+    const float odds = judge(&streams_[stream], &gated);
+    return decide(&streams_[stream], odds) | (gated ? (uint32_t)VAD_GATED : 0);
+}

@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Makes a VAD module loadable: WebAssembly -> C -> shared object, with the checks of guard.h in it.
+#   build.sh MODULE.wasm MODULE.so [C COMPILER [FLAGS]]
+# Refuses modules with imports, without the exports of abi.h, with growing memory or with large stack frames.
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+wasm=$1 object=$2
+shift 2
+compiler=("${@:-cc}")
+work=$(mktemp -d)
+trap 'rm -r "$work"' EXIT
+
+# Only what the first version of WebAssembly has: every further instruction is one more thing to check. (One bulk copy,
+# for one, would be one step however long it is.)
+wasm-validate --disable-bulk-memory --disable-reference-types --disable-multi-value --disable-simd "$wasm"
+wasm2c --module-name=vad -o "$work/plain.c" "$wasm"
+
+pages=$(sed -nE 's/.*wasm_rt_allocate_memory\(&instance->w2c_memory, ([0-9]+), .*/\1/p' "$work/plain.c")
+[[ $pages =~ ^[0-9]+$ && $pages -le 1024 ]] || { echo "$wasm: needs one memory of at most 64 MiB" >&2; exit 1; }
+
+# Jumps back are the jumps to `loop` labels, which wasm2c calls w2c_L<n>; blocks are w2c_B<n>, and those jump forward.
+sed -E -e 's/goto w2c_L/TAKE_STEP goto w2c_L/g' -e '0,/^DEFINE_LOAD\(/s//#include "guard.h"\n&/' \
+  "$work/plain.c" >"$work/guarded.c"
+cp "$work/plain.h" "$work/module.h"
+jumps=$({ grep -oE 'goto w2c_L' "$work/plain.c" || true; } | wc -l)
+guarded=$({ grep -oE 'TAKE_STEP goto w2c_L' "$work/guarded.c" || true; } | wc -l)
+functions=$(grep -cE '^  FUNC_PROLOGUE;' "$work/guarded.c" || true)
+[[ $jumps == "$guarded" && $functions -gt 0 ]] && grep -q '^#include "guard.h"' "$work/guarded.c" ||
+  { echo "$wasm: wasm2c's output is not what guard.h is made for" >&2; exit 1; }
+
+"${compiler[@]}" -std=gnu11 -O3 -fPIC -shared -fvisibility=hidden -fno-math-errno -ffp-contract=off -w \
+  -Werror=frame-larger-than=16384 -Wframe-larger-than=16384 -Werror=implicit-function-declaration \
+  -DSANDBOX_PAGES="$pages" -I"$here" -I"$here/.." -I"$work" -Wl,-z,defs \
+  -o "$object" "$work/guarded.c" "$here/sandbox.c" -lm

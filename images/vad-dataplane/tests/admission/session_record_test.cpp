@@ -1,0 +1,82 @@
+#include "admission/session_record.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace {
+
+using namespace voice::admission;
+using voice::valkey::Fields;
+
+constexpr std::int64_t kNow = 1'700'000'000;
+const std::string kLater = std::to_string(kNow + 1);
+// The bytes 0 to 29.
+const std::string kKey = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwd";
+
+Fields record(std::string_view kind, std::string_view key, std::string_view state = "open",
+              std::string_view expires = kLater) {
+    return {{"state", state}, {"kind", kind}, {"srtp_key", key}, {"expires_at", expires}, {"language", "en"}};
+}
+
+TEST(SessionRecord, KeyIsTheSsrcInDecimal) { EXPECT_EQ(session_key(0xffffffff), "session:4294967295"); }
+
+TEST(SessionRecord, FromOutsideHasItsKey) {
+    const auto found = read_session(record("external", kKey), kNow);
+    const auto* session = std::get_if<SessionRecord>(&found);
+    ASSERT_NE(session, nullptr);
+    ASSERT_TRUE(session->srtp_key);
+    for (std::size_t i = 0; i < voice::srtp::kKeyBytes; ++i) {
+        EXPECT_EQ((*session->srtp_key)[i], i);
+    }
+    EXPECT_EQ(session->expires_at, kNow + 1);
+}
+
+TEST(SessionRecord, AllCharactersOfBase64AreRead) {
+    const auto found = read_session(record("external", "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmn"), kNow);
+    EXPECT_TRUE(std::holds_alternative<SessionRecord>(found));
+    const auto rest = read_session(record("external", "opqrstuvwxyz0123456789+/+/+/+/+/+/+/+/+/"), kNow);
+    ASSERT_TRUE(std::holds_alternative<SessionRecord>(rest));
+    EXPECT_EQ((*std::get<SessionRecord>(rest).srtp_key)[29], 0xbf);  // "+/+/" is fb ff bf
+}
+
+TEST(SessionRecord, FromTheGatewayHasNone) {
+    const auto found = read_session(record("gateway", ""), kNow);
+    ASSERT_TRUE(std::holds_alternative<SessionRecord>(found));
+    EXPECT_FALSE(std::get<SessionRecord>(found).srtp_key);
+}
+
+struct Refused {
+    const char* name;
+    Fields fields;
+    Refusal refusal;
+};
+
+class RefusedRecord : public ::testing::TestWithParam<Refused> {};
+
+TEST_P(RefusedRecord, IsRefused) {
+    const auto found = read_session(GetParam().fields, kNow);
+    ASSERT_TRUE(std::holds_alternative<Refusal>(found));
+    EXPECT_EQ(std::get<Refusal>(found), GetParam().refusal);
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, RefusedRecord, ::testing::Values(
+    Refused{"NoSuchSession", {}, Refusal::kUnknown},
+    Refused{"Closed", record("gateway", "", "closed"), Refusal::kClosed},
+    Refused{"WithoutAState", {{"kind", "gateway"}, {"expires_at", kLater}}, Refusal::kClosed},
+    Refused{"Expired", record("gateway", "", "open", "1700000000"), Refusal::kExpired},
+    Refused{"WithoutAnExpiry", record("gateway", "", "open", ""), Refusal::kMalformed},
+    Refused{"ExpiryIsNoNumber", record("gateway", "", "open", "1800000000.5"), Refusal::kMalformed},
+    Refused{"ExpiryIsTooLarge", record("gateway", "", "open", "99999999999999999999"), Refusal::kMalformed},
+    Refused{"UnknownKind", record("internal", ""), Refusal::kMalformed},
+    Refused{"WithoutAKind", {{"state", "open"}, {"expires_at", kLater}}, Refusal::kMalformed},
+    Refused{"ExternalWithoutAKey", record("external", ""), Refusal::kMalformed},
+    Refused{"GatewayWithAKey", record("gateway", kKey), Refusal::kMalformed},
+    Refused{"GatewayWithABrokenKey", record("gateway", "x"), Refusal::kMalformed},
+    Refused{"KeyIsTooShort", record("external", std::string(39, 'A')), Refusal::kMalformed},
+    Refused{"KeyIsTooLong", record("external", std::string(44, 'A')), Refusal::kMalformed},
+    Refused{"KeyIsPadded", record("external", std::string(38, 'A') + "=="), Refusal::kMalformed},
+    Refused{"KeyIsNoBase64", record("external", std::string(39, 'A') + "-"), Refusal::kMalformed}),
+    [](const ::testing::TestParamInfo<Refused>& each) { return std::string(each.param.name); });
+
+}  // namespace

@@ -1,0 +1,97 @@
+// The registry in a real state store, read with the rights of the VAD tier's user.
+#include "ship/host_registry.hpp"
+
+#include <gtest/gtest.h>
+
+#include "support/store.hpp"
+
+namespace {
+
+using namespace std::chrono_literals;
+using namespace voice::ship;
+using voice::test::eventually;
+
+class HostRegistryTest : public ::testing::Test {
+protected:
+    void SetUp() override {
+        voice::test::add_vad_user(store_);
+        auto endpoint = voice::test::vad_endpoint(store_, folder_);
+        endpoint.timeout = 200ms;
+        registry_ = std::make_unique<HostRegistry>(
+            HostRegistry::Settings{.refresh = 20ms, .dead_after = 500ms, .chunk_port = 5006}, endpoint);
+        registry_->start();
+    }
+    void TearDown() override { registry_->stop(); }
+
+    void beat(const std::string& id, int heartbeat, std::string_view slots = "3", std::string_view kind = "silicon") {
+        store_.run({"HSET", "host:asr:" + id, "kind", kind, "address", "10.0.0.1", "free_slots", slots, "draining", "0",
+                    "heartbeat", std::to_string(heartbeat)});
+        store_.run({"SADD", "host:asr", id});
+    }
+    std::size_t size() { return registry_->hosts()->size(); }
+
+    voice::test::Folder folder_;
+    voice::test::Store store_;
+    std::unique_ptr<HostRegistry> registry_;
+};
+
+TEST_F(HostRegistryTest, FindsHostsAndTheirChanges) {
+    EXPECT_EQ(size(), 0U);
+    beat("i-1", 1);
+    ASSERT_TRUE(eventually([&] { return size() == 1; }));
+    EXPECT_EQ(registry_->hosts()->front().free_slots, 3U);
+    beat("i-1", 2, "1");
+    EXPECT_TRUE(eventually([&] { return registry_->hosts()->front().free_slots == 1; }));
+}
+
+TEST_F(HostRegistryTest, AHostWhoseHeartStandsStillIsDead) {
+    beat("i-1", 1);
+    ASSERT_TRUE(eventually([&] { return size() == 1; }));
+    EXPECT_TRUE(eventually([&] { return size() == 0; }));
+    beat("i-1", 2);
+    EXPECT_TRUE(eventually([&] { return size() == 1; })) << "and lives again with the next beat";
+}
+
+TEST_F(HostRegistryTest, AHostWhoseRecordExpiredIsGone) {
+    beat("i-1", 1);
+    ASSERT_TRUE(eventually([&] { return size() == 1; }));
+    store_.run({"DEL", "host:asr:i-1"});
+    EXPECT_TRUE(eventually([&] { return size() == 0; }));
+    voice::valkey::Client client(store_.endpoint());
+    EXPECT_TRUE(eventually([&] {
+        client.append({"SCARD", "host:asr"});
+        const auto replies = client.exchange();
+        return replies && replies->front()->integer == 0;
+    })) << "its id stays in the list";
+}
+
+TEST_F(HostRegistryTest, ARecordThatMakesNoSenseIsCountedAndHarmsNobody) {
+    beat("i-1", 1, "many");
+    beat("i-2", 1);
+    ASSERT_TRUE(eventually([&] { return size() == 1; }));
+    EXPECT_EQ(registry_->hosts()->front().id, "i-2");
+    EXPECT_GT(registry_->counters().malformed, 0U);
+}
+
+TEST_F(HostRegistryTest, TheLastReadingStaysWhileTheStoreIsAway) {
+    beat("i-1", 1);
+    ASSERT_TRUE(eventually([&] { return size() == 1; }));
+    store_.stop();
+    ASSERT_TRUE(eventually([&] { return registry_->counters().unanswered > 3; }));
+    EXPECT_EQ(size(), 1U);
+    store_.start();
+    voice::test::add_vad_user(store_);
+    EXPECT_TRUE(eventually([&] { return size() == 0; })) << "the new store knows no host";
+    beat("i-1", 2);
+    EXPECT_TRUE(eventually([&] { return size() == 1; }));
+}
+
+TEST_F(HostRegistryTest, SomethingElseUnderTheKeyIsNoAnswer) {
+    beat("i-1", 1);
+    ASSERT_TRUE(eventually([&] { return size() == 1; }));
+    store_.run({"SET", "host:asr", "x"});
+    EXPECT_TRUE(eventually([&] { return registry_->counters().unanswered > 0; }));
+    EXPECT_EQ(size(), 1U);
+}
+
+}  // namespace

@@ -1,0 +1,159 @@
+#include "ship/pinning.hpp"
+
+#include <gtest/gtest.h>
+
+#include "ship/hosts.hpp"
+
+namespace {
+
+using namespace voice::test;
+using namespace std::chrono_literals;
+using voice::ship::HostKind;
+using voice::ship::Pinning;
+using voice::ship::read_host;
+
+constexpr auto kSilicon = HostKind::kSilicon;
+constexpr auto kGpu = HostKind::kGpu;
+
+class PinningTest : public ::testing::Test {
+protected:
+    // The id of the session's host; empty when there is none.
+    std::string place(std::uint64_t session, bool starts_speech = false) {
+        const auto* host = pinning_.host_of(session, starts_speech, now_);
+        return host == nullptr ? "" : host->id;
+    }
+    void update(std::vector<voice::ship::Host> list) { pinning_.update(hosts(std::move(list)), now_); }
+
+    Pinning pinning_;
+    Pinning::Clock::time_point now_{};
+};
+
+TEST_F(PinningTest, SiliconComesFirst) {
+    update({host("gpu", kGpu, 100), host("silicon", kSilicon, 1)});
+    EXPECT_EQ(place(1), "silicon");
+    EXPECT_EQ(place(2), "gpu") << "silicon has no slot left";
+}
+
+TEST_F(PinningTest, AmongEqualsTheOneWithMostSlots) {
+    update({host("a", kSilicon, 5), host("b", kSilicon, 7)});
+    EXPECT_EQ(place(1), "b");
+    EXPECT_EQ(place(2), "b");
+    EXPECT_EQ(place(3), "a") << "slots that were given away count before the next reading";
+}
+
+TEST_F(PinningTest, ASessionStays) {
+    update({host("a", kSilicon, 1)});
+    EXPECT_EQ(place(1), "a");
+    update({host("b", kSilicon, 100), host("a", kSilicon, 0)});
+    for (int i = 0; i < 10; ++i) {
+        EXPECT_EQ(place(1, true), "a");
+    }
+    EXPECT_EQ(pinning_.moves(), 0U);
+}
+
+TEST_F(PinningTest, WithoutASlotThereIsNoHost) {
+    EXPECT_EQ(place(1), "");
+    update({host("a", kSilicon, 0), draining(host("b", kGpu, 9))});
+    EXPECT_EQ(place(1), "");
+    EXPECT_EQ(pinning_.sessions(), 0U);
+    update({host("a", kSilicon, 1)});
+    EXPECT_EQ(place(1), "a");
+}
+
+TEST_F(PinningTest, ADeadHostsSessionsMoveAtOnce) {
+    update({host("a", kSilicon, 5), host("b", kGpu, 5)});
+    EXPECT_EQ(place(1), "a");
+    update({host("b", kGpu, 5)});
+    EXPECT_EQ(place(1), "b");
+    EXPECT_EQ(pinning_.moves(), 1U);
+}
+
+TEST_F(PinningTest, ADeadHostsSessionsWaitForOne) {
+    update({host("a", kSilicon, 5)});
+    EXPECT_EQ(place(1), "a");
+    update({});
+    EXPECT_EQ(place(1), "");
+    update({host("b", kGpu, 5)});
+    EXPECT_EQ(place(1), "b");
+}
+
+TEST_F(PinningTest, ADrainingHostKeepsTheUtteranceAndLosesTheNext) {
+    update({host("a", kSilicon, 5)});
+    EXPECT_EQ(place(1), "a");
+    update({draining(host("a", kSilicon, 5)), host("b", kGpu, 5)});
+    EXPECT_EQ(place(1), "a");
+    EXPECT_EQ(place(1, true), "b");
+    EXPECT_EQ(place(1), "b");
+    EXPECT_EQ(pinning_.moves(), 1U);
+}
+
+TEST_F(PinningTest, ADrainingHostIsBetterThanNone) {
+    update({host("a", kSilicon, 5)});
+    EXPECT_EQ(place(1), "a");
+    update({draining(host("a", kSilicon, 5))});
+    EXPECT_EQ(place(1, true), "a");
+}
+
+TEST_F(PinningTest, AnIdleSessionGivesItsPlaceUp) {
+    update({host("a", kSilicon, 5)});
+    EXPECT_EQ(place(1), "a");
+    now_ += Pinning::kIdle - 1s;
+    EXPECT_EQ(place(2), "a");
+    now_ += 1s;
+    update({host("a", kSilicon, 5)});
+    EXPECT_EQ(pinning_.sessions(), 1U);
+    pinning_.forget(2);
+    EXPECT_EQ(pinning_.sessions(), 0U);
+}
+
+TEST_F(PinningTest, HostsMayChangeTheirOrder) {
+    std::vector<voice::ship::Host> list;
+    for (int i = 0; i < 10; ++i) {
+        list.push_back(host("h" + std::to_string(i), kSilicon, 10));
+    }
+    update(list);
+    std::vector<std::string> places;
+    for (std::uint64_t session = 0; session < 50; ++session) {
+        places.push_back(place(session));
+    }
+    std::reverse(list.begin(), list.end());
+    update(list);
+    for (std::uint64_t session = 0; session < 50; ++session) {
+        EXPECT_EQ(place(session), places[session]);
+    }
+    EXPECT_EQ(pinning_.moves(), 0U);
+}
+
+TEST(Host, IsReadFromItsRecord) {
+    const auto found = read_host("i-1",
+                                 {{"kind", "silicon"}, {"address", "10.0.1.2"}, {"free_slots", "42"}, {"draining", "1"},
+                                  {"heartbeat", "1700000000000"}, {"version", "9"}},
+                                 5006);
+    ASSERT_TRUE(found);
+    EXPECT_EQ(found->id, "i-1");
+    EXPECT_EQ(found->kind, kSilicon);
+    EXPECT_EQ(found->address.sin_addr.s_addr, htonl(0x0a000102));
+    EXPECT_EQ(found->address.sin_port, htons(5006));
+    EXPECT_EQ(found->free_slots, 42U);
+    EXPECT_TRUE(found->draining);
+}
+
+class BadHost : public ::testing::TestWithParam<std::pair<const char*, const char*>> {};
+
+TEST_P(BadHost, IsRefused) {
+    voice::valkey::Fields fields{
+        {"kind", "gpu"}, {"address", "10.0.1.2"}, {"free_slots", "1"}, {"draining", "0"}, {"heartbeat", "1"}};
+    ASSERT_TRUE(read_host("i-1", fields, 5006));
+    for (auto& [name, value] : fields) {
+        value = name == GetParam().first ? GetParam().second : value;
+    }
+    EXPECT_FALSE(read_host("i-1", fields, 5006));
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, BadHost, ::testing::Values(
+    std::pair{"kind", ""}, std::pair{"kind", "tpu"}, std::pair{"address", ""}, std::pair{"address", "10.0.1"},
+    std::pair{"address", "host.internal"}, std::pair{"address", "::1"}, std::pair{"free_slots", ""},
+    std::pair{"free_slots", "-1"}, std::pair{"free_slots", "1.5"}, std::pair{"free_slots", "99999999999"},
+    std::pair{"draining", ""}, std::pair{"draining", "yes"}, std::pair{"heartbeat", ""}));
+
+}  // namespace

@@ -1,0 +1,276 @@
+// Chunks over real sockets, in a network of the test's own.
+#include "ship/shipper.hpp"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <deque>
+#include <map>
+
+#include "ring/spsc_ring.hpp"
+#include "ship/hosts.hpp"
+#include "support/veth.hpp"
+
+namespace {
+
+using namespace std::chrono_literals;
+using namespace voice;
+using namespace voice::ship;
+using namespace voice::test;
+
+constexpr auto kSilicon = HostKind::kSilicon;
+
+// An ASR host: a UDP socket on a loopback address.
+class Receiver {
+public:
+    explicit Receiver(const char* address = "127.0.0.1") : socket_(socket(AF_INET, SOCK_DGRAM, 0)) {
+        const int bytes = 64 << 20;
+        setsockopt(socket_.get(), SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof bytes);
+        auto at = host("", kSilicon, 0, address, 5006).address;
+        EXPECT_EQ(bind(socket_.get(), reinterpret_cast<sockaddr*>(&at), sizeof at), 0);
+    }
+    // The next chunk; nothing when none comes.
+    std::optional<voice_audio_chunk> next(int limit_ms = 1000) {
+        pollfd ready{.fd = socket_.get(), .events = POLLIN, .revents = 0};
+        voice_audio_chunk chunk{};
+        if (poll(&ready, 1, limit_ms) != 1 || recv(socket_.get(), &chunk, sizeof chunk, MSG_TRUNC) != sizeof chunk) {
+            return std::nullopt;
+        }
+        return chunk;
+    }
+
+private:
+    Descriptor socket_;
+};
+
+// A ring of 100 slots that shows all its chunks, so that percentages are plain.
+class Queue final : public ChunkSource {
+public:
+    void put(std::uint64_t session, std::uint32_t sequence, unsigned flags = 0) {
+        fill(chunks_.emplace_back(), session, sequence, flags);
+    }
+    const voice_audio_chunk* peek(std::size_t ahead) override { return ahead < chunks_.size() ? &chunks_[ahead] : nullptr; }
+    void release(std::size_t count) override {
+        for (; count != 0; --count) {
+            chunks_.pop_front();
+        }
+    }
+    [[nodiscard]] std::size_t occupancy() const override { return chunks_.size(); }
+    [[nodiscard]] std::size_t slots() const override { return 100; }
+
+private:
+    std::deque<voice_audio_chunk> chunks_;
+};
+
+class ShipperTest : public ::testing::Test {
+protected:
+    void open(Shipper::Settings settings = {}) {
+        shipper_ = std::make_unique<Shipper>(settings, std::vector<ChunkSource*>{&queue_}, hosts_);
+        std::string error;
+        ASSERT_TRUE(shipper_->open(error)) << error;
+    }
+    void SetUp() override { open(); }
+    const ShipCounters& counted() { return shipper_->counters(); }
+
+    Queue queue_;
+    HostList hosts_{{host("a", kSilicon, 1000)}};
+    std::unique_ptr<Shipper> shipper_;
+};
+
+TEST_F(ShipperTest, AChunkArrivesAsItIs) {
+    Receiver receiver;
+    queue_.put(0x0102030405060708, 9, VOICE_CHUNK_START_OF_SPEECH);
+    EXPECT_TRUE(shipper_->pass());
+    const auto found = receiver.next();
+    ASSERT_TRUE(found);
+    EXPECT_EQ(found->session, 0x0102030405060708U);
+    EXPECT_EQ(found->sequence, 9U);
+    EXPECT_EQ(found->kind, VOICE_CHUNK_PCM16);
+    EXPECT_EQ(found->flags, VOICE_CHUNK_START_OF_SPEECH);
+    EXPECT_EQ(found->payload.pcm[VOICE_CHUNK_SAMPLES - 1], 9);
+    EXPECT_FALSE(shipper_->pass()) << "the queue is empty";
+    EXPECT_EQ(counted().sent, 1U);
+    EXPECT_EQ(counted().sessions, 1U);
+}
+
+TEST_F(ShipperTest, ABatchKeepsItsOrder) {
+    Receiver receiver;
+    for (std::uint32_t n = 0; n < 40; ++n) {
+        queue_.put(n % 3, n);
+    }
+    EXPECT_TRUE(shipper_->pass());
+    for (std::uint32_t n = 0; n < 40; ++n) {
+        const auto found = receiver.next();
+        ASSERT_TRUE(found);
+        EXPECT_EQ(found->sequence, n);
+    }
+}
+
+TEST_F(ShipperTest, EachSessionGoesToItsHost) {
+    Receiver first("127.0.0.1");
+    Receiver second("127.0.0.2");
+    hosts_.set({host("a", kSilicon, 1, "127.0.0.1"), host("b", HostKind::kGpu, 1, "127.0.0.2")});
+    for (std::uint32_t n = 0; n < 5; ++n) {
+        queue_.put(1, n);
+        queue_.put(2, n);
+    }
+    EXPECT_TRUE(shipper_->pass());
+    for (int n = 0; n < 5; ++n) {
+        EXPECT_EQ(first.next()->session, 1U);
+        EXPECT_EQ(second.next()->session, 2U);
+    }
+    hosts_.set({host("b", HostKind::kGpu, 9, "127.0.0.2")});
+    queue_.put(1, 5);
+    EXPECT_TRUE(shipper_->pass());
+    EXPECT_EQ(second.next()->session, 1U) << "its host has died";
+    EXPECT_EQ(counted().moves, 1U);
+}
+
+TEST_F(ShipperTest, SessionsWithoutAHostHoldUpNobody) {
+    Receiver receiver;
+    hosts_.set({host("a", kSilicon, 1)});
+    queue_.put(1, 0);
+    for (std::uint32_t n = 0; n < 10; ++n) {
+        queue_.put(2, n);
+    }
+    queue_.put(1, 1);
+    EXPECT_TRUE(shipper_->pass());
+    EXPECT_EQ(receiver.next()->sequence, 0U);
+    EXPECT_EQ(receiver.next()->sequence, 1U);
+    EXPECT_EQ(counted().no_host, 10U);
+    EXPECT_EQ(counted().sent, 2U);
+}
+
+TEST_F(ShipperTest, HalfFullItShedsSilenceOldestFirst) {
+    Receiver receiver;
+    for (std::uint32_t n = 0; n < 60; ++n) {
+        queue_.put(1, n, n % 2 == 0 ? VOICE_CHUNK_SILENCE : 0);
+    }
+    EXPECT_TRUE(shipper_->pass());
+    // While 50 or more are left: those with the numbers 0 to 10.
+    EXPECT_EQ(counted().shed_silence, 6U);
+    EXPECT_EQ(counted().shed_oldest, 0U);
+    EXPECT_EQ(receiver.next()->sequence, 1U);
+    EXPECT_EQ(counted().sent, 54U);
+}
+
+TEST_F(ShipperTest, MadeUpAudioGoesWithSilenceAndTheEndsOfSpeechDoNot) {
+    for (std::uint32_t n = 0; n < 53; ++n) {
+        constexpr std::array<unsigned, 3> kFlags{VOICE_CHUNK_CONCEALED, VOICE_CHUNK_SILENCE | VOICE_CHUNK_END_OF_SPEECH,
+                                                 VOICE_CHUNK_SILENCE | VOICE_CHUNK_START_OF_SPEECH};
+        queue_.put(1, n, kFlags[n % 3]);
+    }
+    EXPECT_TRUE(shipper_->pass());
+    EXPECT_EQ(counted().shed_silence, 2U) << "the numbers 0 and 3";
+    EXPECT_EQ(counted().sent, 51U);
+}
+
+TEST_F(ShipperTest, AlmostFullItShedsTheOldestWhateverTheyAre) {
+    Receiver receiver;
+    for (std::uint32_t n = 0; n < 100; ++n) {
+        queue_.put(1, n);
+    }
+    EXPECT_TRUE(shipper_->pass());
+    EXPECT_EQ(counted().shed_oldest, 11U) << "until fewer than 90 are left";
+    EXPECT_EQ(receiver.next()->sequence, 11U);
+    EXPECT_TRUE(shipper_->pass());
+    EXPECT_EQ(counted().sent, 89U);
+}
+
+TEST_F(ShipperTest, ADatagramThatTheKernelRefusesCostsTheOthersNothing) {
+    Receiver receiver;
+    // 10.9.0.2 is reached over an MTU of 1500.
+    hosts_.set({host("a", kSilicon, 1, "10.9.0.2"), host("b", HostKind::kGpu, 1)});
+    for (std::uint32_t n = 0; n < 6; ++n) {
+        queue_.put(1 + n % 2, n);
+    }
+    EXPECT_TRUE(shipper_->pass());
+    EXPECT_EQ(counted().failed, 3U);
+    EXPECT_EQ(counted().sent, 3U);
+    for (const auto sequence : {1U, 3U, 5U}) {
+        EXPECT_EQ(receiver.next()->sequence, sequence);
+    }
+}
+
+TEST_F(ShipperTest, AFullSendBufferKeepsChunksForLater) {
+    ASSERT_EQ(std::system("ip link set voice0 mtu 3498 && ip link set voice1 mtu 3498"), 0);
+    open({.send_buffer_bytes = 16 << 10});
+    hosts_.set({host("a", kSilicon, 1, "10.9.0.2")});  // nobody there: datagrams wait for its hardware address
+    for (std::uint32_t n = 0; n < 40; ++n) {
+        queue_.put(1, n);
+    }
+    EXPECT_TRUE(shipper_->pass());
+    EXPECT_EQ(counted().stalls, 1U);
+    EXPECT_GT(counted().sent, 0U);
+    EXPECT_EQ(queue_.occupancy(), 40U - counted().sent);
+    EXPECT_EQ(queue_.peek(0)->sequence, counted().sent) << "the first that was not sent is the next";
+    EXPECT_EQ(counted().failed + counted().shed_oldest, 0U);
+    ASSERT_EQ(std::system("ip link set voice0 mtu 1500"), 0);
+}
+
+// With rings as they are, and pollers that never wait.
+TEST(ShipperThreads, TwoRingsUnderLoadLoseNothingUncounted) {
+    using Ring = SpscRing<voice_audio_chunk, 256>;
+    constexpr std::uint32_t kChunks = 5000;
+    Receiver receiver;
+    std::array<Ring, 2>* const rings = new std::array<Ring, 2>;
+    const std::unique_ptr<std::array<Ring, 2>> owner(rings);
+    RingSource first((*rings)[0]);
+    RingSource second((*rings)[1]);
+    const HostList hosts({host("a", kSilicon, 10)});
+    Shipper shipper({}, {&first, &second}, hosts);
+    std::string error;
+    ASSERT_TRUE(shipper.open(error)) << error;
+    shipper.start();
+    std::array<std::uint32_t, 2> full{};
+    std::vector<std::thread> pollers;
+    for (std::size_t id = 0; id < 2; ++id) {
+        pollers.emplace_back([&, id] {
+            for (std::uint32_t n = 0; n < kChunks; ++n) {
+                if (auto* chunk = (*rings)[id].claim()) {
+                    fill(*chunk, id, n);
+                    (*rings)[id].commit();
+                } else {
+                    ++full[id];
+                }
+                if (n % 16 == 0) {
+                    std::this_thread::sleep_for(1ms);
+                }
+            }
+        });
+    }
+    std::map<std::uint64_t, std::uint32_t> next;
+    std::uint64_t received = 0;
+    const auto take = [&](int limit_ms) {
+        const auto chunk = receiver.next(limit_ms);
+        if (chunk) {
+            ++received;
+            EXPECT_GE(chunk->sequence, next[chunk->session]) << "out of order";
+            next[chunk->session] = chunk->sequence + 1;
+            EXPECT_EQ(chunk->payload.pcm[VOICE_CHUNK_SAMPLES - 1], static_cast<std::int16_t>(chunk->sequence)) << "torn";
+        }
+        return chunk.has_value();
+    };
+    while (take(500)) {
+    }
+    for (auto& poller : pollers) {
+        poller.join();
+    }
+    shipper.stop();
+    while (take(100)) {
+    }
+    const auto& counters = shipper.counters();
+    EXPECT_EQ(counters.sent + counters.shed_oldest + full[0] + full[1], 2 * kChunks);
+    EXPECT_EQ(received, counters.sent);
+    EXPECT_GT(received, kChunks);
+}
+
+class OwnNetwork : public ::testing::Environment {
+    void SetUp() override {
+        enter_own_network();
+        ASSERT_EQ(std::system("ip address add 10.9.0.1/24 dev voice0"), 0);
+    }
+};
+const auto* const kNetwork = ::testing::AddGlobalTestEnvironment(new OwnNetwork);
+
+}  // namespace
