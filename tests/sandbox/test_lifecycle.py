@@ -17,7 +17,7 @@ from sandbox.aws.cdk import ROOT
 from sandbox.aws.rehearsal import Rehearsal
 
 DEPLOYMENT = blueprint.load(ROOT / "deployments/sandbox.yaml")
-STOP_S = 20
+STOP_S = 60
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.timeout(180)]
 

@@ -1,7 +1,6 @@
 """Both projects and the policy pack, from preview to teardown, as `voice` prints them."""
 
 import json
-import time
 from pathlib import Path
 
 import pytest
@@ -35,15 +34,13 @@ def rehearsed() -> tuple[list[Rehearsed], list[PolicyViolation]]:
         return rehearsal.run(), rehearsal.violations()
 
 
-def test_a_rehearsal_takes_seconds_and_says_what_it_did(capsys: pytest.CaptureFixture[str]) -> None:
-    start = time.monotonic()
+def test_a_rehearsal_says_what_it_did(capsys: pytest.CaptureFixture[str]) -> None:
     with rehearsal_of(protect="true") as rehearsal:
         assert azure_sandbox.rehearse(rehearsal, Progress(Console()))
-    assert time.monotonic() - start < 30
     said = capsys.readouterr().out
     for expected in (
-        "sample-cluster: 5 resources",
-        "sample-workloads: 5 resources",
+        "sample-cluster             5",
+        "sample-workloads           5",
         "3 policies: 0 refuse, 1 advise",
         "teardown: 9 deleted, none while something needs it; 1 kept",
         'kept: resources:ResourceGroup "group", protected',
