@@ -10,8 +10,9 @@ UV_VERSION := 0.13.8
 UV := .tools/bin/uv
 SETUP := .venv/.ready
 CHECKOV := .tools/checkov/.ready
+BENCH_VAD := .tools/bench/.ready
 
-.PHONY: help setup test images refresh-engines test-native sandbox bench-synth lint format lock clean
+.PHONY: help setup test images refresh-engines test-native sandbox bench-synth bench-dataplane bench-vad lint format lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -33,6 +34,12 @@ $(CHECKOV): $(UV) tests/checkov/requirements.txt
 	$(UV) pip sync --quiet --require-hashes --python .tools/checkov/bin/python tests/checkov/requirements.txt
 	touch $@
 
+# The rivals' packages are nobody else's: an environment of its own. Silero asks for torch, and its ONNX model does not.
+$(BENCH_VAD): $(UV) bench/vad/requirements.txt bench/vad/silero.txt
+	$(UV) venv --quiet --clear .tools/bench
+	$(UV) pip sync --quiet --require-hashes --python .tools/bench/bin/python bench/vad/requirements.txt bench/vad/silero.txt
+	touch $@
+
 test: $(SETUP) $(CHECKOV) ## Run every check and test
 	ruff check .
 	ruff format --check .
@@ -42,7 +49,7 @@ test: $(SETUP) $(CHECKOV) ## Run every check and test
 	mypy
 	pytest -n 2 --dist loadgroup
 
-test-native: ## Build and test the data plane's native code, sanitizers included
+test-native: $(SETUP) ## Build and test the data plane's native code, sanitizers included
 	images/vad-dataplane/tests/run.sh
 
 sandbox: $(SETUP) ## Rehearse both clouds: deploy to a local AWS, drill it, tear it down; run the Pulumi programs
@@ -54,6 +61,13 @@ images: $(SETUP) ## Build and run the images that need no registry, on a Debian 
 
 bench-synth: $(SETUP) ## Time synth of the whole suite against an empty CDK app
 	python -m bench.synth
+
+bench-dataplane: $(SETUP) ## Time the data plane's stages beside their rivals
+	python -m bench.dataplane
+
+bench-vad: $(BENCH_VAD) ## Cost of the VAD, and its quality beside Silero and webrtcvad
+	bench/vad/packages.sh
+	.tools/bench/bin/python -m bench.vad
 
 diagram: $(SETUP) ## Draw docs/architecture.svg anew, from the templates
 	voice diagram deployments/production-us-east-1.yaml --output docs/architecture.svg

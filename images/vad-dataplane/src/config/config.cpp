@@ -177,7 +177,7 @@ void read_data_path(Reader& reader, Config& config) {
     config.rtp_port = reader.port("VOICE_RTP_PORT");
     config.chunk_port = reader.port("VOICE_CHUNK_PORT");
     config.health_port = reader.port("VOICE_HEALTH_PORT");
-    if (config.rtp_port == config.chunk_port) {
+    if (config.rtp_port == config.chunk_port && reader.problems().empty()) {
         reader.refuse("VOICE_CHUNK_PORT", std::to_string(config.chunk_port), "another port than VOICE_RTP_PORT",
                       "use the contract's port");
     }
@@ -188,11 +188,21 @@ void read_own(Reader& reader, Config& config) {
     config.control_socket = reader.path("VOICE_CONTROL_SOCKET");
     config.vad_module = reader.path("VOICE_VAD_MODULE");
     config.log_mel = reader.choice<2>("VOICE_CHUNK_KIND", {"log-mel", "pcm16"}) == 0;
-    config.max_sessions = reader.number("VOICE_MAX_SESSIONS", 1, VOICE_STEER_SESSIONS, "the XDP program's map has no more");
+    config.max_sessions =
+        reader.number("VOICE_MAX_SESSIONS", 1, VOICE_STEER_SESSIONS, "the XDP program's map has no more");
     // Half of what a sender of 20 ms packets sends would starve it; a million is no limit.
     config.packets_per_s = reader.number("VOICE_SESSION_PACKETS_PER_S", 50, 1'000'000);
     config.admissions_per_s = reader.number("VOICE_ADMISSIONS_PER_S", 1, 1'000'000);
     config.silent_after = std::chrono::seconds(reader.number("VOICE_SILENT_AFTER_S", 1, 86'400));
+}
+
+template <std::size_t Count>
+std::vector<std::string_view> names_of(const std::array<Variable, Count>& variables) {
+    std::vector<std::string_view> names;
+    for (const auto& variable : variables) {
+        names.emplace_back(variable.name);
+    }
+    return names;
 }
 
 }  // namespace
@@ -215,16 +225,8 @@ std::string text_of(const Problem& problem) {
     return problem.variable + " " + value + ", limit: " + problem.limit + "; " + problem.remedy;
 }
 
-std::vector<std::string_view> contract_variables() {
-    std::vector<std::string_view> names;
-    std::transform(kContract.begin(), kContract.end(), std::back_inserter(names), [](const auto& each) { return each.name; });
-    return names;
-}
+std::vector<std::string_view> contract_variables() { return names_of(kContract); }
 
-std::vector<std::string_view> own_variables() {
-    std::vector<std::string_view> names;
-    std::transform(kOwn.begin(), kOwn.end(), std::back_inserter(names), [](const auto& each) { return each.name; });
-    return names;
-}
+std::vector<std::string_view> own_variables() { return names_of(kOwn); }
 
 }  // namespace voice::config

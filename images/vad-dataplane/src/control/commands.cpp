@@ -19,7 +19,8 @@ json parse(std::string_view text) {
         throw BadRequest("a request has " + std::to_string(kLongestRequest) + " bytes at most");
     }
     auto request = json::parse(text, nullptr, false);
-    if (!request.is_object()) {
+    // The library takes a zero byte for the end.
+    if (!request.is_object() || text.find('\0') != std::string_view::npos) {
         throw BadRequest("a request is one JSON object");
     }
     return request;
@@ -51,7 +52,8 @@ std::size_t take_number(json& request, const char* name, std::size_t fallback, s
 // A misspelt member must not be taken for one that is missing.
 void refuse_more(const json& request) {
     if (!request.empty()) {
-        throw BadRequest("unknown member " + json(request.begin().key()).dump(-1, ' ', true, json::error_handler_t::replace));
+        const json name = request.begin().key();
+        throw BadRequest("unknown member " + name.dump(-1, ' ', true, json::error_handler_t::replace));
     }
 }
 

@@ -110,9 +110,8 @@ void Server::accept_from(const Descriptor& listener, Connection::Kind kind) {
 }
 
 void Server::drop_oldest() {
-    connections_.erase(std::min_element(connections_.begin(), connections_.end(), [](const auto& left, const auto& right) {
-        return left.second.used() < right.second.used();
-    }));
+    const auto older = [](const auto& left, const auto& right) { return left.second.used() < right.second.used(); };
+    connections_.erase(std::min_element(connections_.begin(), connections_.end(), older));
 }
 
 void Server::read_signal() {

@@ -8,8 +8,8 @@
 //
 // Edges. The extractor continues an utterance backwards by reflection: the window of frame 0 is x[200] ... x[1] x[0]
 // x[1] ... x[199], where x[200] weighs nothing. Frame 0 looks ahead no further than any other, so reflection costs no
-// delay. The end is padded with zeros; an utterance of n samples has n / 160 + 1 frames, of which flush() writes the last
-// one or two. (An utterance under 40 samples would be reflected more than once; here it is not.)
+// delay. The end is padded with zeros; an utterance of n samples has n / 160 + 1 frames, of which flush() writes the
+// last one or two. (An utterance under 40 samples would be reflected more than once; here it is not.)
 #pragma once
 
 #include <array>
@@ -38,15 +38,15 @@ public:
     // Makes the tables if they are not made yet (about a millisecond): construct one before packets come.
     LogMel() noexcept;
 
-    // Takes samples and writes the frames that they complete to the front of `out`. Stops early only when a frame is due
-    // and `out` is full: push what was not taken again, with new room.
+    // Takes samples and writes the frames that they complete to the front of `out`. Stops early only when a frame is
+    // due and `out` is full: push what was not taken again, with new room.
     Taken push(std::span<const std::int16_t> samples, Frames out) noexcept;
 
     // The frames that flush() would write now if it had the room: 0 for an empty utterance, else 1 or 2.
     [[nodiscard]] std::size_t owed() const noexcept;
 
-    // Ends the utterance: writes owed() frames, or as many as `out` holds, and returns their number. When none is owed any
-    // more the next push() starts another utterance.
+    // Ends the utterance: writes owed() frames, or as many as `out` holds, and returns their number. When none is owed
+    // any more the next push() starts another utterance.
     std::size_t flush(Frames out) noexcept;
 
     // Forgets the utterance.

@@ -1,7 +1,7 @@
 // A bounded queue between one producer thread and one consumer thread, without locks and without copies: both sides
 // work on the slot in place.
 //
-// Each slot carries a sequence number. Slot i starts at i, which means "free for message i". The producer of message n
+// Each slot has a sequence number. Slot i starts at i, which means "free for message i". The producer of message n
 // finds n there, writes the message and publishes n + 1; the consumer of message n finds n + 1, reads, and hands the
 // slot back as n + Slots, which is the number that the producer looks for one lap later.
 //
@@ -44,7 +44,7 @@ public:
 
     SpscRing() noexcept {
         for (std::size_t i = 0; i < Slots; ++i) {
-            slots_[i].sequence.store(i, std::memory_order_relaxed);
+            sequences_[i].store(i, std::memory_order_relaxed);
         }
     }
     SpscRing(const SpscRing&) = delete;
@@ -54,16 +54,15 @@ public:
     // returns the same slot.
     [[nodiscard]] T* claim() noexcept {
         const std::uint64_t next = written_.load(std::memory_order_relaxed);
-        Slot& slot = slots_[next & kMask];
-        return slot.sequence.load(Orders::kTake) == next ? &slot.value : nullptr;
+        return sequences_[next & kMask].load(Orders::kTake) == next ? &slots_[next & kMask].value : nullptr;
     }
 
     // Producer: publishes the claimed slot.
     void commit() noexcept {
         const std::uint64_t next = written_.load(std::memory_order_relaxed);
-        Slot& slot = slots_[next & kMask];
-        assert(slot.sequence.load(std::memory_order_relaxed) == next && "commit() without a claimed slot");
-        slot.sequence.store(next + 1, Orders::kGive);
+        std::atomic<std::uint64_t>& sequence = sequences_[next & kMask];
+        assert(sequence.load(std::memory_order_relaxed) == next && "commit() without a claimed slot");
+        sequence.store(next + 1, Orders::kGive);
         written_.store(next + 1, std::memory_order_relaxed);
     }
 
@@ -71,16 +70,15 @@ public:
     // It stays valid until it is released.
     [[nodiscard]] T* peek(std::size_t ahead = 0) noexcept {
         const std::uint64_t wanted = read_.load(std::memory_order_relaxed) + ahead;
-        Slot& slot = slots_[wanted & kMask];
-        return slot.sequence.load(Orders::kTake) == wanted + 1 ? &slot.value : nullptr;
+        return sequences_[wanted & kMask].load(Orders::kTake) == wanted + 1 ? &slots_[wanted & kMask].value : nullptr;
     }
 
     // Consumer: hands the slot of the oldest message back.
     void release() noexcept {
         const std::uint64_t next = read_.load(std::memory_order_relaxed);
-        Slot& slot = slots_[next & kMask];
-        assert(slot.sequence.load(std::memory_order_relaxed) == next + 1 && "release() without a message");
-        slot.sequence.store(next + Slots, Orders::kGive);
+        std::atomic<std::uint64_t>& sequence = sequences_[next & kMask];
+        assert(sequence.load(std::memory_order_relaxed) == next + 1 && "release() without a message");
+        sequence.store(next + Slots, Orders::kGive);
         read_.store(next + 1, std::memory_order_relaxed);
     }
 
@@ -97,13 +95,14 @@ private:
     static constexpr std::uint64_t kMask = Slots - 1;
 
     struct alignas(kCacheLineBytes) Slot {
-        std::atomic<std::uint64_t> sequence;
         T value;
     };
 
     // Each position has a line of its own, or the two threads would take it from each other at every message.
     alignas(kCacheLineBytes) std::atomic<std::uint64_t> written_{0};
     alignas(kCacheLineBytes) std::atomic<std::uint64_t> read_{0};
+    // Apart from the messages: a consumer that waits would read the line that the producer is writing a message into.
+    alignas(kCacheLineBytes) std::array<std::atomic<std::uint64_t>, Slots> sequences_;
     alignas(kCacheLineBytes) std::array<Slot, Slots> slots_;
 };
 

@@ -1,7 +1,6 @@
 // The consumer's side of one ring of chunks.
 #pragma once
 
-#include <cassert>
 #include <cstddef>
 
 #include "wire/audio_chunk.h"
@@ -19,19 +18,12 @@ public:
     [[nodiscard]] virtual std::size_t slots() const = 0;
 };
 
-// A ring that shows its oldest chunk alone is shipped one by one; one with peek(ahead), a batch at a time.
 template <typename Ring>
 class RingSource final : public ChunkSource {
 public:
     explicit RingSource(Ring& ring) noexcept : ring_(ring) {}
 
-    const voice_audio_chunk* peek(std::size_t ahead) override {
-        if constexpr (requires { ring_.peek(ahead); }) {
-            return ring_.peek(ahead);
-        } else {
-            return ahead == 0 ? ring_.peek() : nullptr;
-        }
-    }
+    const voice_audio_chunk* peek(std::size_t ahead) override { return ring_.peek(ahead); }
     void release(std::size_t count) override {
         for (; count != 0; --count) {
             ring_.release();

@@ -1,6 +1,6 @@
-// Which ASR host a session's audio goes to: silicon before GPUs, then the host with the most free slots. A session stays
-// where it is, since its host holds what was said before; it moves when the host has died, and when the host drains, at
-// the next start of speech, so that no utterance is torn.
+// Which ASR host a session's audio goes to: silicon before GPUs, then the host with the most free slots. A session
+// stays where it is, since its host holds what was said before; it moves when the host has died, and when the host
+// drains, at the next start of speech, so that no utterance is torn.
 #pragma once
 
 #include <chrono>
@@ -19,8 +19,8 @@ public:
     using Clock = std::chrono::steady_clock;
     static constexpr std::chrono::seconds kIdle{120};  // without a chunk, a session gives its slot back
 
-    // Takes a new reading of the registry. Slots that sessions have taken since the one before are in it already, or will
-    // be in the next: meanwhile a host is at worst offered a session too many.
+    // Takes a new reading of the registry. Slots that sessions have taken since the one before are in it already, or
+    // will be in the next: meanwhile a host is at worst offered a few sessions too many.
     void update(Hosts hosts, Clock::time_point now);
 
     // The session's host; null when none has a slot.

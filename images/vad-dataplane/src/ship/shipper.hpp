@@ -42,7 +42,7 @@ public:
         unsigned shed_silence_percent = 50;  // of a ring's slots
         unsigned shed_any_percent = 90;
         int send_buffer_bytes = 4 << 20;
-        std::chrono::microseconds idle{500};  // pause when the rings are empty: a poller makes no system call to wake us
+        std::chrono::microseconds idle{500};  // pause when the rings are empty: pollers make no system call
     };
 
     Shipper(Settings settings, std::vector<ChunkSource*> sources, const HostSource& hosts)

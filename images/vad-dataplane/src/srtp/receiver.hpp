@@ -35,9 +35,9 @@ struct Unprotected {
 // Used by one thread. After creation it allocates nothing.
 //
 // A packet carries the low 16 bits of its number; both ends count the wraps (one in 22 minutes of audio) for
-// themselves. A receiver that starts in the middle of a session, since its host was restarted or the load balancer moved
-// the session, does not know that count, so packets that fail are tried with higher ones. The count only ever rises: a
-// recorded packet cannot lead the search beyond the sender's own.
+// themselves. A receiver that starts in the middle of a session, since its host was restarted or the load balancer
+// moved the session, does not know that count, so packets that fail are tried with higher ones. The count only ever
+// rises: a recorded packet cannot lead the search beyond the sender's own.
 class Receiver {
 public:
     static constexpr std::uint32_t kWrapsTried = 16;        // sessions of almost six hours

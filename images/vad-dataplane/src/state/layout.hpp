@@ -1,5 +1,5 @@
-// What stands in the file of a session table: a header, a control block, a power of two of entries. Both sides map it, so every
-// field that changes is an atomic without a lock, and nothing in it is a pointer.
+// What stands in the file of a session table: a header, a control block, a power of two of entries. Both sides map it,
+// so every field that changes is an atomic without a lock, and nothing in it is a pointer.
 #pragma once
 
 #include <array>
@@ -45,7 +45,8 @@ struct alignas(64) Entry {
 };
 static_assert(sizeof(Entry) == 64 + kValueBytes);
 
-// Where the search for a key begins: the top bits of a product with 2^64 / golden ratio, which spreads keys that count up.
+// Where the search for a key begins: the top bits of a product with 2^64 / golden ratio, which spreads keys that count
+// up.
 inline std::size_t home(std::uint64_t key, std::size_t slots) noexcept {
     constexpr std::uint64_t golden = 0x9e37'79b9'7f4a'7c15;
     const std::uint64_t mixed = (key ^ (key >> 32U)) * golden;

@@ -10,12 +10,12 @@
 
 namespace voice::state {
 
-// Owns the mapping and the file's descriptor. All errors are std::runtime_error with the file, what is wrong with it and
-// the remedy.
+// Owns the mapping and the file's descriptor. All errors are std::runtime_error with the file, what is wrong with it
+// and the remedy.
 class Mapping {
 public:
-    // For the writer. Makes the file unless it is there, and holds a lock on it: the kernel lets go of that when the process
-    // ends, however it ends. A table that is there is kept, with its sessions.
+    // For the writer. Makes the file unless it is there, and holds a lock on it: the kernel lets go of that when the
+    // process ends, however it ends. A table that is there is kept, with its sessions.
     static Mapping open_to_write(const std::string& path, std::uint32_t sessions);
 
     // For readers; the writer has to have made the file.

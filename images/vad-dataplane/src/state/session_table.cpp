@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cstring>
-#include <utility>
 #include <vector>
 
 namespace voice::state {
@@ -86,7 +85,10 @@ void SessionTable::recover() {
     std::vector<Saved> whole;
     for (Entry& entry : entries_) {
         if (is_held(entry) && !is_odd(entry.sequence.load(kOwn))) {
-            copy_value(entry, whole.emplace_back(entry.key.load(kOwn), entry.expires_ns.load(kOwn)).value);
+            Saved& saved = whole.emplace_back();
+            saved.key = entry.key.load(kOwn);
+            saved.expires_ns = entry.expires_ns.load(kOwn);
+            copy_value(entry, saved.value);
         }
         clear(entry);
     }
@@ -125,7 +127,8 @@ bool SessionTable::erase(std::uint64_t session) noexcept {
     return true;
 }
 
-// Fills the hole with the next entry whose search passes it, which leaves another hole, until a free slot ends the search.
+// Fills the hole with the next entry whose search passes it, which leaves another hole, until a free slot ends the
+// search.
 void SessionTable::erase_at(std::size_t slot) noexcept {
     const Writing moves(mapping_.control().moves);
     const std::size_t last = entries_.size() - 1;

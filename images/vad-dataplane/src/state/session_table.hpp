@@ -1,23 +1,24 @@
 // Hot state of sessions in shared memory: 512 bytes for each, one writer, any number of readers in other threads and
 // processes, without locks. The durable copy is in Valkey; this one is for those who cannot wait for the network.
 //
-// Placement is open addressing, linear, at most half full. An erased entry's place is filled by those after it: marks in
-// its stead ("was held once") would pile up until a search for an unknown session visits the whole table.
+// Placement is open addressing, linear, at most half full. An erased entry's place is filled by those after it: marks
+// in its stead ("was held once") would pile up until a search for an unknown session visits the whole table.
 //
 // Every entry has a sequence lock: odd while the writer is at work on it. Words are atomics, so a reader that meets the
 // writer reads mixed words, not undefined ones, and finds out. `moves` is the same for the placement: odd while entries
 // move. A search that fails is repeated if `moves` is not what it was; one that succeeds need not look at it.
 //
 // Why each memory order, for either number:
-// - The writer stores the odd number relaxed and then each word with release; the reader loads each word with acquire and
-//   then the number again. A reader that saw a new word therefore sees a number at least as new as the odd one before it,
-//   and does not take the words for whole.
-// - The writer stores the even number with release; the reader's first load of it is acquire. A reader that saw that number
-//   sees no word older than it.
-// - No fences: the orders above are enough, cost nothing on x86 (ldapr and stlr on arm64), and ThreadSanitizer knows them.
+// - The writer stores the odd number relaxed and then each word with release; the reader loads each word with acquire
+//   and then the number again. A reader that saw a new word therefore sees a number at least as new as the odd one
+//   before it, and does not take the words for whole.
+// - The writer stores the even number with release; the reader's first load of it is acquire. A reader that saw that
+//   number sees no word older than it.
+// - No fences: the orders above are enough, cost nothing on x86 (ldapr and stlr on arm64), and ThreadSanitizer knows
+//   them.
 //
-// A writer that dies at work leaves an odd number behind. Readers give up after kSpins tries (kTorn) and ask Valkey; the
-// next writer puts the table in order.
+// A writer that dies at work leaves an odd number behind. Readers give up after kSpins tries (kTorn) and ask Valkey;
+// the next writer puts the table in order.
 #pragma once
 
 #include <cstddef>
@@ -41,14 +42,15 @@ public:
     // Makes the table unless it is there; what a dead writer left unfinished is erased. Throws std::runtime_error.
     SessionTable(const std::string& path, std::uint32_t sessions);
 
-    // Stores a value that readers see until `expires_ns`. kFull: the table holds all the sessions that it can; nothing was
-    // stored, and expire() may make room.
+    // Stores a value that readers see until `expires_ns`. kFull: the table holds all the sessions that it can; nothing
+    // was stored, and expire() may make room.
     Stored put(std::uint64_t session, ValueIn value, std::uint64_t expires_ns) noexcept;
 
     // False if the session is not here.
     bool erase(std::uint64_t session) noexcept;
 
-    // Erases expired sessions, looking at `looks` slots, and returns how many; the next call goes on where this one ended.
+    // Erases expired sessions, looking at `looks` slots, and returns how many; the next call goes on where this one
+    // ended.
     std::size_t expire(std::uint64_t now_ns, std::size_t looks) noexcept;
 
     // Sessions that take up room; expired ones do until expire() meets them.

@@ -25,7 +25,7 @@ thread_local constinit std::jmp_buf* trap_target = nullptr;
     std::longjmp(*trap_target, reason);
 }
 
-// Calls the module; returns 0, or the reason why it was stopped. setjmp keeps no signal mask, so it makes no system call.
+// Calls the module; returns 0, or why it was stopped. setjmp keeps no signal mask here, so it makes no system call.
 template <typename Call>
 int guarded(Call&& call) noexcept {
     std::jmp_buf here;

@@ -103,8 +103,8 @@ public:
     Vad(const Vad&) = delete;
     Vad& operator=(const Vad&) = delete;
 
-    // Polling thread: no lock, no allocation, no system call. An offered module is taken between two frames; all streams
-    // then start anew in it, which is to say that it errs to speech until it knows them.
+    // Polling thread: no lock, no allocation, no system call. An offered module is taken between two frames; all
+    // streams then start anew in it, which is to say that it errs to speech until it knows them.
     [[nodiscard]] Decision process(std::uint32_t stream, Frame frame) noexcept;
     void reset(std::uint32_t stream) noexcept;
 

@@ -52,7 +52,8 @@ Fields fields_of(const redisReply& reply) {
 }
 
 std::string_view value_of(const Fields& fields, std::string_view name) {
-    const auto found = std::find_if(fields.begin(), fields.end(), [&](const auto& field) { return field.first == name; });
+    const auto is_it = [&](const auto& field) { return field.first == name; };
+    const auto found = std::find_if(fields.begin(), fields.end(), is_it);
     return found == fields.end() ? std::string_view{} : found->second;
 }
 

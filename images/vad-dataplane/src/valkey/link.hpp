@@ -21,7 +21,7 @@ struct Endpoint {
     std::chrono::milliseconds timeout{1000};  // for a connect, and for every read and write
 };
 
-// Every call ends within the endpoint's timeout. TLS writes with write(2): the calling thread blocks or ignores SIGPIPE.
+// Every call ends within the endpoint's timeout. TLS writes with write(2): its thread blocks or ignores SIGPIPE.
 class Link {
 public:
     virtual ~Link() = default;

@@ -21,6 +21,7 @@ namespace voice::xdp {
 namespace {
 
 constexpr std::string_view kProgramName = "steer";
+constexpr std::array<std::string_view, 5> kMapNames{"xsks_map", "sessions", "settings", "counts", "admissions"};
 constexpr std::uint32_t kBatch = 1024;
 
 std::string reason(const std::string& what) { return what + ": " + std::strerror(errno); }
@@ -134,34 +135,29 @@ bool SteerLoader::take_maps(int program, std::string& error) {
         error = reason("reading the XDP program's maps");
         return false;
     }
-    const std::array<std::pair<std::string_view, Descriptor*>, 5> wanted{{
-        {"xsks_map", &sockets_},
-        {"sessions", &sessions_},
-        {"settings", &settings_},
-        {"counts", &counts_},
-        {"admissions", &admissions_},
-    }};
     for (const auto id : std::span(ids).first(std::min<std::size_t>(ids.size(), info.nr_map_ids))) {
         Descriptor map(bpf_map_get_fd_by_id(id));
         bpf_map_info about{};
         __u32 about_bytes = sizeof about;
-        if (!map.is_open() || bpf_obj_get_info_by_fd(map.get(), &about, &about_bytes) != 0) {
-            continue;
-        }
-        for (const auto& [name, slot] : wanted) {
-            if (name == about.name) {
+        if (map.is_open() && bpf_obj_get_info_by_fd(map.get(), &about, &about_bytes) == 0) {
+            if (auto* slot = slot_of(about.name)) {
                 *slot = std::move(map);
-                break;
             }
         }
     }
-    for (const auto& [name, slot] : wanted) {
-        if (!slot->is_open()) {
+    for (const auto name : kMapNames) {
+        if (!slot_of(name)->is_open()) {
             error = "the XDP program's map " + std::string(name) + " cannot be opened";
             return false;
         }
     }
     return true;
+}
+
+Descriptor* SteerLoader::slot_of(std::string_view map) noexcept {
+    const std::array<Descriptor*, kMapNames.size()> slots{&sockets_, &sessions_, &settings_, &counts_, &admissions_};
+    const auto found = std::find(kMapNames.begin(), kMapNames.end(), map);
+    return found == kMapNames.end() ? nullptr : slots[static_cast<std::size_t>(found - kMapNames.begin())];
 }
 
 bool SteerLoader::open_requests(std::string& error) {

@@ -1,7 +1,8 @@
 // The XDP program in the kernel: loads it, attaches it to an interface, and works on its maps.
 //
-// It attaches with a BPF link, which the kernel removes when the process ends, however it ends: the interface is left as
-// it was. libxdp's dispatcher is not used: it leaves its program behind when the process is killed, and it needs bpffs.
+// It attaches with a BPF link, which the kernel removes when the process ends, however it ends: the interface is left
+// as it was. libxdp's dispatcher is not used: it leaves its program behind when the process is killed, and it needs
+// bpffs.
 //
 // Needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, without which the verifier refuses pointer arithmetic of this kind.
 #pragma once
@@ -13,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "support/descriptor.hpp"
 #include "xdp/steer.h"
@@ -69,8 +71,8 @@ public:
     // Sums over the CPUs.
     [[nodiscard]] Counts counts() const;
 
-    // Hands over the requests that are there, or the first that come within the limit; the callback returns false when it
-    // takes no more for now.
+    // Hands over the requests that are there, or the first that come within the limit; the callback returns false when
+    // it takes no more for now.
     void poll_requests(std::chrono::milliseconds limit,
                        const std::function<bool(const voice_steer_admission&)>& callback);
 
@@ -78,6 +80,7 @@ private:
     SteerLoader() = default;
     bool open_requests(std::string& error);
     bool take_maps(int program, std::string& error);
+    Descriptor* slot_of(std::string_view map) noexcept;
     bool put(std::uint32_t ssrc, bool blocked) noexcept;
 
     struct FreeProgram {

@@ -13,6 +13,11 @@ constexpr std::int64_t kNow = 1'700'000'000;
 const std::string kLater = std::to_string(kNow + 1);
 // The bytes 0 to 29.
 const std::string kKey = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwd";
+// Fields are views: what they look at outlives them.
+const std::string kShort = kKey.substr(1);
+const std::string kLong = kKey + "AAAA";
+const std::string kPadded = kKey.substr(2) + "==";
+const std::string kNoBase64 = kKey.substr(1) + "-";
 
 Fields record(std::string_view kind, std::string_view key, std::string_view state = "open",
               std::string_view expires = kLater) {
@@ -73,10 +78,10 @@ INSTANTIATE_TEST_SUITE_P(Each, RefusedRecord, ::testing::Values(
     Refused{"ExternalWithoutAKey", record("external", ""), Refusal::kMalformed},
     Refused{"GatewayWithAKey", record("gateway", kKey), Refusal::kMalformed},
     Refused{"GatewayWithABrokenKey", record("gateway", "x"), Refusal::kMalformed},
-    Refused{"KeyIsTooShort", record("external", std::string(39, 'A')), Refusal::kMalformed},
-    Refused{"KeyIsTooLong", record("external", std::string(44, 'A')), Refusal::kMalformed},
-    Refused{"KeyIsPadded", record("external", std::string(38, 'A') + "=="), Refusal::kMalformed},
-    Refused{"KeyIsNoBase64", record("external", std::string(39, 'A') + "-"), Refusal::kMalformed}),
+    Refused{"KeyIsTooShort", record("external", kShort), Refusal::kMalformed},
+    Refused{"KeyIsTooLong", record("external", kLong), Refusal::kMalformed},
+    Refused{"KeyIsPadded", record("external", kPadded), Refusal::kMalformed},
+    Refused{"KeyIsNoBase64", record("external", kNoBase64), Refusal::kMalformed}),
     [](const ::testing::TestParamInfo<Refused>& each) { return std::string(each.param.name); });
 
 }  // namespace

@@ -75,8 +75,8 @@ TEST(Configuration, EveryVariableOfTheContractThatIsMissingIsToldAtOnce) {
     const auto& problems = std::get<1>(loaded);
     EXPECT_EQ(problems.size(), contract_variables().size() - 1) << "huge pages are for those who reserve them";
     for (const auto& problem : problems) {
-        EXPECT_EQ(text_of(problem), problem.variable + " is not set, limit: has to be set; set it in the launcher (user "
-                                                       "data, task definition or manifest)");
+        EXPECT_EQ(text_of(problem), problem.variable + " is not set, limit: has to be set; set it in the launcher "
+                                                       "(user data, task definition or manifest)");
     }
 }
 

@@ -4,10 +4,10 @@
 #include <nlohmann/json.hpp>
 
 #include "control/commands.hpp"
-#include "control/data_plane.hpp"
+#include "data_plane.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-    voice::test::FakeDataPlane data_plane;
+    static voice::test::FakeDataPlane data_plane;
     const auto reply = voice::control::answer({reinterpret_cast<const char*>(data), size}, data_plane);
     if (reply.line.find('\n') != std::string::npos || !nlohmann::json::accept(reply.line)) {
         std::abort();

@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "control/data_plane.hpp"
+#include "data_plane.hpp"
 
 namespace {
 
@@ -35,8 +35,8 @@ protected:
 
 TEST_F(Commands, Status) {
     EXPECT_EQ(result(R"({"command":"status"})"),
-              json::parse(R"({"state":"ready","host":"i-1","data_path":"af_xdp","interface":"eth0","vad_module":"/vad.so",
-                              "sessions":3,"uptime_s":9})"));
+              json::parse(R"({"state":"ready","host":"i-1","data_path":"af_xdp","interface":"eth0",
+                              "vad_module":"/vad.so","sessions":3,"uptime_s":9})"));
 }
 
 TEST_F(Commands, CountersAreTheDocumentThatTelemetryReads) {
@@ -57,7 +57,8 @@ TEST_F(Commands, CountersAreTheDocumentThatTelemetryReads) {
 TEST_F(Commands, SessionsComeInPages) {
     const auto page = result(R"({"command":"sessions","first":10,"limit":2})");
     ASSERT_EQ(page.size(), 2U);
-    EXPECT_EQ(page.at(1), json::parse(R"({"ssrc":11,"encrypted":true,"packets":11,"concealed":0,"chunks":0,"speaking":false})"));
+    EXPECT_EQ(page.at(1), json::parse(R"({"ssrc":11,"encrypted":true,"packets":11,"concealed":0,"chunks":0,
+                                          "speaking":false})"));
     EXPECT_EQ(result(R"({"command":"sessions"})").size(), 100U);
     EXPECT_EQ(result(R"({"command":"sessions","limit":1000})").size(), 1000U);
     EXPECT_EQ(result(R"({"command":"sessions","first":9999})").size(), 0U);

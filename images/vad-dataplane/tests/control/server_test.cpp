@@ -12,7 +12,7 @@
 #include <future>
 #include <nlohmann/json.hpp>
 
-#include "control/data_plane.hpp"
+#include "data_plane.hpp"
 #include "support/store.hpp"
 
 namespace {
@@ -74,6 +74,12 @@ protected:
             kill(getpid(), SIGTERM);
             EXPECT_EQ(exit_.wait_for(10s), std::future_status::ready);
         }
+        // A server that was over already left the signal to the next test's.
+        sigset_t end;
+        sigemptyset(&end);
+        sigaddset(&end, SIGTERM);
+        const timespec at_once{};
+        EXPECT_LE(sigtimedwait(&end, nullptr, &at_once), SIGTERM);
     }
     [[nodiscard]] Descriptor connect_health() const {
         Descriptor caller(socket(AF_INET, SOCK_STREAM, 0));

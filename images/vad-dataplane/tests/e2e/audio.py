@@ -23,7 +23,7 @@ def speech(text: str = "good morning, how can I help you today") -> bytes:
     return resampled.tobytes()
 
 
-def _between(samples: array.array[int], position: float) -> int:
+def _between(samples: "array.array[int]", position: float) -> int:
     left = int(position)
     right = min(left + 1, len(samples) - 1)
     share = position - left

@@ -20,6 +20,7 @@ BUILD = Path(os.environ.get("VOICE_DATAPLANE_BUILD", "."))
 LOOPBACK = "127.0.0.1"
 FRAME_SAMPLES = 320
 FRAME_S = 0.02
+PASSWORD = "only-for-tests"
 
 
 def free_port(kind: socket.SocketKind = socket.SOCK_STREAM) -> int:
@@ -45,7 +46,10 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.port = free_port()
         self.process = subprocess.Popen(
-            ["redis-server", "--port", str(self.port), "--bind", LOOPBACK, "--save", "", "--dir", str(folder)],
+            [
+                *("redis-server", "--port", str(self.port), "--bind", LOOPBACK, "--save", "", "--dir", str(folder)),
+                *("--requirepass", PASSWORD),
+            ],
             stdout=subprocess.DEVNULL,
         )
         wait_for("redis-server", self._answers)
@@ -57,11 +61,13 @@ class Store:
 
     def do(self, *words: object) -> bytes:
         """Send one command and return the start of its answer."""
-        parts = [str(word).encode() for word in words]
-        request = b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts)
         with socket.create_connection((LOOPBACK, self.port), 2) as connection:
-            connection.sendall(request)
-            return connection.recv(4096)
+            for command in (("AUTH", PASSWORD), words):
+                parts = [str(word).encode() for word in command]
+                connection.sendall(b"*%d\r\n" % len(parts))
+                connection.sendall(b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts))
+                answer = connection.recv(4096)
+            return answer
 
     def open_session(self, ssrc: int, *, srtp_key: str | None = None, seconds: int = 3600) -> None:
         """Write what the gateway writes when it opens a session."""
@@ -89,7 +95,9 @@ class Chunk:
 class AsrHost:
     """Takes chunks and says that it lives."""
 
-    def __init__(self, store: Store, port: int, *, name: str = "asr-1", kind: str = "silicon", slots: int = 10_000) -> None:
+    def __init__(
+        self, store: Store, port: int, *, name: str = "asr-1", kind: str = "silicon", slots: int = 10_000
+    ) -> None:
         self._store, self._name, self._kind, self._slots = store, name, kind, slots
         self.chunks: list[Chunk] = []
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -109,7 +117,8 @@ class AsrHost:
             with contextlib.suppress(TimeoutError):
                 datagram = self._socket.recv(65536)
                 assert len(datagram) == header.size + contract.CHUNK_PAYLOAD_BYTES
-                self.chunks.append(Chunk(*header.unpack(datagram[: header.size]), datagram[header.size :]))
+                session, sequence, kind, flags, count = header.unpack(datagram[: header.size])
+                self.chunks.append(Chunk(session, sequence, kind, flags, count, datagram[header.size :]))
 
     def _beat(self) -> None:
         beats = 0
@@ -163,11 +172,11 @@ class DataPlane:
             "VOICE_HEALTH_PORT": str(free_port()),
             "VOICE_DRAIN_TIMEOUT_S": "20",
             "VOICE_CONTROL_SOCKET": str(self.control),
-            "VOICE_VAD_MODULE": str(BUILD / "src" / "vad" / "vad.so"),
+            "VOICE_VAD_MODULE": str(BUILD / "vad" / "vad.so"),
             "VOICE_MAX_SESSIONS": "2048",
         }
         password = self.folder / "password"
-        password.write_text("")
+        password.write_text(PASSWORD)
         defaults["VOICE_VALKEY_PASSWORD_FILE"] = str(password)
         self.environment = defaults | self.environment
 

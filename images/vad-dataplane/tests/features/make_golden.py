@@ -21,13 +21,16 @@ RATE = 16000
 HOP = 160
 GOLDEN = Path(__file__).with_name("golden.bin")
 
+Array = Any
+"""numpy is none of the project's packages: its types are unknown here."""
+
 np: Any = importlib.import_module("numpy")
 # The file alone: the package itself imports everything that a transcription needs.
 _SOURCE = importlib.metadata.distribution("faster-whisper").locate_file("faster_whisper/feature_extractor.py")
 extractor: Any = runpy.run_path(str(_SOURCE))["FeatureExtractor"]()
 
 
-def speech_like(samples: int) -> Any:
+def speech_like(samples: int) -> Array:
     """Return a gliding voice with two resonances, in syllables, over faint noise."""
     random = np.random.default_rng(1)
     time = np.arange(samples) / RATE
@@ -41,7 +44,7 @@ def speech_like(samples: int) -> Any:
     return 0.08 * voice * syllables + 0.001 * random.standard_normal(samples)
 
 
-def signals() -> list[Any]:
+def signals() -> list[Array]:
     """Return the signals, as fractions of full scale: speech, every length that matters at an edge, extremes."""
     random = np.random.default_rng(2)
     speech = speech_like(RATE)
@@ -56,7 +59,7 @@ def signals() -> list[Any]:
     ]
 
 
-def frames_of(samples: Any) -> Any:
+def frames_of(samples: Array) -> Array:
     """Return the log-mel frames of 16-bit samples, before the extractor's final clamp and scale."""
     waveform = samples.astype(np.float32) / 32768
     window = np.hanning(extractor.n_fft + 1)[:-1].astype(np.float32)

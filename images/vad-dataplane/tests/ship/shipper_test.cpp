@@ -5,6 +5,7 @@
 #include <poll.h>
 
 #include <deque>
+#include <future>
 #include <map>
 
 #include "ring/spsc_ring.hpp"
@@ -49,7 +50,9 @@ public:
     void put(std::uint64_t session, std::uint32_t sequence, unsigned flags = 0) {
         fill(chunks_.emplace_back(), session, sequence, flags);
     }
-    const voice_audio_chunk* peek(std::size_t ahead) override { return ahead < chunks_.size() ? &chunks_[ahead] : nullptr; }
+    const voice_audio_chunk* peek(std::size_t ahead) override {
+        return ahead < chunks_.size() ? &chunks_[ahead] : nullptr;
+    }
     void release(std::size_t count) override {
         for (; count != 0; --count) {
             chunks_.pop_front();
@@ -209,59 +212,58 @@ TEST_F(ShipperTest, AFullSendBufferKeepsChunksForLater) {
 }
 
 // With rings as they are, and pollers that never wait.
+using Ring = SpscRing<voice_audio_chunk, 256>;
+
+// Returns how many found the ring full.
+std::uint32_t produce(Ring& ring, std::uint64_t session, std::uint32_t chunks) {
+    std::uint32_t full = 0;
+    for (std::uint32_t n = 0; n < chunks; ++n) {
+        if (auto* chunk = ring.claim()) {
+            fill(*chunk, session, n);
+            ring.commit();
+        } else {
+            ++full;
+        }
+        if (n % 16 == 0) {
+            std::this_thread::sleep_for(1ms);
+        }
+    }
+    return full;
+}
+
+// Takes what comes until nothing has for a while; returns how many. Each session's chunks are in order and whole.
+std::uint64_t consume(Receiver& receiver, std::map<std::uint64_t, std::uint32_t>& next, int limit_ms) {
+    std::uint64_t received = 0;
+    while (const auto chunk = receiver.next(limit_ms)) {
+        ++received;
+        EXPECT_GE(chunk->sequence, next[chunk->session]) << "out of order";
+        next[chunk->session] = chunk->sequence + 1;
+        EXPECT_EQ(chunk->payload.pcm[VOICE_CHUNK_SAMPLES - 1], static_cast<std::int16_t>(chunk->sequence)) << "torn";
+    }
+    return received;
+}
+
 TEST(ShipperThreads, TwoRingsUnderLoadLoseNothingUncounted) {
-    using Ring = SpscRing<voice_audio_chunk, 256>;
     constexpr std::uint32_t kChunks = 5000;
     Receiver receiver;
-    std::array<Ring, 2>* const rings = new std::array<Ring, 2>;
-    const std::unique_ptr<std::array<Ring, 2>> owner(rings);
-    RingSource first((*rings)[0]);
-    RingSource second((*rings)[1]);
+    const auto one = std::make_unique<Ring>();
+    const auto two = std::make_unique<Ring>();
+    RingSource first(*one);
+    RingSource second(*two);
     const HostList hosts({host("a", kSilicon, 10)});
     Shipper shipper({}, {&first, &second}, hosts);
     std::string error;
     ASSERT_TRUE(shipper.open(error)) << error;
     shipper.start();
-    std::array<std::uint32_t, 2> full{};
-    std::vector<std::thread> pollers;
-    for (std::size_t id = 0; id < 2; ++id) {
-        pollers.emplace_back([&, id] {
-            for (std::uint32_t n = 0; n < kChunks; ++n) {
-                if (auto* chunk = (*rings)[id].claim()) {
-                    fill(*chunk, id, n);
-                    (*rings)[id].commit();
-                } else {
-                    ++full[id];
-                }
-                if (n % 16 == 0) {
-                    std::this_thread::sleep_for(1ms);
-                }
-            }
-        });
-    }
+    auto full_one = std::async(std::launch::async, [&] { return produce(*one, 1, kChunks); });
+    auto full_two = std::async(std::launch::async, [&] { return produce(*two, 2, kChunks); });
     std::map<std::uint64_t, std::uint32_t> next;
-    std::uint64_t received = 0;
-    const auto take = [&](int limit_ms) {
-        const auto chunk = receiver.next(limit_ms);
-        if (chunk) {
-            ++received;
-            EXPECT_GE(chunk->sequence, next[chunk->session]) << "out of order";
-            next[chunk->session] = chunk->sequence + 1;
-            EXPECT_EQ(chunk->payload.pcm[VOICE_CHUNK_SAMPLES - 1], static_cast<std::int16_t>(chunk->sequence)) << "torn";
-        }
-        return chunk.has_value();
-    };
-    while (take(500)) {
-    }
-    for (auto& poller : pollers) {
-        poller.join();
-    }
+    std::uint64_t received = consume(receiver, next, 500);
+    const std::uint64_t full = full_one.get() + full_two.get();
     shipper.stop();
-    while (take(100)) {
-    }
-    const auto& counters = shipper.counters();
-    EXPECT_EQ(counters.sent + counters.shed_oldest + full[0] + full[1], 2 * kChunks);
-    EXPECT_EQ(received, counters.sent);
+    received += consume(receiver, next, 100);
+    EXPECT_EQ(shipper.counters().sent + shipper.counters().shed_oldest + full, 2 * kChunks);
+    EXPECT_EQ(received, shipper.counters().sent);
     EXPECT_GT(received, kChunks);
 }
 

@@ -1,4 +1,4 @@
-// Counts calls of malloc(), whoever makes them: one packet must not cause any. Not for sanitizers, which have their own.
+// Counts calls of malloc(), whoever makes them: a packet must not cause any. Sanitizers have a malloc() of their own.
 #include <gtest/gtest.h>
 
 #include <atomic>

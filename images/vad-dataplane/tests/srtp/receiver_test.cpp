@@ -41,7 +41,8 @@ public:
     ~Sender() { srtp_dealloc(session_); }
 
     Bytes send(std::uint16_t sequence, std::uint8_t fill = 7) {
-        Bytes packet{0x80, 96, static_cast<std::uint8_t>(sequence >> 8), static_cast<std::uint8_t>(sequence), 0, 0, 0, 0};
+        Bytes packet{0x80, 96, static_cast<std::uint8_t>(sequence >> 8), static_cast<std::uint8_t>(sequence)};
+        packet.resize(8);
         for (int shift = 24; shift >= 0; shift -= 8) {
             packet.push_back(static_cast<std::uint8_t>(ssrc_ >> shift));
         }

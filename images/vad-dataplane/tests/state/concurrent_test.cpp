@@ -208,6 +208,28 @@ TEST(SessionTableProcesses, AnUnfinishedEntryIsToldAndTheNextWriterErasesIt) {
     EXPECT_EQ(reader.read(1, kNow, out), Found::kYes);
 }
 
+TEST(SessionTableProcesses, UnfinishedMovesHideNoSessionAndTheNextWriterPutsThemInOrder) {
+    TableFile file;
+    {
+        SessionTable table(file.path(), kSessions);
+        for (std::uint64_t session = 0; session < kSessions; ++session) {
+            table.put(session, value_of(session), kLater);
+        }
+    }
+    const SessionTableReader reader(file.path());
+    { Mapping::open_to_write(file.path(), kSessions).control().moves.fetch_add(1); }
+    Value out;
+    EXPECT_EQ(reader.read(1, kNow, out), Found::kYes) << "what is found is found";
+    EXPECT_EQ(reader.read(99, kNow, out), Found::kTorn) << "what is not found may have been missed";
+    const SessionTable next(file.path(), kSessions);
+    EXPECT_EQ(next.size(), kSessions);
+    EXPECT_EQ(reader.read(99, kNow, out), Found::kNo);
+    for (std::uint64_t session = 0; session < kSessions; ++session) {
+        EXPECT_EQ(reader.read(session, kNow, out), Found::kYes);
+        EXPECT_EQ(out, value_of(session));
+    }
+}
+
 #endif
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "../features/allocations.hpp"
 #include "fixture.hpp"
 
 namespace voice::state {
@@ -92,6 +93,20 @@ TEST_F(SessionTableTest, AFullTableRefusesNewSessionsAndKeepsTheOthers) {
     table.erase(3);
     EXPECT_EQ(table.put(100, value_of(100), kLater), Stored::kInserted);
     EXPECT_EQ(read(100), Found::kYes);
+}
+
+TEST_F(SessionTableTest, AllocatesNothingAfterConstruction) {
+    const Value value = value_of(1);
+    const std::size_t before = allocations();
+    for (std::uint64_t session = 0; session < 150; ++session) {
+        table.put(session, value, kLater);
+        read(session);
+        table.erase(session / 2);
+    }
+    table.expire(kLater, table.slots());
+    const std::size_t after = allocations();
+    EXPECT_EQ(after, before);
+    EXPECT_GT(before, 0U) << "the counter counts";
 }
 
 TEST_F(SessionTableTest, AgreesWithAMapOverRandomOperations) {

@@ -90,17 +90,7 @@ public:
         if (std::filesystem::exists("/usr/bin/valkey-server")) {
             words.front() = "valkey-server";
         }
-        process_ = fork();
-        if (process_ == 0) {
-            prctl(PR_SET_PDEATHSIG, SIGKILL);
-            std::vector<char*> raw;
-            for (auto& word : words) {
-                raw.push_back(word.data());
-            }
-            raw.push_back(nullptr);
-            execvp(raw.front(), raw.data());
-            _exit(127);
-        }
+        process_ = spawn(words);
         ASSERT_TRUE(eventually([&] { return answers(); })) << "redis-server does not start";
     }
 
@@ -134,6 +124,21 @@ public:
     }
 
 private:
+    static pid_t spawn(std::vector<std::string>& words) {
+        std::vector<char*> raw;
+        for (auto& word : words) {
+            raw.push_back(word.data());
+        }
+        raw.push_back(nullptr);
+        const pid_t process = fork();
+        if (process == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);  // a test that is killed leaves nothing behind
+            execvp(raw.front(), raw.data());
+            _exit(127);
+        }
+        return process;
+    }
+
     [[nodiscard]] bool answers() const {
         const Descriptor probe(socket(AF_INET, SOCK_STREAM, 0));
         sockaddr_in address{};

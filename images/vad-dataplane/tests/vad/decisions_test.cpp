@@ -75,7 +75,13 @@ TEST_F(VadDecisions, LongNoiseIsLearnt) {
 
 TEST_F(VadDecisions, LouderNoiseIsLearntInSeconds) {
     const auto decisions = decide(signals::then(signals::noise(5, 30, 3), signals::noise(20, 500, 4)));
-    EXPECT_LE(speech_share(std::span(decisions).subspan(250 + 8 * signals::kFramesPerSecond)), 0.05);
+    EXPECT_LE(speech_share(std::span(decisions).subspan(250 + 5 * signals::kFramesPerSecond)), 0.05);
+}
+
+TEST_F(VadDecisions, NoiseAfterDigitalSilenceIsLearntAsAtAStart) {
+    const auto decisions = decide(signals::then(Samples(250 * voice::vad::kFrameSamples), signals::noise(10, 500, 15)));
+    EXPECT_EQ(speech_share(std::span(decisions).first(250)), 0);
+    EXPECT_LE(speech_share(std::span(decisions).subspan(250 + signals::kFramesPerSecond)), 0.05);
 }
 
 TEST_F(VadDecisions, ASteadyToneIsNotSpeechForLong) {

@@ -143,7 +143,8 @@ TEST_F(Loader, LeavesNothingBehindWhenItsProcessIsKilled) {
 void attach_without_link() {
     auto* program = steer_bpf__open_and_load();
     ASSERT_NE(program, nullptr);
-    EXPECT_EQ(bpf_xdp_attach(static_cast<int>(if_nametoindex(kNear)), bpf_program__fd(program->progs.steer), 0, nullptr), 0);
+    const auto index = static_cast<int>(if_nametoindex(kNear));
+    EXPECT_EQ(bpf_xdp_attach(index, bpf_program__fd(program->progs.steer), 0, nullptr), 0);
     steer_bpf__destroy(program);
 }
 
@@ -156,8 +157,10 @@ TEST_F(Loader, RemovesWhatAKilledDpdkLeft) {
 }
 
 TEST_F(Loader, LeavesAnothersProgramAlone) {
-    const std::array<bpf_insn, 2> pass{{{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = 0, .src_reg = 0, .off = 0, .imm = XDP_PASS},
-                                        {.code = BPF_JMP | BPF_EXIT, .dst_reg = 0, .src_reg = 0, .off = 0, .imm = 0}}};
+    const std::array<bpf_insn, 2> pass{{
+        {.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = 0, .src_reg = 0, .off = 0, .imm = XDP_PASS},
+        {.code = BPF_JMP | BPF_EXIT, .dst_reg = 0, .src_reg = 0, .off = 0, .imm = 0},
+    }};
     const Descriptor program(bpf_prog_load(BPF_PROG_TYPE_XDP, "other", "GPL", pass.data(), pass.size(), nullptr));
     ASSERT_TRUE(program.is_open());
     const auto index = static_cast<int>(if_nametoindex(kNear));

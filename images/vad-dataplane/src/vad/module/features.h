@@ -18,6 +18,9 @@ enum {
 
 /* Floors fall to a quieter frame quickly and rise by 4.5 dB/s: they find the noise between two words. */
 static const float FLOOR_FALL = 0.3F, FLOOR_RISE = 0.03F, LONG_FLOOR_RISE = 0.006F;
+/* Of the bands, which are looked at every second frame only. */
+static const float BAND_FALL = 0.5F, BAND_RISE = 0.06F;
+static const float FAST = 0.6F, SLOW = 0.2F;
 static const float PEAK_FALL = 0.004F; /* 0.6 dB/s: the loudest voice of the last seconds */
 /* A frame so close to the floor, after others like it, is no speech, whatever its spectrum. */
 static const float GATE_MARGIN = 0.2F;
@@ -28,9 +31,9 @@ struct stream {
     uint64_t past[PAST_WORDS];
     float floor[BANDS], fast[BANDS], slow[BANDS];
     float level_floor, long_floor, peak, level_fast, motion, peaky_low, peaky_high;
-    float score;
+    float odds, score;
     uint16_t age, quiet;
-    uint8_t speech, hangover;
+    uint8_t speech, hangover, looked;
 };
 
 /* The frame with the past before it, for whole words and for samples. */
@@ -64,13 +67,9 @@ static inline float clamp(float x, float low, float high) {
     return x < low ? low : x > high ? high : x;
 }
 
-static inline void follow(float* floor, float level, float rise, float haste) {
-    if (level < *floor) {
-        *floor += FLOOR_FALL * (level - *floor);
-    } else {
-        const float up = rise * haste;
-        *floor += level - *floor < up ? level - *floor : up;
-    }
+static inline void follow(float* floor, float level, float fall, float rise) {
+    const float change = level - *floor;
+    *floor += change < 0 ? fall * change : change < rise ? change : rise;
 }
 
 /* Integer sums: exact, whatever order a compiler adds in. */
@@ -104,6 +103,7 @@ static struct energies measure(void) {
 /* How much the strongest bin of a range stands out: voiced speech has lines there, noise has not. */
 static inline float peaky(int from, int to) {
     float sum = 1, most = 1;
+    UNROLL
     for (int k = from; k < to; ++k) {
         sum += power_[k];
         most = power_[k] > most ? power_[k] : most;
@@ -131,15 +131,15 @@ static int gate(struct stream* s, const struct energies* e) {
     if (s->age == 0) {
         s->level_floor = s->long_floor = s->peak = s->level_fast = e->level;
     }
-    follow(&s->level_floor, e->level, FLOOR_RISE, haste(s));
-    follow(&s->long_floor, e->level, LONG_FLOOR_RISE, haste(s));
+    follow(&s->level_floor, e->level, FLOOR_FALL, FLOOR_RISE * haste(s));
+    follow(&s->long_floor, e->level, FLOOR_FALL, LONG_FLOOR_RISE * haste(s));
     s->peak = e->level > s->peak ? e->level : s->peak - PEAK_FALL;
     const float change = e->level - s->level_fast;
     s->level_fast += 0.3F * change;
     s->motion += 0.05F * ((change < 0 ? -change : change) - s->motion);
-    const int quiet = e->level < s->level_floor + GATE_MARGIN || e->level < SILENCE_LEVEL;
-    s->quiet = quiet ? (uint16_t)(s->quiet + (s->quiet < 1000)) : 0;
-    return s->quiet > GATE_FRAMES && s->age >= LEARNING_FRAMES;
+    const int quiet = e->level < s->level_floor + GATE_MARGIN;
+    s->quiet = quiet ? (uint16_t)(s->quiet + (s->quiet <= GATE_FRAMES)) : 0;
+    return e->level < SILENCE_LEVEL || (s->quiet > GATE_FRAMES && s->age >= LEARNING_FRAMES);
 }
 
 static void skip_spectrum(struct stream* s) {
@@ -154,8 +154,8 @@ static void skip_spectrum(struct stream* s) {
 static void fill_scalars(struct stream* s, const struct energies* e) {
     float* out = inputs_ + 3 * BANDS;
     const float low = peaky(3, 32), high = peaky(32, 80);
-    s->peaky_low += 0.2F * (low - s->peaky_low);
-    s->peaky_high += 0.2F * (high - s->peaky_high);
+    s->peaky_low += 0.35F * (low - s->peaky_low);
+    s->peaky_high += 0.35F * (high - s->peaky_high);
     out[0] = clamp(e->level - s->level_floor, -2, 12) * 0.25F;
     out[1] = clamp(e->level - s->long_floor, -2, 12) * 0.25F;
     out[2] = clamp(s->peak - e->level, 0, 12) * 0.25F;
@@ -175,15 +175,15 @@ static void fill_inputs(struct stream* s, const struct energies* e) {
     float level[BANDS];
     spectrum_compute(audio_.samples + 2);
     band_levels(e, level);
-    const float hurry = haste(s);
+    const float rise = BAND_RISE * haste(s);
     for (int b = 0; b < BANDS; ++b) {
         if (s->age == 0) {
             s->floor[b] = level[b];
         }
-        follow(&s->floor[b], level[b], FLOOR_RISE, hurry);
+        follow(&s->floor[b], level[b], BAND_FALL, rise);
         const float above = clamp(level[b] - s->floor[b], -2, 12) * 0.25F;
-        s->fast[b] += 0.4F * (above - s->fast[b]);
-        s->slow[b] += 0.1F * (above - s->slow[b]);
+        s->fast[b] += FAST * (above - s->fast[b]);
+        s->slow[b] += SLOW * (above - s->slow[b]);
         inputs_[b] = above;
         inputs_[BANDS + b] = s->fast[b];
         inputs_[2 * BANDS + b] = s->slow[b];

@@ -26,8 +26,10 @@ cp "$work/plain.h" "$work/module.h"
 jumps=$({ grep -oE 'goto w2c_L' "$work/plain.c" || true; } | wc -l)
 guarded=$({ grep -oE 'TAKE_STEP goto w2c_L' "$work/guarded.c" || true; } | wc -l)
 functions=$(grep -cE '^  FUNC_PROLOGUE;' "$work/guarded.c" || true)
-[[ $jumps == "$guarded" && $functions -gt 0 ]] && grep -q '^#include "guard.h"' "$work/guarded.c" ||
-  { echo "$wasm: wasm2c's output is not what guard.h is made for" >&2; exit 1; }
+if [[ $jumps != "$guarded" || $functions == 0 ]] || ! grep -q '^#include "guard.h"' "$work/guarded.c"; then
+  echo "$wasm: wasm2c's output is not what guard.h is made for" >&2
+  exit 1
+fi
 
 "${compiler[@]}" -std=gnu11 -O3 -fPIC -shared -fvisibility=hidden -fno-math-errno -ffp-contract=off -w \
   -Werror=frame-larger-than=16384 -Wframe-larger-than=16384 -Werror=implicit-function-declaration \

@@ -1,0 +1,1 @@
+"""The data plane's stages beside their rivals: `python -m bench.dataplane`."""

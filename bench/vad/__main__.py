@@ -1,0 +1,150 @@
+# mypy: disable-error-code="import-not-found"
+"""Cost and quality of the VAD: `python -m bench.vad [FOLDER]`, in the environment that `make bench-vad` makes.
+
+Quality is on the held-out recordings, which neither taught the network nor chose a threshold. The rivals run in the
+same process on the same tracks, each as it is and with the pre-roll that the data plane would give it. A table and a
+picture go to FOLDER (build/bench-vad).
+"""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+import matplotlib as mpl
+import numpy as np
+import numpy.typing as npt
+
+from bench.vad import corpus
+from bench.vad.corpus import CONDITIONS, Flags, Track
+from bench.vad.learn import rates, with_pre_roll
+from bench.vad.native import Build
+from bench.vad.rivals import Silero, Webrtc
+
+mpl.use("Agg")
+from matplotlib import pyplot as plt
+
+OURS, WITH = "ours (wasm)", " + pre-roll"
+PRE_ROLL = 3
+"""What the module asks for, given to the rivals as well."""
+RECALL, DROPPED, COST_NS = 0.98, 0.80, 2000
+COST_TRACKS = (("none", 60), ("white", 10), ("pink", 0), ("babble", 5))
+
+Judge: TypeAlias = Callable[[npt.NDArray[np.int16]], Flags]
+Results: TypeAlias = dict[str, list[tuple[float, float]]]
+
+
+def _judges(build: Build, silero: Silero) -> dict[str, Judge]:
+    return {
+        OURS: lambda samples: build.decisions(samples)[0],
+        "Silero 0.5": silero,
+        "webrtcvad 2": Webrtc(2),
+        "webrtcvad 3": Webrtc(3),
+    }
+
+
+def _quality(kind: str, build: Build, cache: Path) -> tuple[Results, list[Track], float]:
+    silero = Silero()
+    judges = _judges(build, silero)
+    results: Results = {}
+    tracks = []
+    for track in corpus.tracks(kind, "held-out", cache):
+        tracks.append(track)
+        for name, judge in judges.items():
+            sent = judge(track.samples)
+            results.setdefault(name, []).append(rates(sent, track.speech))
+            if name != OURS:
+                results.setdefault(name + WITH, []).append(rates(with_pre_roll(sent, PRE_ROLL), track.speech))
+    return results, tracks, silero.microseconds_a_chunk
+
+
+def _table(kind: str, results: Results) -> str:
+    noises = ["none", *corpus.NOISES]
+    lines = [
+        f"### Held-out recordings, {kind}: recall / share of silence dropped",
+        "",
+        "| | " + " | ".join(noises) + " | all noises |",
+        "|---" * (len(noises) + 2) + "|",
+    ]
+    for name, pairs in results.items():
+        cells = []
+        for noise in noises:
+            mean = np.mean([pair for pair, (other, _) in zip(pairs, CONDITIONS, strict=True) if other == noise], axis=0)
+            cells.append(f"{mean[0]:.3f} / {mean[1]:.3f}")
+        mean = np.mean(pairs[1:], axis=0)
+        lines.append(f"| {name} | " + " | ".join(cells) + f" | **{mean[0]:.3f} / {mean[1]:.3f}** |")
+    return "\n".join(lines) + "\n"
+
+
+def _levels(kind: str, results: Results) -> str:
+    ours = results[OURS]
+    lines = [f"### Ours by level, {kind}", "", "| | 20 dB | 10 dB | 5 dB | 0 dB |", "|---|---|---|---|---|"]
+    for noise in corpus.NOISES:
+        pairs = [pair for pair, (other, _) in zip(ours, CONDITIONS, strict=True) if other == noise]
+        lines.append(f"| {noise} | " + " | ".join(f"{recall:.3f} / {dropped:.3f}" for recall, dropped in pairs) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _cost(tracks: list[Track], build: Build, folder: Path) -> str:
+    lines = [
+        "### Cost of a 20 ms frame, 2,000 streams in turn (median; best in brackets)",
+        "",
+        "| audio | wasm ns | native ns | gated | decisions that differ |",
+        "|---|---|---|---|---|",
+    ]
+    for condition in COST_TRACKS:
+        cost = build.cost(tracks[CONDITIONS.index(condition)].samples, folder)
+        lines.append(
+            f"| {tracks[CONDITIONS.index(condition)].name} | {cost.wasm_ns:.0f} ({cost.wasm_best_ns:.0f})"
+            f" | {cost.native_ns:.0f} ({cost.native_best_ns:.0f}) | {cost.gated:.0%}"
+            f" | {cost.different} of {cost.frames:,} |"
+        )
+    return "\n".join(lines) + f"\n\nTarget: under {COST_NS} ns in wasm.\n"
+
+
+def _plot(found: dict[str, Results], path: Path) -> None:
+    figure, axes = plt.subplots(1, len(found), figsize=(12, 5.5), sharey=True)
+    for axis, (kind, results) in zip(axes, found.items(), strict=True):
+        for name, pairs in results.items():
+            if name != OURS and not name.endswith(WITH):
+                continue
+            recall, dropped = np.mean(pairs[1:], axis=0)
+            points = np.array(pairs)
+            (dots,) = axis.plot(points[:, 1], points[:, 0], ".", alpha=0.4)
+            axis.plot(dropped, recall, "o", markersize=11, color=dots.get_color(), label=f"{name}, mean")
+        axis.axhline(RECALL, color="grey", linewidth=0.7)
+        axis.axvline(DROPPED, color="grey", linewidth=0.7)
+        axis.set(title=f"{kind}, held out: each dot a noise at a level", xlabel="share of silence dropped", xlim=(0, 1))
+        axis.legend(loc="lower left")
+    axes[0].set(ylabel="share of speech sent (recall)", ylim=(0.8, 1.005))
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+
+
+def main() -> None:
+    """Measure, print, draw."""
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else "build/bench-vad")
+    folder.mkdir(parents=True, exist_ok=True)
+    build = Build(folder)
+    report: list[str] = []
+    found: dict[str, Results] = {}
+    for kind in ("real", "espeak"):
+        found[kind], tracks, chunk_us = _quality(kind, build, folder)
+        report += [_table(kind, found[kind]), _levels(kind, found[kind])]
+        if kind == "real":
+            report.insert(0, _cost(tracks, build, folder))
+            report.insert(1, f"Silero, one thread, one stream at a time: {chunk_us:.0f} us per 32 ms.\n")
+    ours = np.mean([pair for results in found.values() for pair in results[OURS][1:]], axis=0)
+    report.append(
+        f"Ours over all noises and both corpora: recall {ours[0]:.4f} (target {RECALL}),"
+        f" silence dropped {ours[1]:.4f} (target {DROPPED}).\n"
+    )
+    text = "\n".join(report)
+    (folder / "report.md").write_text(text)
+    _plot(found, folder / "quality.png")
+    print(text)
+    print(f"{folder / 'report.md'}, {folder / 'quality.png'}")
+
+
+if __name__ == "__main__":
+    main()

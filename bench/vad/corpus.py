@@ -1,0 +1,215 @@
+# mypy: disable-error-code="import-not-found"
+"""Recordings, noises and their mixtures: always the same ones, from Debian's packages and from fixed seeds.
+
+Real speech is `asterisk-core-sounds-en-g722` (Allison Smith, CC-BY-SA 3.0), synthetic speech is espeak-ng. A recording
+belongs to one of three sets for good, by a hash of its name; espeak's by a hash of the voice, so that held-out voices
+were never heard before.
+"""
+
+import hashlib
+import itertools
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Samples: TypeAlias = npt.NDArray[np.float64]
+Flags: TypeAlias = npt.NDArray[np.bool_]
+
+RATE = 16_000
+FRAME = 320
+SOUNDS = Path("/usr/share/asterisk/sounds/en_US_f_Allison")
+NO_SPEECH = ("beep", "tone", "silence", "confbridge-join", "confbridge-leave", "vm-rec")
+AMERICANS = (
+    "f1",
+    "f2",
+    "f3",
+    "f4",
+    "f5",
+    "m1",
+    "m2",
+    "m3",
+    "m4",
+    "m5",
+    "m6",
+    "m7",
+    "m8",
+    "steph",
+    "anika",
+    "linda",
+    "adam",
+    "max",
+)
+BRITONS = (
+    "Alicia",
+    "Andrea",
+    "Annie",
+    "Lee",
+    "Michael",
+    "Hugo",
+    "Gene",
+    "Denis",
+    "belinda",
+    "robert",
+    "travis",
+    "victor",
+)
+VOICES = (*(f"en-us+{name}" for name in AMERICANS), *(f"en-gb+{name}" for name in BRITONS))
+TEXTS = (
+    "Good morning, I would like to move my appointment from Thursday to the week after.",
+    "The parcel was left with a neighbour. Nobody has told me which one.",
+    "Could you read the last four digits again, please? I have seven, three, nine, one.",
+    "It stopped working yesterday evening, shortly after six, and the red light keeps blinking.",
+    "Yes. No, the other one. The invoice from September, for the kitchen.",
+    "We are five adults and two children, and we arrive late on Friday night.",
+    "Thanks for waiting. What's the quickest way to the station from here?",
+    "She sells fresh fish, fruit and cheese; he fixes shoes, watches and furniture.",
+)
+NOISES = ("white", "pink", "babble", "click")
+SNRS_DB = (20, 10, 5, 0)
+CONDITIONS = (("none", 60), *((noise, snr) for noise in NOISES for snr in SNRS_DB))
+"""Every noise at every level, and speech alone (over a faint hiss, as every line has one)."""
+
+LABEL_BELOW_PEAK_DB = 30
+"""A clean frame is speech when it is at most so far below the recording's 95th percentile."""
+LABEL_GAP_FRAMES = 5
+"""Pauses of up to 100 ms belong to the speech around them."""
+TALKERS = 6
+
+
+@dataclass(frozen=True)
+class Track:
+    """Recordings with pauses between them, in one noise."""
+
+    name: str
+    samples: npt.NDArray[np.int16]
+    speech: Flags
+    """One per frame, from the clean signal."""
+
+
+def part_of(name: str) -> str:
+    """Return the set of a recording: half to learn from, a tenth to choose thresholds on, the rest held out."""
+    bucket = hashlib.sha256(name.encode()).digest()[0] % 10
+    return "learn" if bucket < 5 else "choose" if bucket == 5 else "held-out"  # noqa: PLR2004
+
+
+def _convert(arguments: list[str], stdin: bytes | None = None) -> Samples:
+    """Decode to 16 kHz mono with ffmpeg."""
+    command = ["ffmpeg", "-v", "error", *arguments, "-ar", str(RATE), "-ac", "1", "-f", "s16le", "-"]
+    raw = subprocess.run(command, input=stdin, capture_output=True, check=True).stdout  # noqa: S603
+    return np.frombuffer(raw, np.int16).astype(float)
+
+
+def _spoken(voice: str, text: str) -> Samples:
+    command = ["espeak-ng", "-v", voice, "-s", str(130 + 7 * (len(voice + text) % 9)), "--stdout", text]
+    wave = subprocess.run(command, capture_output=True, check=True).stdout  # noqa: S603
+    return _convert(["-f", "wav", "-i", "-"], wave)
+
+
+def recordings(kind: str, part: str, cache: Path) -> list[Samples]:
+    """Return the recordings of a set; `kind` is "real" or "espeak". Decoded ones are kept in `cache`."""
+    kept = cache / f"{kind}-{part}.npz"
+    if not kept.exists():
+        if kind == "real":
+            paths = [one for one in sorted(SOUNDS.glob("*.g722")) if not any(word in one.name for word in NO_SPEECH)]
+            found = [_convert(["-f", "g722", "-i", str(one)]) for one in paths if part_of(one.name) == part]
+        else:
+            found = [_spoken(voice, text) for voice in VOICES if part_of(voice) == part for text in TEXTS]
+        cache.mkdir(parents=True, exist_ok=True)
+        np.savez(kept, *[one.astype(np.int16) for one in found])
+    with np.load(kept) as archive:
+        return [archive[name].astype(float) for name in archive.files]
+
+
+def label(clean: Samples) -> Flags:
+    """Return which frames of one clean recording are speech."""
+    frames = clean[: len(clean) // FRAME * FRAME].reshape(-1, FRAME)
+    level = 10 * np.log10(frames.var(axis=1) + 1)
+    speech: Flags = level > np.percentile(level, 95) - LABEL_BELOW_PEAK_DB
+    edges = np.flatnonzero(np.diff(speech.astype(int)))
+    for before, after in itertools.pairwise(edges):
+        if speech[before] and after - before <= LABEL_GAP_FRAMES:
+            speech[before + 1 : after + 1] = True
+    return speech
+
+
+def _joined(sources: list[Samples], random: np.random.Generator) -> tuple[Samples, Flags]:
+    """All recordings in random order at random levels, pauses of 0.2 to 2 s between them."""
+    pieces: list[Samples] = []
+    labels: list[Flags] = []
+    for index in random.permutation(len(sources)):
+        clean = sources[index][: len(sources[index]) // FRAME * FRAME]
+        speech = label(clean)
+        pause = int(random.integers(10, 100))
+        power = np.sqrt(np.mean(clean.reshape(-1, FRAME)[speech] ** 2))
+        pieces += [clean / power * 10 ** (random.uniform(-3, 3) / 20), np.zeros(pause * FRAME)]
+        labels += [speech, np.zeros(pause, bool)]
+    return np.concatenate(pieces), np.concatenate(labels)
+
+
+def noise(kind: str, count: int, voices: list[Samples], random: np.random.Generator) -> Samples:
+    """Return `count` samples of a noise with a mean power of 1."""
+    if kind == "babble":
+        sound = np.zeros(count)
+        for _ in range(TALKERS):
+            talk = np.concatenate([voices[i] / (voices[i].std() + 1) for i in random.permutation(len(voices))])
+            sound += np.roll(np.resize(talk, count), int(random.integers(count)))
+    elif kind == "click":
+        sound = np.zeros(count + RATE)
+        for at in random.integers(0, count, count * 4 // RATE):  # four a second
+            length = int(random.integers(32, 320))
+            burst = random.standard_normal(length) * np.exp(-np.arange(length) * 5 / length)
+            sound[at : at + length] += burst * random.uniform(0.3, 1)
+        sound = sound[:count]
+    else:
+        spectrum = np.fft.rfft(random.standard_normal(count))
+        if kind == "pink":
+            spectrum /= np.sqrt(np.maximum(np.arange(len(spectrum)), count * 50 // RATE))
+        sound = np.fft.irfft(spectrum, count)
+    return np.asarray(sound / np.sqrt(np.mean(sound**2)))
+
+
+def _steps(count: int, random: np.random.Generator) -> Samples:
+    """Return a gain that jumps every 6 to 20 s, between 0 and -24 dB."""
+    gain = np.ones(count)
+    at = 0
+    while at < count:
+        until = at + int(random.integers(6, 20)) * RATE
+        gain[at:until] = 10 ** (random.uniform(-24, 0) / 20)
+        at = until
+    return gain
+
+
+def tracks(kind: str, part: str, cache: Path, *, steps: bool = False) -> Iterator[Track]:
+    """Yield one track a condition; with `steps` it is another one, whose noise gets louder and quieter suddenly."""
+    sources = recordings(kind, part, cache)
+    for number, (condition, snr) in enumerate(CONDITIONS):
+        seed = hashlib.sha256(f"{kind} {part} {condition} {snr} {int(steps)}".encode()).digest()
+        random = np.random.default_rng(int.from_bytes(seed[:8], "little"))
+        clean, speech = _joined(sources, random)
+        hiss = noise("white" if condition == "none" else condition, len(clean), sources, random)
+        if steps:
+            hiss *= _steps(len(clean), random)
+        line = random.standard_normal(len(clean)) * 1e-3
+        # Telephone levels: -32 to -20 dBFS while there is speech.
+        gain = 32768 * 10 ** ((-26 + 6 * np.cos(number * 2.4)) / 20)
+        mixed = gain * (clean + hiss * 10 ** (-snr / 20) + line)
+        samples = np.clip(np.rint(mixed), -32768, 32767).astype(np.int16)
+        yield Track(f"{kind}, {condition}" + ("" if condition == "none" else f" {snr} dB"), samples, speech)
+
+
+def callers_on_mute(kind: str, part: str, cache: Path) -> Iterator[Track]:
+    """Yield a minute of each noise in which nobody speaks, steady and in steps, from faint to loud."""
+    sources = recordings(kind, part, cache)
+    for condition, steps, level_db in itertools.product(NOISES, (False, True), (-66, -50, -34)):
+        seed = hashlib.sha256(f"{kind} {part} {condition} {steps} {level_db} mute".encode()).digest()
+        random = np.random.default_rng(int.from_bytes(seed[:8], "little"))
+        hiss = noise(condition, 60 * RATE, sources, random)
+        if steps:
+            hiss *= _steps(len(hiss), random)
+        samples = np.clip(np.rint(hiss * 32768 * 10 ** (level_db / 20)), -32768, 32767).astype(np.int16)
+        yield Track(f"{kind}, {condition} alone", samples, np.zeros(len(samples) // FRAME, bool))

@@ -1,0 +1,58 @@
+# mypy: disable-error-code="import-not-found"
+"""Builds the VAD module from its source and calls it."""
+
+import ctypes
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Odds: TypeAlias = npt.NDArray[np.float64]
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "images/vad-dataplane/src/vad"
+FRAME = 320
+
+
+def build_trace(folder: Path) -> ctypes.CDLL:
+    """Build the module for this machine with trace.c around it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    library = folder / "trace.so"
+    flags = ["-std=gnu11", "-O3", "-ffp-contract=off", "-shared", "-fPIC", f"-I{SOURCE}"]
+    subprocess.run(  # noqa: S603
+        ["cc", *flags, str(Path(__file__).with_name("trace.c")), "-o", str(library)],  # noqa: S607
+        check=True,
+    )
+    return ctypes.CDLL(str(library))
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What the network saw of a track, a row a frame."""
+
+    inputs: npt.NDArray[np.float32]
+    gated: npt.NDArray[np.bool_]
+    """Decided by energy alone."""
+    looked: npt.NDArray[np.bool_]
+    """The network was asked; the inputs of other frames are stale."""
+
+    def odds(self, network: Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float32]], gated_odds: float) -> Odds:
+        """Return the odds of each frame: the network's, those of the last frame that it saw, or the gate's."""
+        odds = np.full(len(self.inputs), np.nan)
+        odds[self.looked] = network(self.inputs[self.looked])
+        odds[self.gated] = gated_odds
+        known = np.maximum.accumulate(np.where(np.isnan(odds), 0, np.arange(len(odds))))
+        return odds[known]
+
+
+def trace(library: ctypes.CDLL, samples: npt.NDArray[np.int16]) -> Trace:
+    """Run the module over a track."""
+    frames = len(samples) // FRAME
+    rows = np.zeros((frames, int(library.trace_columns())), np.float32)
+    whole = np.ascontiguousarray(samples)
+    library.trace(ctypes.c_void_p(whole.ctypes.data), frames, ctypes.c_void_p(rows.ctypes.data))
+    return Trace(rows[:, :-2], rows[:, -2] > 0, rows[:, -1] > 0)

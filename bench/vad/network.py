@@ -1,0 +1,69 @@
+# mypy: disable-error-code="import-not-found"
+"""The module's network, trained with numpy alone: two small layers of rectifiers, Adam, cross-entropy."""
+
+import itertools
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Array: TypeAlias = npt.NDArray[np.float32]
+
+HIDDEN = (24, 8)
+BATCH = 2048
+
+
+class Network:
+    """Weights, how to apply them and how to improve them."""
+
+    def __init__(self, width: int, random: np.random.Generator) -> None:
+        sizes = (width, *HIDDEN, 1)
+        self.weights: list[Array] = []
+        for before, after in itertools.pairwise(sizes):
+            spread = np.sqrt(2 / before)
+            self.weights += [
+                (random.standard_normal((before, after)) * spread).astype(np.float32),
+                np.zeros(after, np.float32),
+            ]
+        self._mean = [np.zeros_like(w) for w in self.weights]
+        self._square = [np.zeros_like(w) for w in self.weights]
+        self._steps = 0
+
+    def odds(self, rows: Array) -> Array:
+        """Return the log-odds that each row is speech."""
+        w1, b1, w2, b2, w3, b3 = self.weights
+        hidden = np.maximum(np.maximum(rows @ w1 + b1, 0) @ w2 + b2, 0)
+        odds: Array = (hidden @ w3 + b3)[:, 0]
+        return odds
+
+    def step(self, rows: Array, target: Array, rate: float) -> None:
+        """Improve on one batch."""
+        w1, b1, w2, b2, w3, b3 = self.weights
+        first = np.maximum(rows @ w1 + b1, 0)
+        second = np.maximum(first @ w2 + b2, 0)
+        odds = (second @ w3 + b3)[:, 0]
+        error = ((1 / (1 + np.exp(-odds)) - target) / len(rows))[:, None].astype(np.float32)
+        back2 = (error @ w3.T) * (second > 0)
+        back1 = (back2 @ w2.T) * (first > 0)
+        slopes = [rows.T @ back1, back1.sum(0), first.T @ back2, back2.sum(0), second.T @ error, error.sum(0)]
+        self._steps += 1
+        for index, slope in enumerate(slopes):
+            self._mean[index] += 0.1 * (slope - self._mean[index])
+            self._square[index] += 0.001 * (slope**2 - self._square[index])
+            mean = self._mean[index] / (1 - 0.9**self._steps)
+            square = self._square[index] / (1 - 0.999**self._steps)
+            self.weights[index] -= (rate * mean / (np.sqrt(square) + 1e-8)).astype(np.float32)
+
+
+def train(rows: Array, target: Array, *, epochs: int, seed: int = 1) -> Network:
+    """Return a network trained on all rows, the step size falling to nothing."""
+    random = np.random.default_rng(seed)
+    network = Network(rows.shape[1], random)
+    batches = len(rows) // BATCH
+    for epoch in range(epochs):
+        order = random.permutation(len(rows))
+        for batch in range(batches):
+            chosen = order[batch * BATCH : (batch + 1) * BATCH]
+            done = (epoch + batch / batches) / epochs
+            network.step(rows[chosen], target[chosen], 3e-3 * (1 - done) + 1e-5)
+    return network

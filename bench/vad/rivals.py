@@ -1,0 +1,63 @@
+# mypy: disable-error-code="import-not-found,import-untyped"
+"""Silero and webrtcvad as their packages ship them. They are measured here and used nowhere else."""
+
+import importlib.util
+import time
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import onnxruntime
+import webrtcvad
+
+from bench.vad.corpus import FRAME, RATE, Flags
+
+CHUNK = 512
+CONTEXT = 64
+
+
+class Silero:
+    """Silero's 16 kHz model on one thread. It judges 32 ms at a time; a frame takes the chunk under its middle."""
+
+    def __init__(self, threshold: float = 0.5) -> None:
+        package = importlib.util.find_spec("silero_vad")
+        if package is None or package.origin is None:
+            raise RuntimeError("silero-vad is not installed: make bench-vad installs it")
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        model = Path(package.origin).parent / "data/silero_vad.onnx"
+        self._session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+        self._threshold = threshold
+        self.microseconds_a_chunk = 0.0
+
+    def __call__(self, samples: npt.NDArray[np.int16]) -> Flags:
+        """Return which 20 ms frames are speech."""
+        audio = (samples / 32768).astype(np.float32)
+        chunks = len(audio) // CHUNK
+        state = np.zeros((2, 1, 128), np.float32)
+        context = np.zeros(CONTEXT, np.float32)
+        odds = np.zeros(chunks)
+        start = time.perf_counter()
+        for index in range(chunks):
+            chunk = audio[index * CHUNK : (index + 1) * CHUNK]
+            inputs = {"input": np.concatenate([context, chunk])[None], "state": state, "sr": np.array(RATE, np.int64)}
+            out, state = self._session.run(None, inputs)
+            odds[index] = out[0, 0]
+            context = chunk[-CONTEXT:]
+        self.microseconds_a_chunk = (time.perf_counter() - start) / chunks * 1e6
+        middles = np.arange(len(samples) // FRAME) * FRAME + FRAME // 2
+        return np.asarray(odds[np.minimum(middles // CHUNK, chunks - 1)] > self._threshold)
+
+
+class Webrtc:
+    """webrtcvad, 20 ms frames."""
+
+    def __init__(self, mode: int) -> None:
+        self._mode = mode
+
+    def __call__(self, samples: npt.NDArray[np.int16]) -> Flags:
+        """Return which 20 ms frames are speech."""
+        vad = webrtcvad.Vad(self._mode)
+        raw = samples.tobytes()
+        frames = range(0, len(raw) // (2 * FRAME) * 2 * FRAME, 2 * FRAME)
+        return np.array([vad.is_speech(raw[at : at + 2 * FRAME], RATE) for at in frames])
