@@ -31,7 +31,7 @@ if [[ $jumps != "$guarded" || $functions == 0 ]] || ! grep -q '^#include "guard.
   exit 1
 fi
 
-"${compiler[@]}" -std=gnu11 -O3 -fPIC -shared -fvisibility=hidden -fno-math-errno -ffp-contract=off -w \
+"${compiler[@]}" -std=gnu11 -O3 -fPIC -shared -fvisibility=hidden -fno-math-errno -ffp-contract=off \
   -Werror=frame-larger-than=16384 -Wframe-larger-than=16384 -Werror=implicit-function-declaration \
   -DSANDBOX_PAGES="$pages" -I"$here" -I"$here/.." -I"$work" -Wl,-z,defs \
   -o "$object" "$work/guarded.c" "$here/sandbox.c" -lm
