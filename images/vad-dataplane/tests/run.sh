@@ -30,7 +30,7 @@ for sanitizer in none address,undefined thread; do
   options=("-Db_sanitize=$sanitizer" -Db_lundef=false -Drun_in_place=true)
   # Sanitizers' code takes the compiler long to optimise, and nobody measures it.
   [[ $sanitizer == none ]] || options+=(-Doptimization=1)
-  [[ -e $folder/build.ninja ]] || meson setup "$folder" "$here/.." "${options[@]}" >/dev/null
+  [[ -e $folder/build.ninja ]] || meson setup "$folder" "$here/.." "${options[@]}"
   meson test -C "$folder" --print-errorlogs --quiet
 done
 
