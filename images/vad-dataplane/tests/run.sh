@@ -35,4 +35,5 @@ for sanitizer in none address,undefined thread; do
 done
 
 echo "--- end to end"
+ninja -C "$build/none" src/vad-dataplane
 PYTHONPATH=$here/e2e VOICE_DATAPLANE_BUILD=$(realpath "$build/none/src") pytest -q -p no:cacheprovider "$here/e2e"

@@ -8,9 +8,9 @@
  *   void     vad_reset(uint32_t stream)    the stream starts anew, as after vad_init
  *   uint32_t vad_process(uint32_t stream)  decides about the frame that the host wrote; the fields below, packed
  *
- * Constructors are not run: vad_init is the place to set things up. Calls come from one thread at a time. A call may take
- * VAD_STEPS_PER_CALL steps (rounds of loops and calls of functions), vad_init VAD_STEPS_OF_INIT; a module that takes more
- * is stopped and not called again. */
+ * Constructors are not run: vad_init is the place to set things up. Calls come from one thread at a time. A call may
+ * take VAD_STEPS_PER_CALL steps (rounds of loops and calls of functions), vad_init VAD_STEPS_OF_INIT; a module that
+ * takes more is stopped and not called again. */
 #ifndef VOICE_VAD_ABI_H
 #define VOICE_VAD_ABI_H
 
