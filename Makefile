@@ -12,7 +12,7 @@ SETUP := .venv/.ready
 CHECKOV := .tools/checkov/.ready
 BENCH_VAD := .tools/bench/.ready
 
-.PHONY: help setup test images refresh-engines test-native sandbox bench-synth bench-dataplane bench-vad lint format lock clean
+.PHONY: help setup test images refresh-engines test-native test-dataplane sandbox bench-synth bench-dataplane bench-vad lint format lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -51,6 +51,9 @@ test: $(SETUP) $(CHECKOV) ## Run every check and test
 
 test-native: $(SETUP) ## Build and test the data plane's native code, sanitizers included
 	images/vad-dataplane/tests/run.sh
+
+test-dataplane: test-native ## Run the data plane end to end, over sockets
+	images/vad-dataplane/tests/e2e/run.sh
 
 sandbox: $(SETUP) ## Rehearse both clouds: deploy to a local AWS, drill it, tear it down; run the Pulumi programs
 	voice sandbox deployments/sandbox.yaml

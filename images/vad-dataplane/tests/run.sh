@@ -33,7 +33,3 @@ for sanitizer in none address,undefined thread; do
   [[ -e $folder/build.ninja ]] || meson setup "$folder" "$here/.." "${options[@]}"
   meson test -C "$folder" --print-errorlogs --quiet
 done
-
-echo "--- end to end"
-ninja -C "$build/none" src/vad-dataplane
-PYTHONPATH=$here/e2e VOICE_DATAPLANE_BUILD=$(realpath "$build/none/src") pytest -q -p no:cacheprovider "$here/e2e"

@@ -107,7 +107,6 @@ class AsrHost:
         self._stopping = False
         self.draining = False
         self._threads = [threading.Thread(target=run, daemon=True) for run in (self._receive, self._beat)]
-        store.do("SADD", "host:asr", name)
         for thread in self._threads:
             thread.start()
 
@@ -125,6 +124,7 @@ class AsrHost:
         while not self._stopping:
             beats += 1
             with contextlib.suppress(OSError):
+                self._store.do("SADD", "host:asr", self._name)  # readers remove ids without a record
                 self._store.do(
                     *("HSET", f"host:asr:{self._name}", "kind", self._kind, "address", LOOPBACK),
                     *("free_slots", self._slots, "draining", int(self.draining), "heartbeat", beats),
