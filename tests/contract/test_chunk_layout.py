@@ -16,7 +16,7 @@ SIZES = {"Q": 8, "I": 4, "H": 2, "B": 1}
 
 
 def layout() -> dict[str, int]:
-    """Return offsets and sizes of a chunk's fields, in bytes."""
+    """Return offsets and sizes of a chunk's fields, in bytes, and the numbers in them."""
     order, codes = contract.CHUNK_HEADER.format[0], contract.CHUNK_HEADER.format[1:]
     assert order == "<", "standard sizes, no padding, little-endian"
     numbers: dict[str, int] = {}
@@ -28,6 +28,11 @@ def layout() -> dict[str, int]:
     assert offset == contract.CHUNK_HEADER.size
     numbers["CONTRACT_PAYLOAD_OFFSET"] = contract.CHUNK_HEADER.size
     numbers["CONTRACT_PAYLOAD_BYTES"] = contract.CHUNK_PAYLOAD_BYTES
+    numbers["CONTRACT_MEL_BINS"] = contract.CHUNK_MEL_BINS
+    numbers["CONTRACT_MEL_FRAMES"] = contract.CHUNK_MEL_FRAMES
+    numbers["CONTRACT_SAMPLES"] = contract.CHUNK_SAMPLES
+    numbers |= {f"CONTRACT_KIND_{kind.name}": kind.value for kind in contract.ChunkKind}
+    numbers |= {f"CONTRACT_FLAG_{flag.name}": flag.value for flag in contract.ChunkFlag}
     return numbers
 
 

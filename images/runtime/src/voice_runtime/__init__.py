@@ -1,0 +1,1 @@
+"""What the Python images share: the wire format of chunks, and the state in Valkey."""

@@ -1,0 +1,98 @@
+"""``AudioChunk``: one datagram from the VAD tier, 100 ms of one session."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blueprint.contract import (
+    CHUNK_HEADER,
+    CHUNK_MEL_BINS,
+    CHUNK_MEL_FRAMES,
+    CHUNK_PAYLOAD_BYTES,
+    CHUNK_SAMPLES,
+    ChunkFlag,
+    ChunkKind,
+)
+
+DATAGRAM_BYTES = CHUNK_HEADER.size + CHUNK_PAYLOAD_BYTES
+ALL_FLAGS = sum(ChunkFlag)
+CAPACITY = {ChunkKind.LOG_MEL: CHUNK_MEL_FRAMES, ChunkKind.PCM16: CHUNK_SAMPLES}
+"""Largest ``count`` of each kind."""
+
+
+class Malformed(StrEnum):
+    """What is wrong with a datagram; names a counter."""
+
+    LENGTH = "wrong-length"
+    KIND = "unknown-kind"
+    FLAGS = "unknown-flags"
+    COUNT = "wrong-count"
+    VALUES = "not-finite"
+
+
+class MalformedChunkError(Exception):
+    """A datagram that is no chunk.
+
+    Attributes:
+        why: The counter that it belongs to.
+    """
+
+    def __init__(self, why: Malformed) -> None:
+        super().__init__(why.value)
+        self.why = why
+
+
+@dataclass(frozen=True, eq=False)
+class AudioChunk:
+    """A chunk of speech.
+
+    Attributes:
+        session: SSRC of the session.
+        sequence: Place of the chunk's first 20 ms frame in the session.
+        values: Log-mel as float32 of shape (frames, 80), or samples as int16 of shape (samples,), 16 kHz.
+    """
+
+    session: int
+    sequence: int
+    flags: ChunkFlag
+    values: NDArray[np.float32] | NDArray[np.int16]
+
+    @property
+    def kind(self) -> ChunkKind:
+        """What ``values`` holds."""
+        return ChunkKind.LOG_MEL if self.values.dtype == np.float32 else ChunkKind.PCM16
+
+    @classmethod
+    def parse(cls, datagram: bytes | memoryview) -> "AudioChunk":
+        """Read a datagram without copying it.
+
+        Raises:
+            MalformedChunkError: It is no chunk.
+        """
+        if len(datagram) != DATAGRAM_BYTES:
+            raise MalformedChunkError(Malformed.LENGTH)
+        session, sequence, kind, flags, count = CHUNK_HEADER.unpack_from(datagram)
+        if kind not in CAPACITY:
+            raise MalformedChunkError(Malformed.KIND)
+        if flags & ~ALL_FLAGS:
+            raise MalformedChunkError(Malformed.FLAGS)
+        if count > CAPACITY[kind]:
+            raise MalformedChunkError(Malformed.COUNT)
+        return cls(session, sequence, ChunkFlag(flags), _values(datagram, ChunkKind(kind), count))
+
+    def datagram(self) -> bytes:
+        """Return the chunk as it goes on the wire; what ``values`` leaves free is zero."""
+        header = CHUNK_HEADER.pack(self.session, self.sequence, self.kind, self.flags, len(self.values))
+        return (header + self.values.tobytes()).ljust(DATAGRAM_BYTES, b"\0")
+
+
+def _values(datagram: bytes | memoryview, kind: ChunkKind, count: int) -> NDArray[np.float32] | NDArray[np.int16]:
+    if kind is ChunkKind.PCM16:
+        return np.frombuffer(datagram, "<i2", count, CHUNK_HEADER.size)
+    mel = np.frombuffer(datagram, "<f4", count * CHUNK_MEL_BINS, CHUNK_HEADER.size).reshape(count, CHUNK_MEL_BINS)
+    # One value that is no number would poison a whole batch of other sessions' features.
+    if not np.isfinite(mel).all():
+        raise MalformedChunkError(Malformed.VALUES)
+    return mel

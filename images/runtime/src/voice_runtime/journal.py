@@ -1,0 +1,88 @@
+"""Audio that has no final transcript yet, kept so that another host can go on when a session's host dies."""
+
+from redis.asyncio import Redis
+
+from blueprint.contract import Tier
+from voice_runtime import state
+from voice_runtime.replies import entries, text
+
+_FIELD = b"chunk"
+
+
+class Journal:
+    """Unfinished audio, and which host has it.
+
+    Attributes:
+        host: Id of the host that this is the journal of.
+    """
+
+    def __init__(self, store: Redis, host: str) -> None:
+        self._store = store
+        self.host = host
+
+    async def take(self, ssrc: int) -> None:
+        """Make this the session's host, whoever had it: the VAD tier decides where a session's audio goes."""
+        async with self._store.pipeline(transaction=True) as pipe:
+            pipe.set(state.lease(ssrc), self.host, ex=state.LEASE_S)
+            pipe.sadd(state.host_sessions(self.host), str(ssrc))
+            pipe.expire(state.host_sessions(self.host), state.HOST_SESSIONS_KEPT_S)
+            await pipe.execute()
+
+    async def take_over(self, ssrc: int) -> bool:
+        """Become the host of a session that has none, and return whether it had none."""
+        if not await self._store.set(state.lease(ssrc), self.host, ex=state.LEASE_S, nx=True):
+            return False
+        await self.take(ssrc)
+        return True
+
+    async def renew(self, ssrcs: list[int]) -> list[int]:
+        """Renew the leases of sessions, and return those that another host has taken."""
+        if not ssrcs:
+            return []
+        holders = await self._store.mget([state.lease(ssrc) for ssrc in ssrcs])
+        pairs = list(zip(ssrcs, holders, strict=True))
+        lost = [ssrc for ssrc, holder in pairs if holder is not None and text(holder) != self.host]
+        async with self._store.pipeline(transaction=False) as pipe:
+            for ssrc, holder in pairs:
+                if holder is None or text(holder) == self.host:
+                    pipe.set(state.lease(ssrc), self.host, ex=state.LEASE_S)
+            pipe.expire(state.host_sessions(self.host), state.HOST_SESSIONS_KEPT_S)
+            await pipe.execute()
+        return lost
+
+    async def release(self, ssrc: int) -> None:
+        """Leave a session to whoever is next."""
+        async with self._store.pipeline(transaction=True) as pipe:
+            pipe.delete(state.lease(ssrc))
+            pipe.srem(state.host_sessions(self.host), str(ssrc))
+            await pipe.execute()
+
+    async def append(self, datagrams: list[tuple[int, bytes]]) -> None:
+        """Keep chunks, given with their session, in one round trip."""
+        async with self._store.pipeline(transaction=False) as pipe:
+            for ssrc, datagram in datagrams:
+                key = state.audio(ssrc)
+                pipe.xadd(key, {_FIELD: datagram}, maxlen=state.AUDIO_CHUNKS, approximate=True)
+                pipe.expire(key, state.AUDIO_KEPT_S)
+            await pipe.execute()
+
+    async def unfinished(self, ssrc: int) -> list[bytes]:
+        """Return the datagrams that are kept of a session, in the order in which they came."""
+        return [fields[_FIELD] for _, fields in entries(await self._store.xrange(state.audio(ssrc)))]
+
+    async def finished(self, ssrc: int, datagrams: int) -> None:
+        """Forget the oldest datagrams of a session, which a final transcript now covers."""
+        oldest = entries(await self._store.xrange(state.audio(ssrc), count=datagrams))
+        if oldest:
+            await self._store.xdel(state.audio(ssrc), *(entry_id for entry_id, _ in oldest))
+
+    async def sessions_of(self, host: str) -> list[int]:
+        """Return the sessions that a host had."""
+        return sorted(int(ssrc) for ssrc in await self._store.smembers(state.host_sessions(host)))
+
+    async def orphans(self) -> list[int]:
+        """Return sessions of hosts of this tier that have died."""
+        hosts = [text(host) for host in await self._store.smembers(state.hosts(Tier.ASR))]
+        others = [host for host in hosts if host != self.host]
+        dead = [host for host in others if not await self._store.exists(state.host(Tier.ASR, host))]
+        return sorted({ssrc for host in dead for ssrc in await self.sessions_of(host)})

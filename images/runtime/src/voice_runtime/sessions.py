@@ -1,0 +1,143 @@
+"""Sessions as Valkey has them: who may send audio, and how far its transcript has come."""
+
+import time
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Self
+
+from redis.asyncio import Redis
+
+from blueprint.contract import SessionField
+from voice_runtime import state
+from voice_runtime.replies import texts
+
+
+class SessionState(StrEnum):
+    """Whether a session takes audio."""
+
+    OPEN = "open"
+    CLOSED = "closed"
+
+
+class SessionKind(StrEnum):
+    """How a session's audio comes."""
+
+    GATEWAY = "gateway"
+    EXTERNAL = "external"
+
+
+@dataclass(frozen=True)
+class Session:
+    """A session's record.
+
+    Attributes:
+        id: Its name in the API.
+        caller: Who opened it.
+        expires_at: Seconds since 1970 after which no audio is taken.
+        srtp_key: Base64 of master key and salt; of external sessions only.
+        last_sequence: ``sequence`` of the last chunk that the VAD tier shipped; -1: none yet.
+        transcribed_to: ``sequence`` of the last chunk that a final transcript covers; -1: none yet.
+    """
+
+    ssrc: int
+    id: str
+    state: SessionState
+    kind: SessionKind
+    caller: str
+    expires_at: int
+    srtp_key: str | None = None
+    language: str | None = None
+    last_sequence: int = -1
+    transcribed_to: int = -1
+
+    @property
+    def all_transcribed(self) -> bool:
+        """Whether nothing that was shipped still waits for its final transcript."""
+        return self.transcribed_to >= self.last_sequence
+
+    @classmethod
+    def of(cls, ssrc: int, read: dict[str, str]) -> Self | None:
+        """Read a record; ``None`` when there is none, or when it holds no session."""
+        try:
+            return cls(
+                ssrc=ssrc,
+                id=read[SessionField.ID],
+                state=SessionState(read[SessionField.STATE]),
+                kind=SessionKind(read[SessionField.KIND]),
+                caller=read[SessionField.CALLER],
+                expires_at=int(read[SessionField.EXPIRES_AT]),
+                srtp_key=read.get(SessionField.SRTP_KEY),
+                language=read.get(SessionField.LANGUAGE),
+                last_sequence=int(read.get(SessionField.LAST_SEQUENCE, -1)),
+                transcribed_to=int(read.get(SessionField.TRANSCRIBED_TO, -1)),
+            )
+        except (KeyError, ValueError):
+            return None
+
+
+class TooManySessionsError(Exception):
+    """A caller has as many live sessions as it may have."""
+
+
+class Sessions:
+    """Makes, reads and closes sessions."""
+
+    def __init__(self, store: Redis) -> None:
+        self._store = store
+
+    async def create(self, session: Session, *, most_of_caller: int) -> bool:
+        """Write the record of a new session, and return whether its SSRC was free.
+
+        Raises:
+            TooManySessionsError: The caller has ``most_of_caller`` live sessions.
+        """
+        now = int(time.time())
+        kept_until = session.expires_at + state.SESSION_KEPT_S
+        key, of_caller = state.session(session.ssrc), state.caller_sessions(session.caller)
+        # The identity goes in first: whoever sets it owns the SSRC, and the VAD tier lets nothing in without the rest.
+        if not await self._store.hsetnx(key, SessionField.ID, session.id):
+            return False
+        async with self._store.pipeline(transaction=True) as pipe:
+            pipe.expireat(key, kept_until)
+            pipe.zremrangebyscore(of_caller, "-inf", now)
+            pipe.zadd(of_caller, {str(session.ssrc): session.expires_at})
+            pipe.zcard(of_caller)
+            pipe.expireat(of_caller, kept_until, gt=True)
+            pipe.expireat(of_caller, kept_until, nx=True)
+            *_, live, _, _ = await pipe.execute()
+        if live > most_of_caller:
+            await self._forget(session)
+            raise TooManySessionsError(f"{most_of_caller} sessions are live; close one")
+        await self._store.hset(key, mapping=_fields(session))
+        return True
+
+    async def read(self, ssrc: int) -> Session | None:
+        """Return a session, or ``None`` when there is none of that SSRC."""
+        return Session.of(ssrc, texts(await self._store.hgetall(state.session(ssrc))))
+
+    async def close(self, session: Session) -> None:
+        """Let no more audio in. What has been said is still transcribed."""
+        async with self._store.pipeline(transaction=True) as pipe:
+            pipe.hset(state.session(session.ssrc), SessionField.STATE, SessionState.CLOSED)
+            pipe.expire(state.session(session.ssrc), state.SESSION_KEPT_S)
+            pipe.zrem(state.caller_sessions(session.caller), str(session.ssrc))
+            await pipe.execute()
+
+    async def _forget(self, session: Session) -> None:
+        async with self._store.pipeline(transaction=True) as pipe:
+            pipe.delete(state.session(session.ssrc))
+            pipe.zrem(state.caller_sessions(session.caller), str(session.ssrc))
+            await pipe.execute()
+
+
+def _fields(session: Session) -> dict[Any, str]:
+    """Return what the gateway writes; the rest of the record is other tiers'."""
+    fields: dict[str, str | None] = {
+        SessionField.STATE: session.state,
+        SessionField.KIND: session.kind,
+        SessionField.CALLER: session.caller,
+        SessionField.EXPIRES_AT: str(session.expires_at),
+        SessionField.SRTP_KEY: session.srtp_key,
+        SessionField.LANGUAGE: session.language,
+    }
+    return {name: value for name, value in fields.items() if value is not None}

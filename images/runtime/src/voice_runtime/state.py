@@ -1,0 +1,65 @@
+"""Keys, lifetimes and bounds of all that is kept in Valkey.
+
+Every key expires by itself, and every stream and set is bounded: a caller, or a host that dies, leaves nothing behind.
+"""
+
+from blueprint import contract
+
+SESSION_KEPT_S = 600
+"""A session's record and transcript outlive its expiry by that, for readers that come late."""
+
+TRANSCRIPT_EVENTS = 4096
+"""About twenty minutes of partial transcripts at three a second; finals are far fewer."""
+
+AUDIO_CHUNKS = 1024
+"""Chunks of a session without a final transcript, 3.2 kB each: an utterance that is cut at 30 s, twice, and its overlap
+with the next."""
+
+AUDIO_KEPT_S = 120
+"""Longest that unfinished audio waits for a host that goes on with it."""
+
+LEASE_S = 5
+"""A session whose host has not renewed it for that long may be taken by another."""
+
+HOST_SESSIONS_KEPT_S = 300
+"""What a dead host was doing is told for that long."""
+
+
+def session(ssrc: int) -> str:
+    """Return the key of a session's record."""
+    return contract.SESSION_KEY.format(ssrc=ssrc)
+
+
+def lease(ssrc: int) -> str:
+    """Return the key that says which ASR host has a session."""
+    return contract.SESSION_LEASE_KEY.format(ssrc=ssrc)
+
+
+def caller_sessions(caller: str) -> str:
+    """Return the key of a caller's live sessions."""
+    return contract.CALLER_SESSIONS_KEY.format(caller=caller)
+
+
+def transcript(ssrc: int) -> str:
+    """Return the key of a session's transcript."""
+    return contract.TRANSCRIPT_KEY.format(ssrc=ssrc)
+
+
+def audio(ssrc: int) -> str:
+    """Return the key of a session's unfinished audio."""
+    return contract.AUDIO_KEY.format(ssrc=ssrc)
+
+
+def hosts(tier: contract.Tier) -> str:
+    """Return the key of the set of a tier's hosts."""
+    return contract.HOSTS_KEY.format(tier=tier)
+
+
+def host(tier: contract.Tier, host_id: str) -> str:
+    """Return the key of a host's record."""
+    return contract.HOST_KEY.format(tier=tier, host=host_id)
+
+
+def host_sessions(host_id: str) -> str:
+    """Return the key of the set of sessions that an ASR host transcribes."""
+    return contract.HOST_SESSIONS_KEY.format(tier=contract.Tier.ASR, host=host_id)

@@ -1,0 +1,157 @@
+"""Transcripts: one bounded stream per session, in the order of the audio."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict
+from redis.asyncio import Redis
+from redis.exceptions import ResponseError
+
+from blueprint.contract import TRANSCRIPT_FINAL_NUMBER, SessionField
+from voice_runtime import state
+from voice_runtime.replies import entries
+
+_FIELD = b"event"
+
+
+class EventKind(StrEnum):
+    """What a caller is told."""
+
+    PARTIAL = "partial"
+    """May still change."""
+    FINAL = "final"
+    """One for each utterance; it may be empty, where no words were heard."""
+
+
+class Transcript(BaseModel):
+    """What is heard in one utterance.
+
+    Attributes:
+        utterance: Where it begins in the audio, in 20 ms frames; names it within the session.
+        start_ms: The same in milliseconds.
+        end_ms: Where the audio ends that this is a transcript of.
+        stages_ms: What each stage took, by name.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: EventKind
+    utterance: int
+    text: str
+    start_ms: int
+    end_ms: int
+    language: str | None = None
+    stages_ms: dict[str, float] = {}
+
+
+@dataclass(frozen=True, order=True)
+class EventId:
+    """Place of an event in a session's stream.
+
+    Attributes:
+        utterance: Where its utterance begins, in 20 ms frames.
+        number: Counts an utterance's events from 1; a final has the highest.
+    """
+
+    utterance: int
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.utterance}-{self.number}"
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        """Read an id.
+
+        Raises:
+            ValueError: It is none.
+        """
+        utterance, dash, number = text.partition("-")
+        if not (dash and utterance.isascii() and utterance.isdigit() and number.isascii() and number.isdigit()):
+            raise ValueError(f"{text[:40]!r} is no event id: two numbers with a dash between them")
+        event_id = cls(int(utterance), int(number))
+        if max(event_id.utterance, event_id.number) >= 2**64:
+            raise ValueError(f"{text[:40]!r} is no event id: a number is above 2^64")
+        return event_id
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing comes after it in its utterance."""
+        return self.number == TRANSCRIPT_FINAL_NUMBER
+
+
+BEFORE_ALL = EventId(0, 0)
+
+
+class Transcripts:
+    """Writes and reads transcripts."""
+
+    def __init__(self, store: Redis) -> None:
+        self._store = store
+
+    async def publish(self, ssrc: int, transcript: Transcript, number: int) -> bool:
+        """Append an event, and return whether it was news.
+
+        It is not when another host has already said as much of that utterance or has gone on to a later one.
+
+        Args:
+            ssrc: The session.
+            transcript: A final takes the place behind all partials, whatever its number.
+            number: Counts the utterance's events from 1.
+        """
+        final = transcript.kind is EventKind.FINAL
+        event_id = EventId(transcript.utterance, TRANSCRIPT_FINAL_NUMBER if final else number)
+        key = state.transcript(ssrc)
+        try:
+            await self._store.xadd(
+                key,
+                {_FIELD: transcript.model_dump_json(exclude_none=True)},
+                id=str(event_id),
+                maxlen=state.TRANSCRIPT_EVENTS,
+                approximate=True,
+            )
+        except ResponseError as error:
+            if "equal or smaller" in str(error):
+                return False
+            raise
+        await self._keep(ssrc, key)
+        return True
+
+    async def covered(self, ssrc: int, sequence: int) -> None:
+        """Say that finals cover a session's chunks up to one."""
+        key = state.session(ssrc)
+        # A record that has expired is not made anew: it would never expire.
+        if await self._store.exists(key):
+            await self._store.hset(key, SessionField.TRANSCRIBED_TO, str(sequence))
+
+    async def last_final(self, ssrc: int) -> EventId | None:
+        """Return the place of the session's newest final, for a host that takes over."""
+        for entry_id, _ in entries(await self._store.xrevrange(state.transcript(ssrc))):
+            event_id = EventId.of(entry_id)
+            if event_id.is_final:
+                return event_id
+        return None
+
+    async def read(
+        self, ssrc: int, after: EventId = BEFORE_ALL, *, count: int = 100, wait_ms: int | None = None
+    ) -> list[tuple[EventId, Transcript]]:
+        """Return the events behind a place; empty when none came within ``wait_ms``."""
+        key = state.transcript(ssrc)
+        streams: Any = await self._store.xread({key: str(after)}, count=count, block=wait_ms)
+        found = entries(streams[0][1]) if streams else []
+        return [(EventId.of(entry_id), Transcript.model_validate_json(fields[_FIELD])) for entry_id, fields in found]
+
+    async def follow(self, ssrc: int, after: EventId, wait_ms: int) -> AsyncIterator[list[tuple[EventId, Transcript]]]:
+        """Yield what comes behind a place, and an empty list after each ``wait_ms`` without news."""
+        while True:
+            events = await self.read(ssrc, after, wait_ms=wait_ms)
+            if events:
+                after = events[-1][0]
+            yield events
+
+    async def _keep(self, ssrc: int, key: str) -> None:
+        """Let the transcript live as long as its session's record."""
+        remaining = await self._store.ttl(state.session(ssrc))
+        await self._store.expire(key, max(remaining, state.SESSION_KEPT_S))

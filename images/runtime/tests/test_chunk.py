@@ -1,0 +1,72 @@
+"""Datagrams of the VAD tier: read as they were written, and refused by reason."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blueprint import contract
+from blueprint.contract import CHUNK_HEADER, ChunkFlag, ChunkKind
+from voice_runtime.chunk import DATAGRAM_BYTES, AudioChunk, Malformed, MalformedChunkError
+
+SESSIONS = st.integers(0, 2**64 - 1)
+SEQUENCES = st.integers(0, 2**32 - 1)
+FLAGS = st.integers(0, 15).map(ChunkFlag)
+
+
+def datagram(
+    *,
+    kind: int = ChunkKind.LOG_MEL,
+    flags: int = 0,
+    count: int = 10,
+    payload: bytes = bytes(contract.CHUNK_PAYLOAD_BYTES),
+) -> bytes:
+    return CHUNK_HEADER.pack(7, 3, kind, flags, count) + payload
+
+
+@given(SESSIONS, SEQUENCES, FLAGS, st.integers(0, 10), st.integers(0, 2**32 - 1))
+def test_log_mel_is_read_as_written(session: int, sequence: int, flags: ChunkFlag, count: int, seed: int) -> None:
+    mel = np.random.default_rng(seed).normal(size=(count, 80)).astype(np.float32)
+    wire = AudioChunk(session, sequence, flags, mel).datagram()
+    assert len(wire) == DATAGRAM_BYTES
+    read = AudioChunk.parse(wire)
+    assert (read.session, read.sequence, read.flags, read.kind) == (session, sequence, flags, ChunkKind.LOG_MEL)
+    np.testing.assert_array_equal(read.values, mel)
+
+
+@given(st.integers(0, 1600), st.integers(0, 2**32 - 1))
+def test_samples_are_read_as_written(count: int, seed: int) -> None:
+    pcm = np.random.default_rng(seed).integers(-(2**15), 2**15, count, dtype=np.int16)
+    read = AudioChunk.parse(AudioChunk(1, 2, ChunkFlag.END_OF_SPEECH, pcm).datagram())
+    assert read.kind is ChunkKind.PCM16
+    np.testing.assert_array_equal(read.values, pcm)
+
+
+@pytest.mark.parametrize(
+    ("wire", "why"),
+    [
+        (b"", Malformed.LENGTH),
+        (datagram()[:-1], Malformed.LENGTH),
+        (datagram() + b"\0", Malformed.LENGTH),
+        (datagram(kind=0), Malformed.KIND),
+        (datagram(kind=3), Malformed.KIND),
+        (datagram(flags=16), Malformed.FLAGS),
+        (datagram(count=11), Malformed.COUNT),
+        (datagram(kind=ChunkKind.PCM16, count=1601), Malformed.COUNT),
+        (datagram(payload=np.full(800, np.nan, np.float32).tobytes()), Malformed.VALUES),
+        (datagram(payload=np.full(800, np.inf, np.float32).tobytes()), Malformed.VALUES),
+    ],
+)
+def test_what_is_no_chunk_is_refused_by_reason(wire: bytes, why: Malformed) -> None:
+    with pytest.raises(MalformedChunkError) as refused:
+        AudioChunk.parse(wire)
+    assert refused.value.why is why
+
+
+@given(st.binary(max_size=DATAGRAM_BYTES + 8))
+def test_anything_is_a_chunk_or_refused(wire: bytes) -> None:
+    try:
+        chunk = AudioChunk.parse(wire)
+    except MalformedChunkError:
+        return
+    assert AudioChunk.parse(chunk.datagram()).sequence == chunk.sequence
