@@ -165,7 +165,16 @@ class StartPhase(StrEnum):
 START_PHASES_FILE = "/run/voice/cold-start/phases"
 """Where a host writes what its start took, one ``PHASE SECONDS`` a line; telemetry has it under the same path."""
 
-Unit = Literal["Percent", "Count", "Milliseconds", "Microseconds", "Seconds", "None"]
+CONTROL_SOCKET = "/run/voice/dataplane/control.sock"
+"""The data plane's control and telemetry socket; telemetry has its directory under the same path."""
+
+NEURON_TOOLS_DIR = "/opt/aws/neuron"
+"""Where AWS' images for Inf and Trn hosts have neuron-monitor; telemetry has it under the same path."""
+
+ENGINE_METRICS_PATH = "/metrics.json"
+"""Where a speech engine tells its queues on its health port: one JSON object, values by the names of ``METRICS``."""
+
+Unit = Literal["Percent", "Count", "Milliseconds", "Microseconds", "Seconds", "Bytes/Second", "None"]
 
 
 @dataclass(frozen=True)
@@ -224,6 +233,8 @@ METRICS: dict[str, Metric] = {
         Metric("GpuBusy", "Percent", _TELEMETRY,
                "DCGM graphics-engine activity. A single H100 runs no NCCL, so there is no NCCL figure.",
                _ASR, "rises"),
+        Metric("GpuLinkTraffic", "Bytes/Second", _TELEMETRY,
+               "NVLink traffic of a host with several GPUs, both directions.", _ASR),
         Metric("FreeSlots", "Count", _TELEMETRY, "Sessions that a host can still take; each publishes its own.",
                _ASR, "falls"),
         Metric("EncoderQueueDepth", "Count", _TELEMETRY, "Utterances waiting for prefill.", _ASR, "rises"),
@@ -354,9 +365,9 @@ CALLER_SESSIONS_KEY = "session:of:{caller}"
 """Sorted set of a caller's live sessions, scored by their expiry: what bounds the sessions of one key."""
 
 TRANSCRIPT_KEY = "transcript:{ssrc}"
-"""Bounded stream of the session's transcript. An entry's id is where its utterance begins in the audio, in 20 ms frames,
-and a number that counts up inside the utterance; the final's is ``TRANSCRIPT_FINAL_NUMBER``. So Valkey itself refuses
-whatever a host says of an utterance that another host has finished."""
+"""Bounded stream of the session's transcript. An entry's id is where its utterance begins in the audio, in 20 ms
+frames, and a number that counts up inside the utterance; the final's is ``TRANSCRIPT_FINAL_NUMBER``. So Valkey itself
+refuses whatever a host says of an utterance that another host has finished."""
 
 TRANSCRIPT_FINAL_NUMBER = 2**32
 

@@ -164,6 +164,7 @@ def _options(boot: HostBoot, container: Container) -> list[str]:
     options = []
     if container.shared_memory_mib:
         options.append(f"--shm-size={container.shared_memory_mib}m")
+    options += [f"--group-add={group}" for group in container.groups]
     options += [f"--cap-add={capability}" for capability in container.capabilities]
     options += [f"--device={device}" for device in container.devices]
     options += [f"--volume={m.source}:{m.target}:{'rw' if m.writable else 'ro'}" for m in container.mounts]

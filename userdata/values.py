@@ -157,6 +157,7 @@ class Container:
         environment: Its own variables, beside those of the host (``HostBoot.variables_of``).
         health: How it is seen to be ready.
         user_id: The user it runs as; its copy of the password belongs to that user.
+        groups: Further groups of that user, for sockets and devices of others.
         capabilities: Linux capabilities to add, without ``CAP_``.
         devices: Further device files.
         mounts: Directories of the host.
@@ -173,6 +174,7 @@ class Container:
     environment: Mapping[str, str]
     health: HealthPort | HealthCommand
     user_id: int = 0
+    groups: tuple[int, ...] = ()
     capabilities: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
     mounts: tuple[Mount, ...] = ()

@@ -20,6 +20,7 @@ REGISTRY = "111122223333.dkr.ecr.us-east-1.amazonaws.com"
 TARGET_GROUP = "arn:aws:elasticloadbalancing:us-east-1:111122223333:targetgroup/rtp-ip/6d0ecf831eec9f09"
 SECRET_ARN = "arn:aws:secretsmanager:us-east-1:111122223333:secret:production/valkey/vad-AbCdEf"
 PASSWORD = "correct-horse-battery-staple"
+CONTROL_DIR = "/run/voice/dataplane"
 READY_PORT = 18081
 """Stands for the port that a test listens on; golden files show it."""
 
@@ -71,9 +72,10 @@ def vad(port: int = READY_PORT) -> HostBoot:
                 health=HealthPort(port),
                 capabilities=("NET_ADMIN", "NET_RAW", "BPF", "PERFMON", "IPC_LOCK", "SYS_ADMIN"),
                 hardware=True,
+                mounts=(Mount(CONTROL_DIR, CONTROL_DIR, writable=True),),
                 arguments=("--log", "json"),
             ),
-            telemetry("dataplane"),
+            replace(telemetry("dataplane"), groups=(0,), mounts=(Mount(CONTROL_DIR, CONTROL_DIR),)),
         ),
         log_group="/voice-serve/production/vad",
         state_secret=StateSecret(SECRET_ARN, "password"),

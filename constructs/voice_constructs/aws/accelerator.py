@@ -130,8 +130,12 @@ class AcceleratorFleet(Construct):
     def _telemetry(self) -> userdata.Container:
         """Return the container that publishes the fleet's metrics, the phases of the host's start among them."""
         kind = self._type.accelerator.kind if self._type.accelerator else "none"
-        container = self._context.telemetry(["engine", kind])
-        return replace(container, mounts=(userdata.Mount(START_PHASES_DIR, START_PHASES_DIR),))
+        directories = [START_PHASES_DIR, *([contract.NEURON_TOOLS_DIR] if kind == "neuron" else [])]
+        return replace(
+            self._context.telemetry(["engine", kind]),
+            hardware=True,
+            mounts=tuple(userdata.Mount(directory, directory) for directory in directories),
+        )
 
     def _accelerated(self, image: Image) -> userdata.Container:
         container = self._vllm() if image is Image.ASR_VLLM else self._engine(image)

@@ -1,5 +1,8 @@
 """The packet tier: Graviton4 hosts that drop silence."""
 
+from dataclasses import replace
+from pathlib import PurePosixPath
+
 from aws_cdk import Duration
 from aws_cdk import aws_autoscaling as autoscaling
 from aws_cdk import aws_elasticloadbalancingv2 as elbv2
@@ -22,6 +25,7 @@ from voice_constructs.aws.host import (
 )
 from voice_constructs.aws.scaling import RuleScaling, ScalingProps
 
+CONTROL_DIR = str(PurePosixPath(contract.CONTROL_SOCKET).parent)
 DATAPLANE_CAPABILITIES = ("NET_ADMIN", "NET_RAW", "BPF", "PERFMON", "IPC_LOCK", "SYS_ADMIN")
 """What attaching an XDP program and opening AF_XDP sockets through DPDK 22.11 takes; tried one by one."""
 
@@ -114,7 +118,7 @@ class VadFleet(Construct):
             region=self._deployment.aws.region,
             auto_scaling_group=group,
             hooks=lifecycle_hooks(fleet.drain_timeout_s),
-            containers=(self._dataplane(), context.telemetry(["dataplane"])),
+            containers=(self._dataplane(), self._telemetry()),
             log_group=context.log_group.log_group_name,
             environment=context.shared_environment(Tier.VAD),
             state_secret=context.state_secret(Tier.VAD),
@@ -137,7 +141,16 @@ class VadFleet(Construct):
             },
             userdata.HealthPort(contract.VAD_HEALTH.number),
             capabilities=DATAPLANE_CAPABILITIES,
+            mounts=(userdata.Mount(CONTROL_DIR, CONTROL_DIR, writable=True),),
             hardware=True,
+        )
+
+    def _telemetry(self) -> userdata.Container:
+        """Return the publisher of the fleet's metrics, in the group that the data plane's socket belongs to."""
+        return replace(
+            self._context.telemetry(["dataplane"]),
+            groups=(self._dataplane().user_id,),
+            mounts=(userdata.Mount(CONTROL_DIR, CONTROL_DIR),),
         )
 
     def _build_scaling(self) -> list[RuleScaling]:

@@ -1,0 +1,1 @@
+"""Publishes what a host's programs and accelerators tell, to CloudWatch and to Prometheus."""

@@ -1,0 +1,145 @@
+"""``python -m voice_telemetry``: reads once a second, publishes until SIGTERM."""
+
+import asyncio
+import logging
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import boto3
+from botocore.config import Config
+from pydantic import ValidationError
+
+from voice_runtime.store import StoreSettings, connect
+from voice_telemetry.cloudwatch import CloudWatch
+from voice_telemetry.prometheus import Newest, serve
+from voice_telemetry.sample import Sample
+from voice_telemetry.settings import Settings, SourceName
+from voice_telemetry.sources import Source, SourceError
+from voice_telemetry.sources.dataplane import DataPlane
+from voice_telemetry.sources.engine import Engine
+from voice_telemetry.sources.gpu import Gpu
+from voice_telemetry.sources.neuron import Neuron
+
+SHOWN_FOR_S = 10.0
+"""Prometheus is not told values that are older: their source is silent."""
+_CALL_TIMEOUT_S = 5
+_REFUSED = 2
+
+log = logging.getLogger("voice_telemetry")
+
+
+def make(name: SourceName, settings: Settings) -> Source:
+    """Return the source of that name."""
+    match name:
+        case SourceName.DATAPLANE:
+            return DataPlane(settings.control_socket)
+        case SourceName.NEURON:
+            return Neuron(settings.neuron_monitor, Path(tempfile.gettempdir()) / "neuron-monitor.json")
+        case SourceName.GPU:
+            return Gpu()
+        case SourceName.ENGINE:
+            store = connect(StoreSettings())
+            return Engine(settings.engine_metrics_url, store, settings.host, settings.start_phases)
+
+
+class Readers:
+    """Reads every source, each for itself: one that hangs or fails does not hold up the others."""
+
+    def __init__(self, sources: dict[str, Source], *, limit_s: float) -> None:
+        self._sources = sources
+        self._limit_s = limit_s
+        self._failing: set[str] = set()
+
+    async def read(self) -> list[Sample]:
+        """Return what the sources tell now."""
+        told = await asyncio.gather(*(self._one(name, source) for name, source in self._sources.items()))
+        return [sample for samples in told for sample in samples]
+
+    async def close(self) -> None:
+        """Let go of all sources."""
+        await asyncio.gather(*(source.close() for source in self._sources.values()))
+
+    async def _one(self, name: str, source: Source) -> list[Sample]:
+        try:
+            async with asyncio.timeout(self._limit_s):
+                samples = await source.read()
+        except (SourceError, TimeoutError, ValidationError) as error:
+            if name not in self._failing:
+                log.warning("%s: %s", name, str(error) or f"no answer in {self._limit_s} s")
+            self._failing.add(name)
+            return []
+        if name in self._failing:
+            log.info("%s: answers again", name)
+            self._failing.discard(name)
+        return samples
+
+
+async def run(settings: Settings, cloudwatch: CloudWatch, newest: Newest, stop: asyncio.Event) -> None:
+    """Read and publish until told to stop; then send what is left."""
+    sources = {name.value: make(name, settings) for name in settings.telemetry_sources}
+    readers = Readers(sources, limit_s=settings.read_every_s)
+    publishing = asyncio.create_task(_publish(settings, cloudwatch, stop))
+    next_at = time.monotonic()
+    while not stop.is_set():
+        samples = await readers.read()
+        newest.keep(samples, time.time() - SHOWN_FOR_S)
+        cloudwatch.add(samples)
+        # Readings that were missed are not made up for.
+        next_at = max(next_at + settings.read_every_s, time.monotonic())
+        await _sleep(stop, next_at - time.monotonic())
+    await publishing
+    await cloudwatch.publish()
+    await readers.close()
+
+
+async def _publish(settings: Settings, cloudwatch: CloudWatch, stop: asyncio.Event) -> None:
+    while not stop.is_set():
+        await _sleep(stop, cloudwatch.pause_s(settings.publish_every_s))
+        await cloudwatch.publish()
+
+
+async def _sleep(stop: asyncio.Event, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await stop.wait()
+    except TimeoutError:
+        return
+
+
+async def _main(settings: Settings) -> None:
+    stop = asyncio.Event()
+    for sign in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(sign, stop.set)
+    # Our own pauses between calls are longer than the library's.
+    config = Config(connect_timeout=_CALL_TIMEOUT_S, read_timeout=_CALL_TIMEOUT_S, retries={"total_max_attempts": 1})
+    client = boto3.client("cloudwatch", region_name=settings.region, config=config)
+    cloudwatch = CloudWatch(client, deployment=settings.deployment, fleet=settings.fleet)
+    newest = Newest(deployment=settings.deployment, fleet=settings.fleet)
+    server = serve(newest, settings.prometheus_port)
+    try:
+        await run(settings, cloudwatch, newest, stop)
+    finally:
+        server.shutdown()
+
+
+def main() -> int:
+    """Run; return the exit status."""
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s", stream=sys.stderr)
+    try:
+        asyncio.run(_main(Settings()))
+    except ValidationError as error:
+        for problem in error.errors():
+            name = "_".join(["VOICE", *map(str, problem["loc"])]).upper()
+            print(f"{name}: {problem['msg']}; is {problem['input']!r:.80}", file=sys.stderr)
+        return _REFUSED
+    except OSError as error:
+        print(f"cannot start: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,112 @@
+"""Sends values to CloudWatch in batches, and keeps a bounded number of them while CloudWatch is away."""
+
+import asyncio
+import logging
+import random
+from collections import deque
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from blueprint.contract import DEPLOYMENT_DIMENSION, FLEET_DIMENSION, NAMESPACE, STORAGE_RESOLUTION_S
+from voice_telemetry.sample import Sample
+
+MOST_IN_A_CALL = 1000
+"""PutMetricData takes no more values.
+https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricData.html"""
+
+MOST_KEPT = 36_000
+"""Half an hour of the twenty values that a VAD host has each second, about 20 MB."""
+
+LONGEST_PAUSE_S = 60.0
+_REFUSED = 400
+_TOO_MANY = 429
+_THROTTLED = {"Throttling", "ThrottlingException", "RequestLimitExceeded"}
+_OF_CREDENTIALS = {"AccessDenied", "AccessDeniedException", "ExpiredToken", "ExpiredTokenException",
+                   "InvalidClientTokenId", "UnrecognizedClientException"}  # fmt: skip
+"""Refused for who asks, not for what: the same values are taken once that is mended."""
+
+if TYPE_CHECKING:  # stubs, which the image does not have
+    from types_boto3_cloudwatch import CloudWatchClient
+    from types_boto3_cloudwatch.type_defs import MetricDatumTypeDef
+
+log = logging.getLogger(__name__)
+
+
+class CloudWatch:
+    """Publishes samples.
+
+    Attributes:
+        lost: Values that were thrown away, since CloudWatch was away for too long or refused them.
+    """
+
+    def __init__(self, client: "CloudWatchClient", *, deployment: str, fleet: str, most_kept: int = MOST_KEPT) -> None:
+        self._client = client
+        self._own = {DEPLOYMENT_DIMENSION: deployment, FLEET_DIMENSION: fleet}
+        self._waiting: deque[Sample] = deque()
+        self._most_kept = most_kept
+        self._failures = 0
+        self.lost = 0
+
+    @property
+    def waiting(self) -> int:
+        """Values that CloudWatch has not got yet."""
+        return len(self._waiting)
+
+    def add(self, samples: list[Sample]) -> None:
+        """Take values; the oldest go where there are too many."""
+        self._waiting.extend(samples)
+        while len(self._waiting) > self._most_kept:
+            self._waiting.popleft()
+            self.lost += 1
+
+    async def publish(self) -> None:
+        """Send all that waits. What cannot be sent stays for the next time."""
+        while self._waiting:
+            batch = [self._waiting.popleft() for _ in range(min(MOST_IN_A_CALL, len(self._waiting)))]
+            try:
+                await asyncio.to_thread(
+                    self._client.put_metric_data, Namespace=NAMESPACE, MetricData=[self._datum(each) for each in batch]
+                )
+            except ClientError as error:
+                if _is_of_the_values(error):
+                    self.lost += len(batch)
+                    log.error("CloudWatch refuses %d values: %s", len(batch), error)  # noqa: TRY400  an answer, no bug
+                    continue
+                self._put_back(batch, error)
+                return
+            except BotoCoreError as error:
+                self._put_back(batch, error)
+                return
+            self._failures = 0
+
+    def pause_s(self, every_s: float) -> float:
+        """Return how long to wait before the next call: longer and longer while calls fail, and not all at once."""
+        if not self._failures:
+            return every_s
+        longest = min(LONGEST_PAUSE_S, every_s * 2**self._failures)
+        return random.uniform(longest / 2, longest)  # noqa: S311  spreads hosts
+
+    def _put_back(self, batch: list[Sample], error: Exception) -> None:
+        self._failures += 1
+        self._waiting.extendleft(reversed(batch))
+        self.add([])
+        log.warning("CloudWatch is away, %d values wait: %s", self.waiting, error)
+
+    def _datum(self, sample: Sample) -> "MetricDatumTypeDef":
+        dimensions = self._own | ({sample.part_dimension: sample.part} if sample.part_dimension else {})
+        return {
+            "MetricName": sample.name,
+            "Dimensions": [{"Name": name, "Value": value} for name, value in dimensions.items()],
+            "Timestamp": datetime.fromtimestamp(sample.read_at, UTC),
+            "Value": sample.value,
+            "Unit": sample.metric.unit,
+            "StorageResolution": STORAGE_RESOLUTION_S,
+        }
+
+
+def _is_of_the_values(error: ClientError) -> bool:
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    code = error.response.get("Error", {}).get("Code", "")
+    return _REFUSED <= status < 500 and status != _TOO_MANY and code not in _THROTTLED | _OF_CREDENTIALS  # noqa: PLR2004

@@ -1,0 +1,43 @@
+"""What the launcher says, read once. A value that makes no sense ends the program before it publishes anything."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from blueprint import contract
+
+
+class SourceName(StrEnum):
+    """Where values come from."""
+
+    DATAPLANE = "dataplane"
+    NEURON = "neuron"
+    GPU = "gpu"
+    ENGINE = "engine"
+
+
+def _split(value: object) -> object:
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+class Settings(BaseSettings):
+    """The contract's variables, and what only this program reads."""
+
+    model_config = SettingsConfigDict(env_prefix="VOICE_", frozen=True)
+
+    deployment: str = Field(min_length=1)
+    fleet: str = Field(min_length=1)
+    host: str = Field(min_length=1)
+    region: str = Field(min_length=1)
+    telemetry_sources: Annotated[tuple[SourceName, ...], NoDecode, BeforeValidator(_split)] = Field(min_length=1)
+    prometheus_port: int = Field(ge=1, le=65535)
+    control_socket: Path = Path(contract.CONTROL_SOCKET)
+    engine_metrics_url: str = f"http://127.0.0.1:{contract.ENGINE_HEALTH.number}{contract.ENGINE_METRICS_PATH}"
+    neuron_monitor: Path = Path(contract.NEURON_TOOLS_DIR) / "bin/neuron-monitor"
+    start_phases: Path = Path(contract.START_PHASES_FILE)
+    read_every_s: float = Field(default=1.0, gt=0, le=60)
+    publish_every_s: float = Field(default=5.0, gt=0, le=60)
+    """Alarms look every 10 s: a value may be half of that late."""

@@ -1,0 +1,80 @@
+"""The VAD data plane, over its control socket."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from blueprint.contract import DropReason
+from voice_telemetry.sample import Sample
+from voice_telemetry.sources import SourceError
+
+_ASK = json.dumps({"command": "counters"}).encode() + b"\n"
+_LONGEST_ANSWER = 1 << 20
+
+
+class Vad(BaseModel):
+    """Frames that the VAD has judged since the program's start."""
+
+    frames: int
+    silent_frames: int
+
+
+class Counters(BaseModel):
+    """What the data plane answers, as far as it is published."""
+
+    sessions: int
+    rx_ring_percent: float
+    drops: dict[str, int]
+    vad: Vad
+
+
+class DataPlane:
+    """Reads the counters and publishes what has been added since."""
+
+    def __init__(self, socket: Path) -> None:
+        self._socket = socket
+        self._before: Counters | None = None
+
+    async def read(self) -> list[Sample]:
+        """Return ring occupancy and sessions, and what was dropped since the last time."""
+        now, before = Counters.model_validate(await self._ask()), self._before
+        self._before = now
+        samples = [Sample("RxRingOccupancy", now.rx_ring_percent), Sample("VadSessions", now.sessions)]
+        # The first time nothing is known of when the counters began; after a restart they begin again.
+        if before is None or now.vad.frames < before.vad.frames:
+            return samples
+        samples += [
+            Sample("RxDropped", _added(now.drops.get(reason, 0), before.drops.get(reason, 0)), reason)
+            for reason in DropReason
+        ]
+        if judged := now.vad.frames - before.vad.frames:
+            silent = _added(now.vad.silent_frames, before.vad.silent_frames)
+            samples.append(Sample("SilenceDropped", 100 * silent / judged))
+        return samples
+
+    async def close(self) -> None:
+        """Nothing stays open between readings."""
+
+    async def _ask(self) -> Any:  # noqa: ANN401  JSON
+        try:
+            reader, writer = await asyncio.open_unix_connection(str(self._socket), limit=_LONGEST_ANSWER)
+        except OSError as error:
+            raise SourceError(f"the data plane is not there: {self._socket}: {error.strerror}") from None
+        try:
+            writer.write(_ASK)
+            await writer.drain()
+            answer = json.loads(await reader.readline())
+        except (OSError, ValueError) as error:
+            raise SourceError(f"the data plane does not answer: {error}") from None
+        finally:
+            writer.close()
+        if not isinstance(answer, dict) or not answer.get("ok"):
+            raise SourceError(f"the data plane refuses: {str(answer)[:200]}")
+        return answer["result"]
+
+
+def _added(now: int, before: int) -> int:
+    return max(0, now - before)

@@ -1,0 +1,92 @@
+"""NVIDIA GPUs, through the driver's own library.
+
+Hopper counts what DCGM calls graphics-engine activity (``DCGM_FI_PROF_GR_ENGINE_ACTIVE``) in its GPU performance
+monitor (GPM), without DCGM's daemon. Older GPUs have the coarser share of time in which any kernel ran.
+https://docs.nvidia.com/deploy/nvml-api/group__nvmlGpmEnums.html
+"""
+
+import asyncio
+from statistics import fmean
+from typing import Any
+
+import pynvml
+
+from voice_telemetry.sample import Sample
+from voice_telemetry.sources import SourceError
+
+_MIB = 1 << 20
+
+
+class Gpu:
+    """Reads all GPUs of the host."""
+
+    def __init__(self, library: Any = pynvml) -> None:  # noqa: ANN401  a module of C bindings without types
+        self._nvml = library
+        self._gpus: list[_Device] = []
+
+    async def read(self) -> list[Sample]:
+        """Return the mean activity of the GPUs, and on hosts with several the traffic over their links."""
+        return await asyncio.to_thread(self._read)
+
+    async def close(self) -> None:
+        """Let go of the library."""
+        if self._gpus:
+            self._nvml.nvmlShutdown()
+
+    def _read(self) -> list[Sample]:
+        try:
+            if not self._gpus:
+                self._nvml.nvmlInit()
+                count = self._nvml.nvmlDeviceGetCount()
+                self._gpus = [_Device(self._nvml, self._nvml.nvmlDeviceGetHandleByIndex(i)) for i in range(count)]
+            readings = [gpu.read() for gpu in self._gpus]
+        except self._nvml.NVMLError as error:
+            raise SourceError(f"the driver does not tell: {error}") from None
+        told = [reading for reading in readings if reading is not None]
+        if not told:
+            return []
+        samples = [Sample("GpuBusy", fmean(busy for busy, _ in told))]
+        if len(told) > 1:
+            samples.append(Sample("GpuLinkTraffic", sum(link for _, link in told)))
+        return samples
+
+
+class _Device:
+    def __init__(self, nvml: Any, handle: Any) -> None:  # noqa: ANN401
+        self._nvml = nvml
+        self._handle = handle
+        self._has_gpm = bool(nvml.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice)
+        self._before: Any = None
+
+    def read(self) -> tuple[float, float] | None:
+        """Return activity in percent and link traffic in bytes a second; ``None`` before there are two samples."""
+        if not self._has_gpm:
+            return float(self._nvml.nvmlDeviceGetUtilizationRates(self._handle).gpu), 0.0
+        now = self._nvml.nvmlGpmSampleAlloc()
+        self._nvml.nvmlGpmSampleGet(self._handle, now)
+        before, self._before = self._before, now
+        if before is None:
+            return None
+        try:
+            busy, received, sent = self._between(before, now)
+        finally:
+            self._nvml.nvmlGpmSampleFree(before)
+        return busy, (received + sent) * _MIB
+
+    def _between(self, before: Any, now: Any) -> list[float]:  # noqa: ANN401
+        wanted = (
+            self._nvml.NVML_GPM_METRIC_GRAPHICS_UTIL,
+            self._nvml.NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC,
+            self._nvml.NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC,
+        )
+        asked = self._nvml.c_nvmlGpmMetricsGet_t()
+        asked.version = self._nvml.NVML_GPM_METRICS_GET_VERSION
+        asked.sample1, asked.sample2, asked.numMetrics = before, now, len(wanted)
+        for i, metric in enumerate(wanted):
+            asked.metrics[i].metricId = metric
+        told = self._nvml.nvmlGpmMetricsGet(asked)
+        # A GPU without links answers "not supported" for them.
+        return [
+            float(told.metrics[i].value) if told.metrics[i].nvmlReturn == self._nvml.NVML_SUCCESS else 0.0
+            for i in range(len(wanted))
+        ]

@@ -1,0 +1,123 @@
+"""AWS Neuron: what neuron-monitor prints, one JSON document a second.
+
+Layout: https://awsdocs-neuron.readthedocs-hosted.com/en/latest/tools/neuron-sys-tools/neuron-monitor-user-guide.html
+"""
+
+import asyncio
+import contextlib
+import json
+from pathlib import Path
+from statistics import fmean
+
+from pydantic import BaseModel, ValidationError
+
+from voice_telemetry.sample import Sample
+from voice_telemetry.sources import SourceError
+
+CONFIGURATION = {
+    "period": "1s",
+    "neuron_runtimes": [{"tag_filter": ".*", "metrics": [{"type": "neuroncore_counters"}]}],
+    "system_metrics": [{"type": "neuron_hw_counters"}],
+}
+_STALE_AFTER_S = 5.0
+_LONGEST_LINE = 4 << 20
+
+
+class Core(BaseModel):
+    """One NeuronCore in use, percent."""
+
+    neuroncore_utilization: float
+
+
+class CoreCounters(BaseModel):
+    """The cores that a runtime uses, by number."""
+
+    neuroncores_in_use: dict[str, Core] = {}
+
+
+class Report(BaseModel):
+    """One runtime's report."""
+
+    neuroncore_counters: CoreCounters = CoreCounters()
+
+
+class Runtime(BaseModel):
+    """One process that uses the accelerator."""
+
+    report: Report = Report()
+
+
+class Hardware(BaseModel):
+    """What the host has."""
+
+    neuron_device_count: int = 0
+    neuroncore_per_device_count: int = 0
+
+
+class Document(BaseModel):
+    """What neuron-monitor prints each period, as far as it is published."""
+
+    neuron_runtime_data: list[Runtime] = []
+    neuron_hardware_info: Hardware = Hardware()
+
+    def utilization(self) -> float:
+        """Return the mean utilization of all cores of the host, percent. A core that nobody uses is idle."""
+        used = [
+            core.neuroncore_utilization
+            for runtime in self.neuron_runtime_data
+            for core in runtime.report.neuroncore_counters.neuroncores_in_use.values()
+        ]
+        cores = self.neuron_hardware_info.neuron_device_count * self.neuron_hardware_info.neuroncore_per_device_count
+        idle = max(0, cores - len(used))
+        return fmean([*used, *([0.0] * idle)]) if used or idle else 0.0
+
+
+class Neuron:
+    """Keeps neuron-monitor running and its newest document."""
+
+    def __init__(self, program: Path, configuration: Path) -> None:
+        self._program = program
+        self._configuration = configuration
+        self._process: asyncio.subprocess.Process | None = None
+        self._reader: asyncio.Task[None] | None = None
+        self._newest: tuple[float, Document] | None = None
+
+    async def read(self) -> list[Sample]:
+        """Return the mean utilization of the host's cores, and what is left of it."""
+        if self._reader is None or self._reader.done():
+            await self._start()
+        now = asyncio.get_running_loop().time()
+        if self._newest is None or now - self._newest[0] > _STALE_AFTER_S:
+            raise SourceError("neuron-monitor has told nothing of late")
+        utilization = self._newest[1].utilization()
+        return [Sample("NeuronUtilization", utilization), Sample("NeuronHeadroom", 100 - utilization)]
+
+    async def close(self) -> None:
+        """End neuron-monitor."""
+        if self._process and self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.terminate()
+            await self._process.wait()
+        if self._reader:
+            self._reader.cancel()
+            await asyncio.wait([self._reader])
+
+    async def _start(self) -> None:
+        await asyncio.to_thread(self._configuration.write_text, json.dumps(CONFIGURATION), encoding="utf-8")
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                str(self._program), "-c", str(self._configuration), stdout=asyncio.subprocess.PIPE, limit=_LONGEST_LINE
+            )
+        except OSError as error:
+            raise SourceError(f"neuron-monitor does not start: {self._program}: {error.strerror}") from None
+        self._reader = asyncio.create_task(self._follow(self._process))
+
+    async def _follow(self, process: asyncio.subprocess.Process) -> None:
+        output = process.stdout
+        if output is None:
+            return
+        while line := await output.readline():
+            # A line that is no document is skipped; without good ones the newest becomes stale, and that is told.
+            with contextlib.suppress(ValidationError):
+                self._newest = (asyncio.get_running_loop().time(), Document.model_validate_json(line))
+        await process.wait()

@@ -1,0 +1,287 @@
+"""Each source against what it really reads: a socket, an HTTP server, a process, a file; drivers by their answers."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+from redis.asyncio import Redis
+
+from blueprint.contract import DropReason, StartPhase, Tier
+from images.conftest import StoreServer
+from voice_runtime.hosts import Host, HostKind, HostRegistry
+from voice_runtime.store import connect
+from voice_telemetry.sample import Sample
+from voice_telemetry.sources import SourceError
+from voice_telemetry.sources.dataplane import DataPlane
+from voice_telemetry.sources.engine import Engine
+from voice_telemetry.sources.gpu import Gpu
+from voice_telemetry.sources.neuron import Neuron
+
+DATA = Path(__file__).parent / "data"
+
+
+def values(samples: list[Sample]) -> dict[tuple[str, str], float]:
+    return {(sample.name, sample.part): sample.value for sample in samples}
+
+
+def counters(**changes: Any) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads((DATA / "dataplane.json").read_text())
+    answer["result"] |= changes
+    return answer
+
+
+@asynccontextmanager
+async def control_socket(path: Path, answers: list[dict[str, Any]]) -> AsyncIterator[list[bytes]]:
+    """Answer one request a connection, and keep what was asked."""
+    asked: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readline())
+        writer.write(json.dumps(answers.pop(0)).encode() + b"\n")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_unix_server(answer, str(path)):
+        yield asked
+
+
+async def test_data_plane_tells_what_was_added(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    drops = counters()["result"]["drops"]
+    later = counters(drops=drops | {"shed": 9}, vad={"frames": 1100, "silent_frames": 475})
+    async with control_socket(path, [counters(), later]) as asked:
+        source = DataPlane(path)
+        first, second = values(await source.read()), values(await source.read())
+    assert asked == [b'{"command": "counters"}\n'] * 2
+    assert first == {("RxRingOccupancy", ""): 37.5, ("VadSessions", ""): 12}, "since when is not known yet"
+    assert second[("SilenceDropped", "")] == pytest.approx(75)
+    assert {part: value for (name, part), value in second.items() if name == "RxDropped"} == {
+        reason: 4 if reason is DropReason.SHED else 0 for reason in DropReason
+    }
+
+
+async def test_data_plane_that_was_restarted_begins_anew(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    fresh = counters(drops={}, vad={"frames": 3, "silent_frames": 1})
+    async with control_socket(path, [counters(), fresh]):
+        source = DataPlane(path)
+        await source.read()
+        assert ("RxDropped", "shed") not in values(await source.read())
+
+
+async def test_data_plane_that_is_not_there_or_refuses_is_told(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="not there"):
+        await DataPlane(tmp_path / "none").read()
+    async with control_socket(tmp_path / "s", [{"ok": False, "error": "no"}]):
+        with pytest.raises(SourceError, match="refuses"):
+            await DataPlane(tmp_path / "s").read()
+    async with control_socket(tmp_path / "t", [{"ok": True, "result": {"sessions": "many"}}]):
+        with pytest.raises(ValidationError):
+            await DataPlane(tmp_path / "t").read()
+
+
+@asynccontextmanager
+async def http(body: str, status: str = "200 OK") -> AsyncIterator[str]:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n{body}".encode())
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/metrics.json"
+
+
+@pytest.fixture
+async def engine_of(
+    store: Redis, store_server: StoreServer, tmp_path: Path
+) -> AsyncIterator[Callable[[str], Awaitable[Engine]]]:
+    made: list[Engine] = []
+
+    async def make(url: str) -> Engine:
+        await HostRegistry(store, Tier.ASR).beat(Host("i-1", HostKind.GPU, "10.0.0.1", 17, draining=False))
+        made.append(Engine(url, connect(store_server.settings), "i-1", tmp_path / "phases"))
+        return made[-1]
+
+    yield make
+    for engine in made:
+        await engine.close()
+
+
+async def test_engine_tells_queues_and_registry_tells_slots(engine_of: Callable[[str], Awaitable[Engine]]) -> None:
+    body = json.dumps({"EncoderQueueDepth": 3, "DecoderQueueDepth": 1, "RealTimeFactor": None, "other": 5})
+    async with http(body) as url:
+        told = values(await (await engine_of(url)).read())
+    assert told == {("EncoderQueueDepth", ""): 3, ("DecoderQueueDepth", ""): 1, ("FreeSlots", ""): 17}
+
+
+@pytest.mark.parametrize(("body", "status"), [("{", "200 OK"), ("[]", "200 OK"), ("{}", "503 Service Unavailable")])
+async def test_engine_that_does_not_answer_is_told(
+    engine_of: Callable[[str], Awaitable[Engine]], body: str, status: str
+) -> None:
+    async with http(body, status) as url:
+        engine = await engine_of(url)
+        with pytest.raises(SourceError, match="engine"):
+            await engine.read()
+
+
+async def test_start_is_told_once_and_when_it_is_over(
+    engine_of: Callable[[str], Awaitable[Engine]], tmp_path: Path
+) -> None:
+    phases = tmp_path / "phases"
+    async with http("{}") as url:
+        engine = await engine_of(url)
+        phases.write_text("pull 30\nweights 12.5\n")
+        assert "ColdStart" not in {sample.name for sample in await engine.read()}
+        phases.write_text("pull 30\nweights 12.5\nnot a phase\nwarm-up 4\n")
+        told = values(await engine.read())
+        again = values(await engine.read())
+    assert {part: value for (name, part), value in told.items() if name == "ColdStart"} == {
+        StartPhase.PULL: 30, StartPhase.WEIGHTS: 12.5, StartPhase.WARM_UP: 4
+    }  # fmt: skip
+    assert "ColdStart" not in {name for name, _ in again}
+
+
+def monitor(folder: Path, script: str) -> Path:
+    """Stands for neuron-monitor, which needs the device."""
+    program = folder / "neuron-monitor"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    return program
+
+
+async def read_soon(source: Neuron) -> list[Sample]:
+    for _ in range(200):
+        try:
+            return await source.read()
+        except SourceError:
+            await asyncio.sleep(0.02)
+    return await source.read()
+
+
+async def test_neuron_cores_are_averaged(tmp_path: Path) -> None:
+    line = json.dumps(json.loads((DATA / "neuron-monitor.json").read_text()))
+    source = Neuron(monitor(tmp_path, f"test -s \"$2\" && echo garbage && echo '{line}' && exec sleep 60"), tmp_path / "c")
+    told = values(await read_soon(source))
+    await source.close()
+    assert told == {("NeuronUtilization", ""): 70, ("NeuronHeadroom", ""): 30}
+
+
+async def test_unused_neuron_cores_are_idle(tmp_path: Path) -> None:
+    document = json.loads((DATA / "neuron-monitor.json").read_text())
+    document["neuron_hardware_info"]["neuron_device_count"] = 2
+    source = Neuron(monitor(tmp_path, f"echo '{json.dumps(document)}'; exec sleep 60"), tmp_path / "c")
+    told = values(await read_soon(source))
+    await source.close()
+    assert told[("NeuronUtilization", "")] == 35
+
+
+async def test_neuron_monitor_that_ends_is_started_again(tmp_path: Path) -> None:
+    line = json.dumps(json.loads((DATA / "neuron-monitor.json").read_text()))
+    source = Neuron(monitor(tmp_path, f"echo x >>{tmp_path}/starts; echo '{line}'"), tmp_path / "c")
+    for _ in range(3):
+        await read_soon(source)
+        await asyncio.sleep(0.1)
+    await source.close()
+    assert len((tmp_path / "starts").read_text().split()) >= 2
+
+
+async def test_neuron_monitor_that_is_missing_is_told(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="does not start"):
+        await Neuron(tmp_path / "none", tmp_path / "c").read()
+
+
+class Driver:
+    """Stands for the driver's library, which needs a GPU: what it answers for each GPU, and what it was asked."""
+
+    NVMLError = RuntimeError
+    NVML_SUCCESS, NVML_GPM_METRICS_GET_VERSION = 0, 1
+    NVML_GPM_METRIC_GRAPHICS_UTIL = 1
+    NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC, NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC = 60, 61
+
+    def __init__(self, gpus: list[dict[int, float]], *, gpm: bool = True) -> None:
+        self._gpus = gpus
+        self._gpm = gpm
+        self.live_samples = 0
+        self._made = 0
+
+    def nvmlInit(self) -> None:  # noqa: N802
+        pass
+
+    nvmlShutdown = nvmlInit  # noqa: N815
+
+    def nvmlDeviceGetCount(self) -> int:  # noqa: N802
+        return len(self._gpus)
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:  # noqa: N802
+        return index
+
+    def nvmlGpmQueryDeviceSupport(self, _handle: int) -> Any:  # noqa: N802
+        return SimpleNamespace(isSupportedDevice=int(self._gpm))
+
+    def nvmlDeviceGetUtilizationRates(self, handle: int) -> Any:  # noqa: N802
+        return SimpleNamespace(gpu=self._gpus[handle][1])
+
+    def nvmlGpmSampleAlloc(self) -> dict[str, int]:  # noqa: N802
+        self.live_samples += 1
+        return {}
+
+    def nvmlGpmSampleGet(self, handle: int, sample: dict[str, int]) -> None:  # noqa: N802
+        self._made += 1
+        sample |= {"gpu": handle, "at": self._made}
+
+    def nvmlGpmSampleFree(self, _sample: object) -> None:  # noqa: N802
+        self.live_samples -= 1
+
+    def c_nvmlGpmMetricsGet_t(self) -> Any:  # noqa: N802
+        return SimpleNamespace(metrics=[SimpleNamespace(metricId=0, value=0.0, nvmlReturn=3) for _ in range(98)])
+
+    def nvmlGpmMetricsGet(self, asked: Any) -> Any:  # noqa: N802
+        assert asked.version == 1
+        assert asked.sample1["gpu"] == asked.sample2["gpu"]
+        assert asked.sample1["at"] < asked.sample2["at"]
+        for metric in asked.metrics[: asked.numMetrics]:
+            answer = self._gpus[asked.sample1["gpu"]].get(metric.metricId)
+            metric.nvmlReturn = 0 if answer is not None else 3
+            metric.value = answer or 0.0
+        return asked
+
+
+async def test_one_gpu_has_activity_and_no_links() -> None:
+    driver = Driver([{1: 83.0}])
+    source = Gpu(driver)
+    assert await source.read() == [], "activity is between two samples"
+    assert values(await source.read()) == {("GpuBusy", ""): 83}
+    for _ in range(50):
+        await source.read()
+    assert driver.live_samples == 1
+
+
+async def test_several_gpus_are_averaged_and_their_links_added() -> None:
+    source = Gpu(Driver([{1: 80.0, 60: 10.0, 61: 20.0}, {1: 40.0, 60: 30.0, 61: 40.0}]))
+    await source.read()
+    assert values(await source.read()) == {("GpuBusy", ""): 60, ("GpuLinkTraffic", ""): 100 * 2**20}
+
+
+async def test_gpu_without_performance_monitor_tells_the_coarser_share() -> None:
+    assert values(await Gpu(Driver([{1: 55.0}], gpm=False)).read()) == {("GpuBusy", ""): 55}
+
+
+async def test_gpu_without_driver_is_told() -> None:
+    with pytest.raises(SourceError, match="driver"):
+        await Gpu().read()
+
+
+def test_sample_that_no_alarm_would_see_is_refused() -> None:
+    with pytest.raises(ValueError, match="no metric"):
+        Sample("RxDroped", 1)
+    with pytest.raises(ValueError, match="Reason"):
+        Sample("RxDropped", 1)
+    with pytest.raises(ValueError, match="dimensions"):
+        Sample("GpuBusy", 1, "x")
