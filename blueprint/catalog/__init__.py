@@ -108,13 +108,16 @@ class Region(Model):
 
 
 class ServicePrice(Model):
-    """The list price of one AWS service in one region."""
+    """The list price of one service in one region."""
 
     item: str
+    cloud: Literal["aws", "azure"] = "aws"
     unit: str
+    """What ``usd`` buys; hours and days say so at the end, as in ``gateway-hour``."""
     usd: float = Field(gt=0)
     """USD for one unit, in the first tier where use is priced in tiers."""
     region: str
+    """``global`` where the cloud has one price for all."""
     date: str
     """Day, or month where the source has no day, on which the price was read."""
     source: str
@@ -146,7 +149,7 @@ def regions() -> dict[str, Region]:
 
 @functools.cache
 def service_prices() -> dict[str, ServicePrice]:
-    """List prices of AWS services other than instances and cache nodes, by item."""
+    """List prices of services other than instances, cache nodes and VMs, by item."""
     return {row.item: row for row in rows("prices.yaml", ServicePrice)}
 
 

@@ -1,13 +1,13 @@
-"""The real CDK command line, pointed at the local AWS."""
+"""The real CDK command line, pointed at the local AWS, or at any other."""
 
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 from blueprint.model.deployment import Deployment
-from sandbox.aws.process import LocalAws
 
 ROOT = Path(__file__).resolve().parents[2]
 LAST_LINES = 40
@@ -17,11 +17,26 @@ class CdkError(Exception):
     """A CDK command failed; the message holds the end of its output."""
 
 
+class Target(Protocol):
+    """An AWS that the CDK works on."""
+
+    @property
+    def account(self) -> str:
+        """Account id."""
+
+    @property
+    def region(self) -> str:
+        """Region of the stacks."""
+
+    def environment(self, home: Path) -> dict[str, str]:
+        """Return the environment with which a tool reaches it; ``home`` takes the tool's caches."""
+
+
 class Cdk:
-    """Runs CDK commands for one deployment against one local AWS.
+    """Runs CDK commands for one deployment against one AWS.
 
     Args:
-        aws: The local AWS.
+        aws: Where the stacks are.
         deployment: What is deployed.
         home: A folder for the CLI's caches, which hold account ids, and for the cloud assembly.
 
@@ -29,7 +44,7 @@ class Cdk:
         on_line: Called with each line of output, for progress.
     """
 
-    def __init__(self, aws: LocalAws, deployment: Deployment, home: Path) -> None:
+    def __init__(self, aws: Target, deployment: Deployment, home: Path) -> None:
         self._aws = aws
         self._deployment = deployment
         self._home = home

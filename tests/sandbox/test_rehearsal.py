@@ -5,9 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner, Result
 
 import blueprint
 from blueprint import names
+from ops.cli import app
 from sandbox.aws.cdk import ROOT, Cdk
 from sandbox.aws.drill import scenarios
 from sandbox.aws.rehearsal import Rehearsal
@@ -27,6 +29,14 @@ def rehearsal() -> Iterator[Rehearsal]:
         yield running
 
 
+@pytest.fixture
+def operator(rehearsal: Rehearsal, monkeypatch: pytest.MonkeyPatch) -> Rehearsal:
+    """The same, with the environment of somebody who is signed in there."""
+    for name, value in rehearsal.aws.environment(rehearsal.home).items():
+        monkeypatch.setenv(name, value)
+    return rehearsal
+
+
 def test_every_resource_of_every_template_exists(rehearsal: Rehearsal) -> None:
     templates = sorted((rehearsal.home / "cdk.out").glob("*.template.json"))
     deployed = rehearsal.stacks()
@@ -40,6 +50,45 @@ def test_what_boto3_sees_is_what_the_file_says(rehearsal: Rehearsal) -> None:
     claims = rehearsal.claims()
     assert len(claims) > 40
     assert [claim.text for claim in claims if not claim.holds] == []
+
+
+@pytest.mark.usefixtures("operator")
+def test_status_finds_what_was_deployed_and_says_what_this_aws_lacks() -> None:
+    result = voice("status", FILE, "--json")
+    rows = {row["asked"]: row for row in json.loads(result.stdout)["rows"]}
+    for group in (*names.vad_groups(blueprint.load(FILE)), "sandbox-inf2", "sandbox-trn1", "sandbox-p5"):
+        assert rows[f"hosts of {group}"]["found"] == "1 in service of 1 desired"
+        assert rows[f"images of {group}"]["found"].endswith("telemetry 555555555555")
+    assert rows["images of gateway"]["status"] == "fine"
+    assert rows["alarms"]["found"].startswith("0 in alarm")
+    assert all(row["status"] == "fine" for asked, row in rows.items() if asked.startswith("stack "))
+    # This AWS starts no tasks, detects no drift and bills nothing.
+    others = {asked: row["status"] for asked, row in rows.items() if row["status"] != "fine"}
+    assert others == {
+        "tasks of the gateway": "warning",
+        "drift of the stacks": "unanswered",
+        "cost so far this month": "not asked",
+    }
+    assert result.exit_code == 1
+
+
+def test_status_names_alarms_and_images_that_are_not_the_file_s(operator: Rehearsal, tmp_path: Path) -> None:
+    cloudwatch = operator.session.client("cloudwatch", endpoint_url=operator.aws.endpoint)
+    alarm = "sandbox-alert-sessions-refused"
+    cloudwatch.set_alarm_state(AlarmName=alarm, StateValue="ALARM", StateReason="a test")
+    document = parsed(FILE.read_text())
+    document["images"]["whisper-engine"] = f"sha256:{'a' * 64}"
+    (tmp_path / "newer.yaml").write_text(text(document))
+    rows = {row["asked"]: row for row in json.loads(voice("status", tmp_path / "newer.yaml", "--json").stdout)["rows"]}
+    assert rows[f"alarm {alarm}"] | {"status": "warning", "remedy": "a test"} == rows[f"alarm {alarm}"]
+    assert rows["alarms"]["found"].startswith("1 in alarm")
+    older = rows["images of sandbox-p5"]
+    assert (older["status"], older["found"], older["needed"]) == (
+        "warning",
+        "whisper-engine 333333333333",
+        "whisper-engine aaaaaaaaaaaa",
+    )
+    cloudwatch.set_alarm_state(AlarmName=alarm, StateValue="OK", StateReason="the test is over")
 
 
 def test_a_second_deploy_changes_nothing(rehearsal: Rehearsal) -> None:
@@ -86,10 +135,40 @@ def test_one_changed_number_changes_only_what_it_should(rehearsal: Rehearsal, tm
     assert "There were no differences" in changed.diff()
 
 
-def test_teardown_leaves_nothing(rehearsal: Rehearsal) -> None:
-    assert rehearsal.left().total() > 100
-    rehearsal.cdk.destroy()
-    assert dict(rehearsal.left()) == {}
+def test_a_dry_teardown_deletes_nothing(operator: Rehearsal) -> None:
+    result = voice("teardown", FILE, "--dry-run")
+    assert result.exit_code == 0, result.output
+    assert "kept: nothing" in result.stdout
+    assert operator.left().total() > 100
+
+
+def test_teardown_empties_log_buckets_and_names_what_it_did_not_make(operator: Rehearsal) -> None:
+    s3 = operator.session.client("s3", endpoint_url=operator.aws.endpoint)
+    (logs,) = (b["Name"] for b in s3.list_buckets()["Buckets"] if b["Name"].startswith("sandbox-edge-"))
+    for key in ("AWSLogs/1.gz", "AWSLogs/1.gz", "AWSLogs/2.gz"):
+        s3.put_object(Bucket=logs, Key=key, Body=b"a line")
+    s3.delete_object(Bucket=logs, Key="AWSLogs/2.gz")
+    group = "/voice/sandbox/by-hand"
+    log_groups = operator.session.client("logs", endpoint_url=operator.aws.endpoint)
+    log_groups.create_log_group(logGroupName=group)
+    result = voice("teardown", FILE, "--yes", "--json")
+    report = json.loads(result.stdout)
+    assert result.exit_code == 1
+    assert sum(sum(types.values()) for types in report["aws"]["deleted"].values()) > 200
+    assert [left["id"] for left in report["left"]["behind"]] == [group]
+    assert operator.left() == {"log group": 1}
+    log_groups.delete_log_group(logGroupName=group)
+
+
+def test_teardown_leaves_nothing(operator: Rehearsal) -> None:
+    result = voice("teardown", FILE, "--yes")
+    assert result.exit_code == 0, result.output
+    assert "left behind: nothing" in result.stdout
+    assert dict(operator.left()) == {}
+
+
+def voice(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def _template_versions(rehearsal: Rehearsal) -> dict[str, str]:

@@ -1,0 +1,181 @@
+"""What the resources of CloudFormation templates rent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ops.cost.model import Amount, Use
+
+Properties = dict[str, Any]
+HIGH_RESOLUTION_BELOW_S = 60
+"""CloudWatch calls an alarm on a shorter period a high-resolution alarm."""
+
+DETAILED_METRICS = 7
+"""Metrics that EC2 bills for a host with detailed monitoring.
+https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/manage-detailed-monitoring.html"""
+
+TARGET_TRACKING_ALARMS = 2
+
+
+@dataclass(frozen=True)
+class Templates:
+    """The resources of one deployment's templates, by stack and logical id.
+
+    Attributes:
+        utilisation: Place of the expected size between the smallest and the largest, 0 to 1.
+    """
+
+    stacks: Mapping[str, Mapping[str, Any]]
+    utilisation: float
+
+    def resources(self) -> Iterator[tuple[str, str, str, Properties]]:
+        """Yield stack, logical id, type and properties of every resource."""
+        for stack, template in self.stacks.items():
+            for name, resource in template["Resources"].items():
+                yield stack, name, resource["Type"], resource.get("Properties", {})
+
+    def referred(self, stack: str, reference: Properties) -> Properties:
+        """Return the properties of the resource that ``Ref`` names in the same stack."""
+        properties: Properties = self.stacks[stack]["Resources"][reference["Ref"]]["Properties"]
+        return properties
+
+    def size(self, low: object, peak: object) -> Amount:
+        """Return a size between two bounds; templates have numbers as text too."""
+        return Amount.between(float(str(low)), float(str(peak)), self.utilisation)
+
+
+Uses = Callable[[Templates, str, Properties], Iterator[Use]]
+
+
+def _group(templates: Templates, stack: str, properties: Properties) -> Iterator[Use]:
+    launch = templates.referred(stack, properties["LaunchTemplate"]["LaunchTemplateId"])["LaunchTemplateData"]
+    hosts = templates.size(properties["MinSize"], properties["MaxSize"])
+    yield Use(launch["InstanceType"], hosts, exact=True)
+    yield Use("ebs-gp3", hosts * _volume_gib(launch))
+    if launch.get("Monitoring", {}).get("Enabled"):
+        yield Use("cloudwatch-custom-metric", hosts * DETAILED_METRICS)
+
+
+def _warm_pool(templates: Templates, stack: str, properties: Properties) -> Iterator[Use]:
+    group = templates.referred(stack, properties["AutoScalingGroupName"])
+    launch = templates.referred(stack, group["LaunchTemplate"]["LaunchTemplateId"])["LaunchTemplateData"]
+    yield Use("ebs-gp3", Amount.fixed(properties["MinSize"] * _volume_gib(launch)))
+
+
+def _volume_gib(launch: Properties) -> int:
+    return sum(int(mapping["Ebs"]["VolumeSize"]) for mapping in launch["BlockDeviceMappings"])
+
+
+def _service(templates: Templates, stack: str, properties: Properties) -> Iterator[Use]:
+    task = templates.referred(stack, properties["TaskDefinition"])
+    targets = [
+        target
+        for at, _, kind, target in templates.resources()
+        if at == stack and kind == "AWS::ApplicationAutoScaling::ScalableTarget"
+    ]
+    low, peak = (targets[0]["MinCapacity"], targets[0]["MaxCapacity"]) if targets else (properties["DesiredCount"],) * 2
+    tasks = templates.size(low, peak)
+    yield Use("fargate-arm-vcpu", tasks * (int(task["Cpu"]) / 1024))
+    yield Use("fargate-arm-memory", tasks * (int(task["Memory"]) / 1024))
+
+
+def _alarm(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
+    watched = [query["MetricStat"] for query in properties.get("Metrics", ()) if "MetricStat" in query] or [properties]
+    quick = min(int(metric["Period"]) for metric in watched) < HIGH_RESOLUTION_BELOW_S
+    yield Use("cloudwatch-high-resolution-alarm" if quick else "cloudwatch-alarm", Amount.fixed(len(watched)))
+
+
+def _task_scaling(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
+    if properties["PolicyType"] == "TargetTrackingScaling":
+        yield Use("cloudwatch-alarm", Amount.fixed(TARGET_TRACKING_ALARMS))
+
+
+def _store(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
+    nodes = properties["NumNodeGroups"] * (properties["ReplicasPerNodeGroup"] + 1)
+    yield Use(properties["CacheNodeType"], Amount.fixed(nodes), exact=True)
+
+
+def _endpoint(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
+    if properties.get("VpcEndpointType") == "Interface":
+        yield Use("interface-endpoint-hour", Amount.fixed(len(properties["SubnetIds"])))
+
+
+def _load_balancer(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
+    yield Use("nlb-hour", Amount.fixed(1))
+    if properties["Scheme"] == "internet-facing":
+        yield Use("public-ipv4-hour", Amount.fixed(len(properties["Subnets"])))
+
+
+def _web_acl(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
+    yield Use("waf-web-acl", Amount.fixed(1))
+    yield Use("waf-rule", Amount.fixed(len(properties["Rules"])))
+
+
+def _one(item: str) -> Uses:
+    def uses(_: Templates, __: str, ___: Properties) -> Iterator[Use]:
+        yield Use(item, Amount.fixed(1))
+
+    return uses
+
+
+PRICED: dict[str, Uses] = {
+    "AWS::ApplicationAutoScaling::ScalingPolicy": _task_scaling,
+    "AWS::AutoScaling::AutoScalingGroup": _group,
+    "AWS::AutoScaling::WarmPool": _warm_pool,
+    "AWS::CloudWatch::Alarm": _alarm,
+    "AWS::CloudWatch::CompositeAlarm": _one("cloudwatch-composite-alarm"),
+    "AWS::CloudWatch::Dashboard": _one("cloudwatch-dashboard"),
+    "AWS::EC2::EIP": _one("public-ipv4-hour"),
+    "AWS::EC2::NatGateway": _one("nat-gateway-hour"),
+    "AWS::EC2::VPCEndpoint": _endpoint,
+    "AWS::ECS::Service": _service,
+    "AWS::ElastiCache::ReplicationGroup": _store,
+    "AWS::ElasticLoadBalancingV2::LoadBalancer": _load_balancer,
+    "AWS::KMS::Key": _one("kms-key"),
+    "AWS::Logs::MetricFilter": _one("cloudwatch-custom-metric"),
+    "AWS::SecretsManager::Secret": _one("secret"),
+    "AWS::WAFv2::WebACL": _web_acl,
+}
+"""Types with a price that does not depend on traffic."""
+
+BY_USE: dict[str, tuple[tuple[str, str | None], ...]] = {
+    "AWS::ApiGateway::RestApi": (("requests", "api-gateway-rest-requests"),),
+    "AWS::AutoScaling::AutoScalingGroup": (
+        ("metrics that the hosts publish", "cloudwatch-custom-metric"),
+        ("traffic between zones and to the internet", None),
+    ),
+    "AWS::EC2::FlowLog": (("logs", "logs-ingested"),),
+    "AWS::EC2::NatGateway": (("data", "nat-gateway-data"),),
+    "AWS::EC2::VPCEndpoint": (("data", "interface-endpoint-data"),),
+    "AWS::ECR::Repository": (("images", "ecr-storage"),),
+    "AWS::ElastiCache::ReplicationGroup": (("snapshots", None),),
+    "AWS::ElasticLoadBalancingV2::LoadBalancer": (("connections and data", "nlb-capacity-unit"),),
+    "AWS::KMS::Key": (("requests, and two yearly rotations of each key", None),),
+    "AWS::Logs::LogGroup": (("ingestion", "logs-ingested"), ("storage", "logs-stored")),
+    "AWS::S3::Bucket": (("storage", "s3-standard"),),
+    "AWS::SNS::Topic": (("notifications", None),),
+    "AWS::WAFv2::WebACL": (("requests", "waf-requests"),),
+}
+"""What costs by use, by type: what is used, and the item that it is charged as."""
+
+FREE = frozenset(
+    f"AWS::{kind}"
+    for kind in (
+        *("ApiGateway::Account", "ApiGateway::BasePathMapping", "ApiGateway::Deployment", "ApiGateway::DomainName"),
+        *("ApiGateway::GatewayResponse", "ApiGateway::Method", "ApiGateway::Model", "ApiGateway::RequestValidator"),
+        *("ApiGateway::Resource", "ApiGateway::Stage", "ApiGateway::VpcLink"),
+        *("ApplicationAutoScaling::ScalableTarget", "AutoScaling::ScalingPolicy"),
+        *("Budgets::Budget", "CertificateManager::Certificate"),
+        *("EC2::InternetGateway", "EC2::LaunchTemplate", "EC2::Route", "EC2::RouteTable", "EC2::SecurityGroup"),
+        *("EC2::SecurityGroupEgress", "EC2::SecurityGroupIngress", "EC2::Subnet", "EC2::SubnetRouteTableAssociation"),
+        *("EC2::VPC", "EC2::VPCGatewayAttachment", "ECS::Cluster", "ECS::TaskDefinition"),
+        *("ElastiCache::ParameterGroup", "ElastiCache::SubnetGroup", "ElastiCache::User", "ElastiCache::UserGroup"),
+        *("ElasticLoadBalancingV2::Listener", "ElasticLoadBalancingV2::TargetGroup"),
+        *("IAM::InstanceProfile", "IAM::Policy", "IAM::Role", "Route53::RecordSet"),
+        *("S3::BucketPolicy", "SNS::Subscription", "SNS::TopicPolicy"),
+        *("WAFv2::LoggingConfiguration", "WAFv2::WebACLAssociation"),
+    )
+)
+"""Types that cost nothing by themselves; what they belong to may."""

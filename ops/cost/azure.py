@@ -1,0 +1,95 @@
+"""What the resources of the Pulumi graph rent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from ops.cost.model import Amount, Use
+
+Inputs = Mapping[str, Any]
+Uses = Callable[[Inputs, float], Iterator[Use]]
+
+PREMIUM_DISKS_GIB = {"p10": 128, "p15": 256, "p20": 512, "p30": 1024, "p40": 2048}
+"""Premium SSD tiers by the largest disk that each holds.
+https://learn.microsoft.com/azure/virtual-machines/disks-types#premium-ssds"""
+
+
+def _pool(inputs: Inputs, utilisation: float) -> Iterator[Use]:
+    nodes = Amount.between(inputs["minCount"], inputs["maxCount"], utilisation)
+    yield Use(inputs["vmSize"], nodes, exact=True)
+    if inputs["osDiskType"] == "Managed":
+        tier = next(name for name, gib in PREMIUM_DISKS_GIB.items() if inputs["osDiskSizeGB"] <= gib)
+        yield Use(f"os-disk-{tier}", nodes)
+
+
+def _cluster(inputs: Inputs, utilisation: float) -> Iterator[Use]:
+    if inputs["sku"]["tier"] != "Free":
+        yield Use(f"aks-{inputs['sku']['tier'].lower()}-hour", Amount.fixed(1))
+    for pool in inputs["agentPoolProfiles"]:
+        yield from _pool(pool, utilisation)
+
+
+def _registry(inputs: Inputs, _: float) -> Iterator[Use]:
+    yield Use(f"registry-{inputs['sku']['name'].lower()}-day", Amount.fixed(1))
+
+
+def _grafana(inputs: Inputs, _: float) -> Iterator[Use]:
+    redundant = inputs["properties"]["zoneRedundancy"] == "Enabled"
+    yield Use("grafana-zone-redundant-hour" if redundant else "grafana-standard-hour", Amount.fixed(1))
+
+
+def _claim(inputs: Inputs, _: float) -> Iterator[Use]:
+    size = str(inputs["spec"]["resources"]["requests"]["storage"])
+    yield Use("premium-files", Amount.fixed(float(size.removesuffix("Gi"))))
+
+
+def _one(item: str) -> Uses:
+    def uses(_: Inputs, __: float) -> Iterator[Use]:
+        yield Use(item, Amount.fixed(1))
+
+    return uses
+
+
+PRICED: dict[str, Uses] = {
+    "containerregistry:Registry": _registry,
+    "containerservice:AgentPool": _pool,
+    "containerservice:ManagedCluster": _cluster,
+    "core/v1:PersistentVolumeClaim": _claim,
+    "dashboard:Grafana": _grafana,
+    "network:NatGateway": _one("azure-nat-gateway-hour"),
+    "network:PrivateEndpoint": _one("private-endpoint-hour"),
+    "network:PublicIPAddress": _one("azure-public-ipv4-hour"),
+    "privatedns:PrivateZone": _one("private-dns-zone"),
+}
+"""Types with a price that does not depend on traffic."""
+
+BY_USE: dict[str, tuple[tuple[str, str | None], ...]] = {
+    "containerservice:AgentPool": (("traffic between zones and to the internet", None),),
+    "dashboard:Grafana": (("users", None),),
+    "keyvault:Vault": (("operations", None),),
+    "monitor:AzureMonitorWorkspace": (("samples", None),),
+    "network:NatGateway": (("data", None),),
+    "network:PrivateEndpoint": (("data", None),),
+    "operationalinsights:Workspace": (("logs", "log-analytics-ingested"),),
+}
+"""What costs by use, by type: what is used, and the item that it is charged as."""
+
+FREE = frozenset(
+    {
+        *("authorization:RoleAssignment", "containerservice:MaintenanceConfiguration"),
+        *("kubernetesconfiguration:Extension", "managedidentity:FederatedIdentityCredential"),
+        *("managedidentity:UserAssignedIdentity", "monitor:DataCollectionEndpoint", "monitor:DataCollectionRule"),
+        *("monitor:DataCollectionRuleAssociation", "monitor:DiagnosticSetting", "network:NetworkSecurityGroup"),
+        *("network:PrivateDnsZoneGroup", "network:Subnet", "network:VirtualNetwork"),
+        *("privatedns:VirtualNetworkLink", "resources:ResourceGroup"),
+        # What runs on the cluster is paid for with its nodes.
+        *("apps/v1:DaemonSet", "apps/v1:Deployment", "azmonitoring.coreos.com/v1:PodMonitor", "batch/v1:Job"),
+        *("core/v1:ConfigMap", "core/v1:LimitRange", "core/v1:Namespace", "core/v1:ResourceQuota", "core/v1:Service"),
+        *("core/v1:ServiceAccount", "keda.sh/v1alpha1:ScaledObject", "keda.sh/v1alpha1:TriggerAuthentication"),
+        *("networking.k8s.io/v1:NetworkPolicy", "policy/v1:PodDisruptionBudget"),
+        *("rbac.authorization.k8s.io/v1:Role", "rbac.authorization.k8s.io/v1:RoleBinding"),
+        "storage.k8s.io/v1:StorageClass",
+    }
+)
+"""Types that cost nothing by themselves; what they belong to may."""

@@ -1,0 +1,114 @@
+"""`voice cost`: what a deployment file costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from blueprint.model.deployment import Deployment
+from ops.cost.estimate import Assumptions, Half, halves, price
+from ops.cost.model import EXPECTED_UTILISATION, Estimate
+from ops.cost.prices import PriceBook, price_book, save_fetched
+from ops.cost.refresh import PricesUnreachableError, refresh_aws, refresh_azure
+from ops.cost.report import as_dict, difference_as_dict, print_difference, print_estimate
+from ops.exits import FAILED, REFUSED
+from ops.output import err, load_checked, print_json
+from ops.plan import DeploymentFile, Json
+from sandbox.azure.errors import EngineError
+from sandbox.azure.rehearsal import ROOT
+
+FETCHED = ROOT / ".voice/prices.json"
+"""Fetched prices; they come before the catalogue's until the file is deleted."""
+
+DIFF_HELP = "Show what FILE costs more or less than this file."
+REFRESH_HELP = "Ask the price APIs first, and keep their answers for later runs in .voice/prices.json."
+UTILISATION_HELP = "Place of the expected size between the smallest (0) and the largest (1)."
+SESSIONS_HELP = "Callers that one ASR host on AWS carries, as `voice bench` measured it."
+
+
+def cost(
+    file: DeploymentFile,
+    *,
+    diff: Annotated[Path | None, typer.Option("--diff", metavar="OTHER", help=DIFF_HELP)] = None,
+    refresh: Annotated[bool, typer.Option("--refresh-prices", help=REFRESH_HELP)] = False,
+    utilisation: Annotated[
+        float, typer.Option("--utilisation", min=0, max=1, help=UTILISATION_HELP)
+    ] = EXPECTED_UTILISATION,
+    sessions_per_host: Annotated[
+        int | None, typer.Option("--sessions-per-host", metavar="N", min=1, help=SESSIONS_HELP)
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Price a deployment from its templates and its Pulumi graph: low, expected, peak; by tier and by audio hour.
+
+    Low is every size at its minimum, peak at its maximum. List prices with their date and region, without discounts
+    and taxes; what is not priced is listed. Needs no credentials and no network but for --refresh-prices.
+
+    Example: voice cost deployments/production-us-east-1.yaml --diff deployments/sandbox.yaml
+    """
+    assumed = Assumptions(utilisation, sessions_per_host)
+    ours = _halves(load_checked(file), assumed)
+    theirs = _halves(load_checked(diff), assumed) if diff else []
+    fresh = _refresh([*ours, *theirs]) if refresh else True
+    book = price_list()
+    priced = [price(half, book) for half in ours]
+    others = [price(half, book) for half in theirs]
+    if as_json:
+        report: dict[str, object] = {"file": str(file), "clouds": {each.cloud: as_dict(each) for each in priced}}
+        if diff:
+            report["diff"] = {
+                "other": str(diff),
+                "clouds": {cloud: difference_as_dict(our, their) for cloud, our, their in _pairs(priced, others)},
+            }
+        print_json(report)
+    else:
+        for estimate in priced:
+            print_estimate(estimate)
+        for _, our, their in _pairs(priced, others) if diff else ():
+            print_difference(our, their)
+    if not fresh:
+        raise typer.Exit(FAILED)
+
+
+def _halves(deployment: Deployment, assumed: Assumptions) -> list[Half]:
+    try:
+        return halves(deployment, assumed)
+    except EngineError as error:
+        err.print(f"[red]✗[/] {escape(str(error))}", soft_wrap=True)
+        raise typer.Exit(FAILED) from None
+
+
+def price_list() -> PriceBook:
+    """Return the prices that are in force, or say in a line why they cannot be read and exit with 2."""
+    try:
+        return price_book(FETCHED)
+    except ValueError as error:
+        err.print(f"[red]✗[/] {escape(str(error))}", soft_wrap=True)
+        raise typer.Exit(REFUSED) from None
+
+
+def _refresh(asked: Iterable[Half]) -> bool:
+    """Fetch the prices of what is rented; return whether every API answered."""
+    answered = True
+    for half in asked:
+        ask = refresh_aws if half.cloud == "aws" else refresh_azure
+        try:
+            found = ask(half.items, half.region)
+        except PricesUnreachableError as error:
+            err.print(f"[red]✗[/] {escape(str(error))}", soft_wrap=True)
+            answered = False
+            continue
+        save_fetched(FETCHED, found.prices)
+        err.print(f"{half.cloud}: {len(found.prices)} prices fetched for {half.region}", soft_wrap=True)
+        if found.unknown:
+            err.print(f"  without an answer: {', '.join(found.unknown)}", soft_wrap=True)
+    return answered
+
+
+def _pairs(priced: list[Estimate], others: list[Estimate]) -> Iterable[tuple[str, Estimate | None, Estimate | None]]:
+    ours, theirs = ({each.cloud: each for each in side} for side in (priced, others))
+    return [(cloud, ours.get(cloud), theirs.get(cloud)) for cloud in {**ours, **theirs}]

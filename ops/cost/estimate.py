@@ -1,0 +1,166 @@
+"""The estimate of a deployment: its templates and its Pulumi graph, priced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from blueprint import names
+from blueprint.hosts import images_of
+from blueprint.model.deployment import Deployment
+from ops.cost import aws, azure
+from ops.cost.audio import aws_audio, azure_audio
+from ops.cost.model import EXPECTED_UTILISATION, Audio, Estimate, Line, Unpriced, Use
+from ops.cost.prices import PriceBook
+from ops.synthesis import templates
+from sandbox.azure.graph import Graph, short_type
+from sandbox.azure.rehearsal import Rehearsal
+
+Cloud = Literal["aws", "azure"]
+ANY_DIGEST = "sha256:" + "0" * 64
+NEW_TYPE = "no rule of ops/cost knows this type"
+SPOT = "spot hosts are priced On-Demand, which is their ceiling"
+POOLS = "pools"
+
+
+@dataclass(frozen=True)
+class Assumptions:
+    """What the templates do not say.
+
+    Attributes:
+        utilisation: Place of the expected size between the smallest and the largest, 0 to 1.
+        sessions_per_host: Callers that an ASR host on AWS carries, as measured; ``None`` where nobody has.
+    """
+
+    utilisation: float = EXPECTED_UTILISATION
+    sessions_per_host: int | None = None
+
+
+@dataclass(frozen=True)
+class Rented:
+    """One resource and what it rents; ``known`` is false for a type without a rule."""
+
+    tier: str
+    name: str
+    kind: str
+    uses: tuple[Use, ...]
+    by_use: tuple[tuple[str, str | None], ...]
+    free: bool
+    known: bool
+
+
+@dataclass(frozen=True)
+class Half:
+    """What one cloud's half of a deployment rents."""
+
+    cloud: Cloud
+    region: str
+    rented: tuple[Rented, ...]
+    audio: Audio
+    notes: tuple[str, ...]
+
+    @property
+    def items(self) -> set[str]:
+        """Everything that needs a price."""
+        uses = {use.item for resource in self.rented for use in resource.uses}
+        return uses | {item for resource in self.rented for _, item in resource.by_use if item}
+
+
+def halves(deployment: Deployment, assumed: Assumptions) -> list[Half]:
+    """Synthesize a deployment that has passed its checks; return what its halves rent.
+
+    Images without a digest count as present: hosts that wait for one would be priced at 0.
+
+    Raises:
+        EngineError: A Pulumi program fails.
+    """
+    found = []
+    waiting = [image for image in images_of(deployment) if image not in deployment.images]
+    notes = (f"priced as if the {len(waiting)} images without a digest were pushed",) if waiting else ()
+    if deployment.aws_half:
+        aws_half = deployment.aws_half
+        rented = aws_rented(deployment, templates(with_images(deployment)), assumed.utilisation)
+        audio = aws_audio(aws_half, assumed.sessions_per_host, assumed.utilisation)
+        spot = any(fleet.purchase.option == "spot" for fleet in aws_half.asr)
+        found.append(Half("aws", aws_half.region, tuple(rented), audio, notes + (SPOT,) * spot))
+    if deployment.azure_half:
+        azure_half = deployment.azure_half
+        with Rehearsal.of(deployment) as rehearsal:
+            graphs = [done.up.graph for done in rehearsal.run()]
+        rented = azure_rented(graphs, assumed.utilisation)
+        audio = azure_audio(azure_half, assumed.utilisation)
+        spot = any(pool.purchase.option == "spot" for pool in azure_half.pools)
+        found.append(Half("azure", azure_half.location, tuple(rented), audio, notes + (SPOT,) * spot))
+    return found
+
+
+def with_images(deployment: Deployment) -> Deployment:
+    """Return the deployment as if every image had been pushed."""
+    missing = {image: ANY_DIGEST for image in images_of(deployment) if image not in deployment.images}
+    return deployment.model_copy(update={"images": {**deployment.images, **missing}})
+
+
+def aws_rented(deployment: Deployment, stacks: Mapping[str, Mapping[str, Any]], utilisation: float) -> list[Rented]:
+    """Return every resource of the templates, with what it rents."""
+    all_templates = aws.Templates(stacks, utilisation)
+    prefix = names.stack(deployment, "")
+    return [
+        Rented(
+            stack.removeprefix(prefix),
+            name,
+            kind,
+            tuple(aws.PRICED[kind](all_templates, stack, properties)) if kind in aws.PRICED else (),
+            aws.BY_USE.get(kind, ()),
+            free=kind in aws.FREE,
+            known=kind in aws.PRICED or kind in aws.BY_USE or kind in aws.FREE,
+        )
+        for stack, name, kind, properties in all_templates.resources()
+    ]
+
+
+def azure_rented(graphs: Iterable[Graph], utilisation: float) -> list[Rented]:
+    """Return every resource that the Pulumi programs create, with what it rents."""
+    return [
+        Rented(
+            POOLS if kind == "containerservice:AgentPool" else graph.project.removeprefix("voice-"),
+            resource.name,
+            kind,
+            tuple(azure.PRICED[kind](resource.inputs, utilisation)) if kind in azure.PRICED else (),
+            azure.BY_USE.get(kind, ()),
+            free=kind in azure.FREE,
+            known=kind in azure.PRICED or kind in azure.BY_USE or kind in azure.FREE,
+        )
+        for graph in graphs
+        for resource in graph.managed()
+        for kind in [short_type(resource.type)]
+    ]
+
+
+def price(half: Half, book: PriceBook) -> Estimate:
+    """Price what a half rents; what has no price is listed once for each type and item."""
+    lines: list[Line] = []
+    missing: dict[tuple[str, str], Use] = {}
+    unpriced: dict[Unpriced, None] = {}
+    for resource in half.rented:
+        if not resource.known:
+            unpriced[Unpriced(resource.kind, "everything", NEW_TYPE)] = None
+        for use in resource.uses:
+            found = book.find(use.item, half.region, exact=use.exact)
+            if found:
+                lines.append(Line(resource.tier, resource.name, resource.kind, found, use.amount))
+            else:
+                before = missing.get((resource.kind, use.item))
+                missing[resource.kind, use.item] = replace(use, amount=before.amount + use.amount) if before else use
+        for what, item in resource.by_use:
+            unit = book.find(item, half.region) if item else None
+            rate = f", {unit.usd:g} USD per {unit.unit}" if unit else ""
+            unpriced[Unpriced(resource.kind, what, f"by use{rate}")] = None
+    without = tuple(Unpriced(kind, item, _why(use, half.region)) for (kind, item), use in missing.items())
+    free = tuple(sorted({resource.kind for resource in half.rented if resource.free}))
+    return Estimate(half.cloud, half.region, half.audio, tuple(lines), without + tuple(unpriced), free, half.notes)
+
+
+def _why(use: Use, region: str) -> str:
+    where = f" in {region}" if use.exact else ""
+    return f"{use.amount.low:,g} to {use.amount.peak:,g} all month; no dated list price{where} is known"

@@ -1,0 +1,132 @@
+"""Where the price APIs keep each item: AWS by usage type, Azure by meter."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from blueprint import catalog
+
+
+@dataclass(frozen=True)
+class AwsMeter:
+    """One rate of the AWS Price List.
+
+    Attributes:
+        service: Service code.
+        usage: Usage type without the region's prefix.
+        unit: Unit of the price book.
+        scale: How many of AWS's units one of ours is.
+        filters: Attributes that the product must have, beside its region.
+    """
+
+    service: str
+    usage: str
+    unit: str
+    scale: float = 1
+    filters: Mapping[str, str] = field(default_factory=dict)
+
+    def matches(self, usage: str) -> bool:
+        """Whether a usage type is this one, with or without a prefix such as ``USE1-`` or ``us-east-1-``."""
+        return re.fullmatch(rf"([A-Z]+[0-9]*-|[a-z]+-[a-z]+-\d-)?{re.escape(self.usage)}", usage) is not None
+
+
+@dataclass(frozen=True)
+class AzureMeter:
+    """One meter of the Azure Retail Prices API.
+
+    Attributes:
+        where: Field values that its rows have.
+        measure: Its ``unitOfMeasure``.
+        unit: Unit of the price book.
+        everywhere: Whether it has one price for all regions, which the API keeps under ``Global`` or no region.
+    """
+
+    where: Mapping[str, str]
+    measure: str
+    unit: str
+    everywhere: bool = False
+
+
+_LINUX = {"operatingSystem": "Linux", "tenancy": "Shared", "preInstalledSw": "NA", "capacitystatus": "Used"}
+_NLB = {"productFamily": "Load Balancer-Network"}
+_NAT = {"productFamily": "NAT Gateway"}
+
+_AWS: dict[str, AwsMeter] = {
+    "api-gateway-rest-requests": AwsMeter("AmazonApiGateway", "ApiGatewayRequest", "million requests", scale=1e6),
+    "cloudwatch-alarm": AwsMeter("AmazonCloudWatch", "CW:AlarmMonitorUsage", "metric-month"),
+    "cloudwatch-custom-metric": AwsMeter("AmazonCloudWatch", "CW:MetricMonitorUsage", "metric-month"),
+    "cloudwatch-high-resolution-alarm": AwsMeter("AmazonCloudWatch", "CW:HighResAlarmMonitorUsage", "alarm-month"),
+    "ebs-gp3": AwsMeter("AmazonEC2", "EBS:VolumeUsage.gp3", "GB-month", filters={"volumeApiName": "gp3"}),
+    "ecr-storage": AwsMeter("AmazonECR", "TimedStorage-ByteHrs", "GB-month"),
+    "fargate-arm-memory": AwsMeter("AmazonECS", "Fargate-ARM-GB-Hours", "GB-hour"),
+    "fargate-arm-vcpu": AwsMeter("AmazonECS", "Fargate-ARM-vCPU-Hours:perCPU", "vCPU-hour"),
+    "interface-endpoint-data": AwsMeter("AmazonVPC", "VpcEndpoint-Bytes", "GB"),
+    "interface-endpoint-hour": AwsMeter("AmazonVPC", "VpcEndpoint-Hours", "endpoint-hour"),
+    "kms-key": AwsMeter("awskms", "KMS-Keys", "key-month"),
+    "logs-ingested": AwsMeter("AmazonCloudWatch", "DataProcessing-Bytes", "GB"),
+    "logs-stored": AwsMeter("AmazonCloudWatch", "TimedStorage-ByteHrs", "GB-month"),
+    "nat-gateway-data": AwsMeter("AmazonEC2", "NatGateway-Bytes", "GB", filters=_NAT),
+    "nat-gateway-hour": AwsMeter("AmazonEC2", "NatGateway-Hours", "gateway-hour", filters=_NAT),
+    "nlb-capacity-unit": AwsMeter("AWSELB", "LCUUsage", "NLCU-hour", filters=_NLB),
+    "nlb-hour": AwsMeter("AWSELB", "LoadBalancerUsage", "NLB-hour", filters=_NLB),
+    "public-ipv4-hour": AwsMeter("AmazonVPC", "PublicIPv4:InUseAddress", "address-hour"),
+    "s3-standard": AwsMeter("AmazonS3", "TimedStorage-ByteHrs", "GB-month", filters={"volumeType": "Standard"}),
+    "secret": AwsMeter("AWSSecretsManager", "AWSSecretsManager-Secrets", "secret-month"),
+    "waf-rule": AwsMeter("awswaf", "RuleV2", "rule-month"),
+    "waf-web-acl": AwsMeter("awswaf", "WebACLV2", "ACL-month"),
+}
+
+_DISKS = {"serviceName": "Storage", "productName": "Premium SSD Managed Disks"}
+_NETWORK = {"serviceName": "Virtual Network"}
+
+_AZURE: dict[str, AzureMeter] = {
+    "aks-standard-hour": AzureMeter(
+        {"serviceName": "Azure Kubernetes Service", "meterName": "Standard Uptime SLA"}, "1 Hour", "cluster-hour"
+    ),
+    "azure-nat-gateway-hour": AzureMeter(
+        {"serviceName": "NAT Gateway", "meterName": "Standard Gateway"}, "1 Hour", "gateway-hour", everywhere=True
+    ),
+    "azure-public-ipv4-hour": AzureMeter(
+        {**_NETWORK, "meterName": "Standard IPv4 Static Public IP"}, "1 Hour", "address-hour"
+    ),
+    "log-analytics-ingested": AzureMeter(
+        {"serviceName": "Log Analytics", "meterName": "Analytics Logs Data Ingestion"}, "1 GB", "GB"
+    ),
+    **{
+        f"os-disk-{tier}": AzureMeter({**_DISKS, "meterName": f"{tier.upper()} LRS Disk"}, "1/Month", "disk-month")
+        for tier in ("p10", "p15", "p20", "p30", "p40")
+    },
+    "premium-files": AzureMeter(
+        {"serviceName": "Storage", "productName": "Premium Files", "meterName": "Premium LRS Provisioned"},
+        "1 GiB/Month",
+        "GiB-month",
+    ),
+    "private-dns-zone": AzureMeter(
+        {"serviceName": "Azure DNS", "meterName": "Private Zone"}, "1", "zone-month", everywhere=True
+    ),
+    "private-endpoint-hour": AzureMeter(
+        {**_NETWORK, "meterName": "Standard Private Endpoint"}, "1 Hour", "endpoint-hour", everywhere=True
+    ),
+    "registry-premium-day": AzureMeter(
+        {"serviceName": "Container Registry", "meterName": "Premium Registry Unit"}, "1/Day", "registry-day"
+    ),
+}
+
+
+def aws_meter(item: str) -> AwsMeter | None:
+    """Return where an item stands in the AWS Price List; ``None`` where nobody has found out."""
+    if item in catalog.instance_types():
+        return AwsMeter("AmazonEC2", f"BoxUsage:{item}", "instance-hour", filters={"instanceType": item, **_LINUX})
+    if item in catalog.cache_node_types():
+        filters = {"instanceType": item, "cacheEngine": "Valkey"}
+        return AwsMeter("AmazonElastiCache", f"NodeUsage:{item}", "node-hour", filters=filters)
+    return _AWS.get(item)
+
+
+def azure_meter(item: str) -> AzureMeter | None:
+    """Return where an item stands in the Azure Retail Prices API; ``None`` where nobody has found out."""
+    if item in catalog.vm_sizes():
+        return AzureMeter({"serviceName": "Virtual Machines", "armSkuName": item}, "1 Hour", "VM-hour")
+    return _AZURE.get(item)

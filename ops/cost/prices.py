@@ -1,0 +1,101 @@
+"""The price book: the catalogue's list prices, and those that were fetched since."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from blueprint import catalog
+
+HOURS_PER_MONTH = 730
+"""As both clouds' calculators count: 365 days of 24 hours, in twelve parts."""
+
+DAYS_PER_MONTH = 365 / 12
+GLOBAL = "global"
+
+
+@dataclass(frozen=True)
+class Price:
+    """What one unit of an item costs in one region.
+
+    Attributes:
+        item: An instance type, node type, VM size, or an item of ``prices.yaml``.
+        usd: USD for one unit.
+        unit: What that buys; hours and days say so at the end.
+        date: When the price was read.
+    """
+
+    item: str
+    usd: float
+    unit: str
+    region: str
+    date: str
+    source: str
+
+    @property
+    def usd_per_month(self) -> float:
+        """USD for one unit that runs all month."""
+        period = self.unit.rpartition("-")[2]
+        return self.usd * {"hour": HOURS_PER_MONTH, "day": DAYS_PER_MONTH}.get(period, 1)
+
+
+class PriceBook:
+    """Prices by item and region.
+
+    Args:
+        prices: A later one takes the place of an earlier one.
+    """
+
+    def __init__(self, prices: Iterable[Price]) -> None:
+        self._prices: dict[str, dict[str, Price]] = {}
+        for price in prices:
+            self._prices.setdefault(price.item, {})[price.region] = price
+
+    def find(self, item: str, region: str, *, exact: bool = False) -> Price | None:
+        """Return the price in a region; unless ``exact``, that of another stands in, the newest first."""
+        known = self._prices.get(item, {})
+        if region in known or GLOBAL in known:
+            return known.get(region) or known[GLOBAL]
+        return None if exact else max(known.values(), key=lambda price: price.date, default=None)
+
+
+def price_book(fetched: Path | None = None) -> PriceBook:
+    """Return the catalogue's prices, overridden by those of a file of fetched ones."""
+    return PriceBook([*_catalogue(), *(load_fetched(fetched) if fetched else ())])
+
+
+def load_fetched(file: Path) -> list[Price]:
+    """Return the prices that were fetched; none where there is no file.
+
+    Raises:
+        ValueError: The file is not what `save_fetched` writes.
+    """
+    if not file.exists():
+        return []
+    try:
+        return [Price(**row) for row in json.loads(file.read_text(encoding="utf-8"))]
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{file}: is no list of prices; delete it and fetch them again") from error
+
+
+def save_fetched(file: Path, prices: Iterable[Price]) -> None:
+    """Keep fetched prices beside those of other regions and items that were fetched before."""
+    kept = {(price.item, price.region): price for price in [*load_fetched(file), *prices]}
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps([asdict(price) for price in kept.values()], indent=1) + "\n", encoding="utf-8")
+
+
+def _catalogue() -> Iterable[Price]:
+    hourly = (
+        ("instance-hour", catalog.instance_types()),
+        ("node-hour", catalog.cache_node_types()),
+        ("VM-hour", catalog.vm_sizes()),
+    )
+    for unit, rows in hourly:
+        for row in rows.values():
+            for region, usd in row.usd_per_hour.items():
+                yield Price(row.name, usd, unit, region, row.price_date or "", row.source)
+    for service in catalog.service_prices().values():
+        yield Price(service.item, service.usd, service.unit, service.region, service.date, service.source)

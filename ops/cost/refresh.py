@@ -1,0 +1,146 @@
+"""Today's list prices from the clouds' price APIs."""
+
+from __future__ import annotations
+
+import json
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import boto3
+from botocore.client import BaseClient
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from ops.cost.meters import AwsMeter, AzureMeter, aws_meter, azure_meter
+from ops.cost.prices import GLOBAL, Price
+
+AZURE_PRICES = "https://prices.azure.com/api/retail/prices"
+AWS_PRICES_REGION = "us-east-1"
+"""The Price List API answers for all regions in a few of them."""
+
+TIMEOUT_S = 20
+_NOT_LINUX_ON_DEMAND = ("Windows", "Spot", "Low Priority", "Cloud Services", "CloudServices")
+
+
+class PricesUnreachableError(Exception):
+    """A price API does not answer; the text says which, why, and what to do."""
+
+
+@dataclass(frozen=True)
+class Refreshed:
+    """What the price APIs answered.
+
+    Attributes:
+        prices: What they know.
+        unknown: Items without an answer.
+    """
+
+    prices: tuple[Price, ...]
+    unknown: tuple[str, ...]
+
+
+def refresh_aws(items: Iterable[str], region: str) -> Refreshed:
+    """Ask the AWS Price List for items in a region; needs credentials that allow ``pricing:GetProducts``.
+
+    Raises:
+        PricesUnreachableError: It cannot be asked.
+    """
+    try:
+        config = Config(connect_timeout=TIMEOUT_S, read_timeout=TIMEOUT_S, retries={"total_max_attempts": 3})
+        client = boto3.client("pricing", region_name=AWS_PRICES_REGION, config=config)
+        return _each(items, lambda item: _aws_price(client, item, region))
+    except (BotoCoreError, ClientError) as error:
+        raise PricesUnreachableError(
+            f"the AWS Price List does not answer: {error}; it needs credentials that allow pricing:GetProducts"
+        ) from None
+
+
+def refresh_azure(items: Iterable[str], region: str, endpoint: str = AZURE_PRICES) -> Refreshed:
+    """Ask the Azure Retail Prices API for items in a region; it needs no credentials.
+
+    Raises:
+        PricesUnreachableError: It cannot be asked, or answers something else.
+    """
+    try:
+        return _each(items, lambda item: _azure_price(endpoint, item, region))
+    except (OSError, ValueError, KeyError) as error:
+        raise PricesUnreachableError(
+            f"{endpoint} does not answer: {error}; the prices of the catalogue are used"
+        ) from None
+
+
+def _each(items: Iterable[str], ask: Callable[[str], Price | None]) -> Refreshed:
+    answers = {item: ask(item) for item in sorted(items)}
+    found = tuple(price for price in answers.values() if price is not None)
+    return Refreshed(found, tuple(item for item, price in answers.items() if price is None))
+
+
+def _aws_price(client: BaseClient, item: str, region: str) -> Price | None:
+    meter = aws_meter(item)
+    if meter is None:
+        return None
+    fields = {"regionCode": region, **meter.filters}
+    filters = [{"Type": "TERM_MATCH", "Field": name, "Value": value} for name, value in fields.items()]
+    for page in client.get_paginator("get_products").paginate(ServiceCode=meter.service, Filters=filters):
+        for text in page["PriceList"]:
+            offer = json.loads(text)
+            usd = _on_demand(meter, offer)
+            if usd is not None:
+                source = f"AWS Price List API, SKU {offer['product']['sku']}"
+                return Price(item, usd * meter.scale, meter.unit, region, offer["publicationDate"][:10], source)
+    return None
+
+
+def _on_demand(meter: AwsMeter, offer: dict[str, Any]) -> float | None:
+    """Return the rate of the first tier; ``None`` where the offer is for something else."""
+    if not meter.matches(offer["product"]["attributes"].get("usagetype", "")):
+        return None
+    terms = offer["terms"].get("OnDemand", {}).values()
+    tiers = [tier for term in terms for tier in term["priceDimensions"].values()]
+    rates = [
+        float(tier["pricePerUnit"]["USD"])
+        for tier in sorted(tiers, key=lambda tier: float(tier["beginRange"]))
+        if "USD" in tier["pricePerUnit"]
+    ]
+    # The free tier is a first tier at 0.
+    return next((rate for rate in rates if rate > 0), None)
+
+
+def _azure_price(endpoint: str, item: str, region: str) -> Price | None:
+    meter = azure_meter(item)
+    if meter is None:
+        return None
+    today = datetime.now(UTC).date().isoformat()
+    rows = [row for row in _azure_rows(endpoint, meter, region) if _fits(meter, row)]
+    if not rows:
+        return None
+    row = min(rows, key=lambda row: row["tierMinimumUnits"])
+    source = f"Azure Retail Prices API, meter {row['meterName']} ({row['meterId']})"
+    return Price(item, float(row["retailPrice"]), meter.unit, GLOBAL if meter.everywhere else region, today, source)
+
+
+def _fits(meter: AzureMeter, row: dict[str, Any]) -> bool:
+    name = f"{row['productName']} {row['skuName']} {row['meterName']}"
+    return (
+        row["retailPrice"] > 0
+        and row["unitOfMeasure"] == meter.measure
+        and not any(other in name for other in _NOT_LINUX_ON_DEMAND)
+    )
+
+
+def _azure_rows(endpoint: str, meter: AzureMeter, region: str) -> Iterator[dict[str, Any]]:
+    where = {**meter.where, "priceType": "Consumption"}
+    if not meter.everywhere:
+        where["armRegionName"] = region
+    terms = " and ".join(f"{name} eq '{value}'" for name, value in where.items())
+    query = urllib.parse.urlencode({"api-version": "2023-01-01-preview", "$filter": terms})
+    url: str | None = f"{endpoint}?{query}"
+    while url:
+        with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:  # noqa: S310  the scheme is a constant
+            page = json.load(answer)
+        yield from page["Items"]
+        url = page["NextPageLink"]

@@ -1,0 +1,144 @@
+"""A cost estimate as tables and as JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
+from ops.cost.model import NOTHING, Amount, Estimate, Line, total
+from ops.output import out
+
+CASES = ("low", "expected", "peak")
+SHOWN_SHARE = 0.001
+"""Of the peak; smaller items are summed up on one row."""
+
+
+def print_estimate(estimate: Estimate) -> None:
+    """Print the tiers, what they consist of, the audio hours, and what is left out."""
+    out.print(_tier_table(estimate))
+    out.print(_item_table(estimate))
+    out.print(f"  audio hours: {escape(estimate.audio.assumed)}", soft_wrap=True)
+    dates = sorted(line.price.date for line in estimate.lines)
+    out.print(f"  list prices read from {dates[0]} to {dates[-1]} [dim](--json has the source of each)[/]")
+    for region, items in estimate.borrowed.items():
+        out.print(f"  prices of {region} stand in for {', '.join(items)}", soft_wrap=True)
+    for note in estimate.notes:
+        out.print(f"  {escape(note)}", soft_wrap=True)
+    out.print("  [bold]not in the sum[/]")
+    for left in estimate.unpriced:
+        out.print(
+            f"  [yellow]![/] {escape(left.kind)}: {escape(left.what)} [dim]({escape(left.why)})[/]", soft_wrap=True
+        )
+    out.print(f"  free by themselves: {len(estimate.free)} types [dim](--json lists them)[/]")
+
+
+def print_difference(estimate: Estimate | None, other: Estimate | None) -> None:
+    """Print one cloud's half beside that of another file."""
+    present = estimate or other
+    if present is None:
+        return
+    table = _table(f"{present.cloud}: USD per month, against the other file", "tier", *CASES)
+    for tier, change in _tier_changes(estimate, other).items():
+        table.add_row(tier, *(f"{usd:+,.0f}" for usd in change.cases))
+    table.add_section()
+    table.add_row("together", *(f"{usd:+,.0f}" for usd in _difference(estimate, other).cases))
+    out.print(table)
+
+
+def as_dict(estimate: Estimate) -> dict[str, Any]:
+    """Return an estimate for ``--json``."""
+    per_hour = estimate.audio.usd_per_hour(estimate.usd)
+    return {
+        "cloud": estimate.cloud,
+        "region": estimate.region,
+        "usd_per_month": _cases(estimate.usd),
+        "usd_per_audio_hour": _cases(per_hour) if per_hour else None,
+        "audio_hours_per_month": _cases(estimate.audio.hours) if estimate.audio.hours else None,
+        "audio_assumed": estimate.audio.assumed,
+        "tiers": {tier: _cases(usd) for tier, usd in estimate.by_tier().items()},
+        "lines": [_line(line) for line in estimate.lines],
+        "unpriced": [vars(left) for left in estimate.unpriced],
+        "free": list(estimate.free),
+        "notes": list(estimate.notes),
+    }
+
+
+def difference_as_dict(estimate: Estimate | None, other: Estimate | None) -> dict[str, Any]:
+    """Return the difference of two halves for ``--json``: this file less the other."""
+    return {
+        "usd_per_month": _cases(_difference(estimate, other)),
+        "tiers": {tier: _cases(usd) for tier, usd in _tier_changes(estimate, other).items()},
+    }
+
+
+def _difference(estimate: Estimate | None, other: Estimate | None) -> Amount:
+    return (estimate.usd if estimate else NOTHING) - (other.usd if other else NOTHING)
+
+
+def _tier_changes(estimate: Estimate | None, other: Estimate | None) -> dict[str, Amount]:
+    ours = estimate.by_tier() if estimate else {}
+    theirs = other.by_tier() if other else {}
+    return {tier: ours.get(tier, NOTHING) - theirs.get(tier, NOTHING) for tier in {**ours, **theirs}}
+
+
+def _tier_table(estimate: Estimate) -> Table:
+    table = _table(f"{estimate.cloud}, {estimate.region}: USD per month", "tier", *CASES)
+    for tier, usd in estimate.by_tier().items():
+        table.add_row(tier, *(f"{case:,.0f}" for case in usd.cases))
+    table.add_section()
+    table.add_row("together", *(f"{case:,.0f}" for case in estimate.usd.cases))
+    per_hour = estimate.audio.usd_per_hour(estimate.usd)
+    if per_hour and estimate.audio.hours:
+        table.add_row("audio hours", *(f"{hours:,.0f}" for hours in estimate.audio.hours.cases))
+        table.add_row("USD per audio hour", *(f"{usd:.4f}" for usd in per_hour.cases))
+    return table
+
+
+def _item_table(estimate: Estimate) -> Table:
+    table = _table("of which", "tier", "item", "amount", "USD", "expected USD per month")
+    rows: dict[tuple[str, str], list[Line]] = {}
+    for line in estimate.lines:
+        rows.setdefault((line.tier, line.price.item), []).append(line)
+    small = []
+    for (tier, item), lines in rows.items():
+        amount, price, usd = total(line.amount for line in lines), lines[0].price, total(line.usd for line in lines)
+        if usd.peak < SHOWN_SHARE * estimate.usd.peak:
+            small.append(usd)
+            continue
+        size = f"{amount.low:,g}" if amount.low == amount.peak else f"{amount.low:,g}-{amount.peak:,g}"
+        row = (tier, item.removeprefix("Standard_"), size, f"{price.usd:g} per {price.unit}", f"{usd.expected:,.2f}")
+        table.add_row(*row)
+    if small:
+        table.add_row("", f"{len(small)} smaller items", "", "", f"{total(small).expected:,.2f}")
+    return table
+
+
+def _table(title: str, first: str, *others: str) -> Table:
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    table.add_column(first, no_wrap=True)
+    for heading in others:
+        table.add_column(heading, justify="left" if heading == "item" else "right", no_wrap=True)
+    return table
+
+
+def _line(line: Line) -> dict[str, Any]:
+    return {
+        "tier": line.tier,
+        "resource": line.resource,
+        "type": line.kind,
+        "item": line.price.item,
+        "amount": _cases(line.amount),
+        "usd": line.price.usd,
+        "unit": line.price.unit,
+        "price_region": line.price.region,
+        "price_date": line.price.date,
+        "price_source": line.price.source,
+        "usd_per_month": _cases(line.usd),
+    }
+
+
+def _cases(amount: Amount) -> dict[str, float]:
+    return dict(zip(CASES, amount.cases, strict=True))

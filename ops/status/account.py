@@ -1,0 +1,114 @@
+"""Stacks, alarms, drift and cost of a deployment."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from ops.preflight.aws.account import AREA
+from ops.preflight.report import Row, Status
+from ops.status.deployed import DEPLOYMENT_TAG, Deployed
+
+if TYPE_CHECKING:
+    from types_boto3_cloudformation import CloudFormationClient
+
+COSTS_REGION = "us-east-1"
+"""Where Cost Explorer answers for all regions."""
+
+DETECTION_S = 300.0
+_POLL_S = 2.0
+_DONE = {"CREATE_COMPLETE", "UPDATE_COMPLETE", "IMPORT_COMPLETE"}
+_ALARMS_IN_ONE_CALL = 100
+
+
+def stack_rows(deployed: Deployed) -> Iterator[Row]:
+    """Compare the stacks that the file makes with those that exist."""
+    live = deployed.stacks()
+    for stack in deployed.templates:
+        state = live.get(stack, "not deployed")
+        fine = state in _DONE
+        remedy = "" if fine else "deploy the file" if stack not in live else "see the events of the stack"
+        yield Row(AREA, f"stack {stack}", Status.FINE if fine else Status.WARNING, state, remedy=remedy)
+
+
+def alarm_rows(deployed: Deployed) -> Iterator[Row]:
+    """Name every alarm that is in alarm, and count the others."""
+    wanted = [
+        resource["Properties"]["AlarmName"]
+        for template in deployed.templates.values()
+        for resource in template["Resources"].values()
+        if resource["Type"] in {"AWS::CloudWatch::Alarm", "AWS::CloudWatch::CompositeAlarm"}
+    ]
+    states: Counter[str] = Counter()
+    client = deployed.session.client("cloudwatch")
+    for start in range(0, len(wanted), _ALARMS_IN_ONE_CALL):
+        asked = wanted[start : start + _ALARMS_IN_ONE_CALL]
+        answer = client.describe_alarms(
+            AlarmNames=asked, AlarmTypes=["MetricAlarm", "CompositeAlarm"], MaxRecords=_ALARMS_IN_ONE_CALL
+        )
+        for alarm in (*answer["MetricAlarms"], *answer.get("CompositeAlarms", [])):
+            states[alarm["StateValue"]] += 1
+            if alarm["StateValue"] == "ALARM":
+                name, why = alarm["AlarmName"], alarm.get("StateReason", "")
+                yield Row(AREA, f"alarm {name}", Status.WARNING, "in alarm", remedy=why or "see its runbook")
+    missing = len(wanted) - states.total()
+    yield Row(
+        AREA,
+        "alarms",
+        Status.WARNING if missing else Status.FINE,
+        f"{states['ALARM']} in alarm, {states['OK']} fine, {states['INSUFFICIENT_DATA']} without data",
+        f"{len(wanted)} alarms",
+        f"{missing} are not deployed: deploy the file" if missing else "",
+    )
+
+
+def drift_rows(deployed: Deployed) -> Iterator[Row]:
+    """Have CloudFormation compare every stack with what was made of it; takes some seconds for each."""
+    client = deployed.session.client("cloudformation")
+    live = deployed.stacks()
+    runs = {
+        stack: client.detect_stack_drift(StackName=stack)["StackDriftDetectionId"]
+        for stack in deployed.templates
+        if stack in live
+    }
+    for stack, run in runs.items():
+        yield _drift(client, stack, run)
+
+
+def cost_rows(deployed: Deployed) -> Iterator[Row]:
+    """Ask Cost Explorer, which charges 0.01 USD, what the deployment cost so far this month."""
+    today = datetime.now(UTC).date()
+    answer = deployed.session.client("ce", region_name=COSTS_REGION).get_cost_and_usage(
+        TimePeriod={"Start": today.replace(day=1).isoformat(), "End": (today + timedelta(days=1)).isoformat()},
+        Granularity="MONTHLY",
+        Metrics=["UnblendedCost"],
+        Filter={"Tags": {"Key": DEPLOYMENT_TAG, "Values": [deployed.deployment.name]}},
+    )
+    costs = [period["Total"]["UnblendedCost"] for period in answer["ResultsByTime"] if period.get("Total")]
+    usd = sum(float(cost["Amount"]) for cost in costs)
+    remedy = "" if usd else f"activate the cost allocation tag {DEPLOYMENT_TAG}; figures follow a day later"
+    budget = f"budget {deployed.deployment.aws.observability.monthly_budget_usd:,.0f} USD"
+    found = f"{usd:,.2f} USD" if usd else "nothing carries the tag yet"
+    yield Row(AREA, "cost so far this month", Status.FINE if usd else Status.NOT_ASKED, found, budget, remedy)
+
+
+def _drift(client: CloudFormationClient, stack: str, run: str) -> Row:
+    asked = f"drift of {stack}"
+    deadline = time.monotonic() + DETECTION_S
+    while (state := client.describe_stack_drift_detection_status(StackDriftDetectionId=run)).get(
+        "DetectionStatus"
+    ) == "DETECTION_IN_PROGRESS":
+        if time.monotonic() > deadline:
+            return Row(AREA, asked, Status.UNANSWERED, f"not detected in {DETECTION_S:.0f} s", remedy="run it again")
+        time.sleep(_POLL_S)
+    if state["DetectionStatus"] == "DETECTION_FAILED":
+        return Row(AREA, asked, Status.UNANSWERED, state.get("DetectionStatusReason", "failed"), remedy="run it again")
+    drifts = client.describe_stack_resource_drifts(
+        StackName=stack, StackResourceDriftStatusFilters=["MODIFIED", "DELETED"]
+    )["StackResourceDrifts"]
+    changed = ", ".join(f"{each['LogicalResourceId']} {each['StackResourceDriftStatus'].lower()}" for each in drifts)
+    remedy = "put the change into the file or undo it; a deploy does not" if drifts else ""
+    return Row(AREA, asked, Status.WARNING if drifts else Status.FINE, changed or "in sync", "in sync", remedy)

@@ -1,0 +1,101 @@
+"""`voice status`: what runs of a deployment, against its file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+
+import boto3
+import typer
+from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
+
+from blueprint.model.deployment import Deployment
+from ops.exits import FAILED
+from ops.output import load_checked, out, print_json
+from ops.plan import DeploymentFile, Json
+from ops.preflight.aws import fleets as catalogue
+from ops.preflight.aws.account import AREA, Account, Clients
+from ops.preflight.aws.refusals import SIGN_IN, explain
+from ops.preflight.questions import Question, Refusal, ask_all, not_asked
+from ops.preflight.report import Row, Status, print_report, summary
+from ops.status import account as whole
+from ops.status import fleets
+from ops.status.deployed import Deployed
+from ops.synthesis import templates
+
+AZURE = Row(
+    "Azure",
+    "cluster and services",
+    Status.NOT_ASKED,
+    "voice status reads AWS only",
+    remedy="see the Grafana of the deployment, or `kubectl get pods --namespace voice`",
+)
+
+
+def status(file: DeploymentFile, as_json: Json = False) -> None:
+    """Show fleets, alarms, drift, image versions and cost so far of a deployed file, read from its account.
+
+    Needs credentials that may read; what one may not read is said. Changes nothing but CloudFormation's record of the
+    drift, and Cost Explorer charges 0.01 USD a call. Exits with 1 when something differs from the file, is in alarm, or
+    when nothing could be asked.
+
+    Example: voice status deployments/production-us-east-1.yaml
+    """
+    deployment = load_checked(file)
+    rows = list(_rows(deployment))
+    if as_json:
+        print_json({"deployment": deployment.name, "rows": [row.as_dict() for row in rows]})
+    else:
+        print_report(out, rows)
+        out.print(summary(rows))
+    if not healthy(rows):
+        raise typer.Exit(FAILED)
+
+
+def healthy(rows: list[Row]) -> bool:
+    """Whether something was answered and nothing is wrong; an answer that a cloud refused is not a fault."""
+    wrong = {Status.WARNING, Status.BLOCKS}
+    return any(row.status is Status.FINE for row in rows) and not any(row.status in wrong for row in rows)
+
+
+def aws_rows(deployed: Deployed) -> Iterator[Row]:
+    """Ask the account everything; what it refuses becomes an answer."""
+    topics: dict[str, Callable[[Deployed], Iterable[Row]]] = {
+        "stacks": whole.stack_rows,
+        "hosts and tasks": fleets.fleet_rows,
+        "alarms": whole.alarm_rows,
+        "images": fleets.image_rows,
+        "drift of the stacks": whole.drift_rows,
+        "instance types against the catalogue": _catalogue_rows,
+        "cost so far this month": whole.cost_rows,
+    }
+    questions = [Question(about, partial(rows, deployed)) for about, rows in topics.items()]
+    yield from ask_all(AREA, questions, (BotoCoreError, ClientError, ResponseParserError), _explain)
+
+
+def _catalogue_rows(deployed: Deployed) -> Iterator[Row]:
+    return catalogue.drift_rows(Account(deployed.deployment, deployed.templates, Clients(deployed.session)))
+
+
+def _explain(error: Exception) -> Refusal:
+    if isinstance(error, ResponseParserError):
+        return Refusal("the endpoint does not know the call", "ask AWS itself; the local AWS detects no drift")
+    return explain(error)
+
+
+def _rows(deployment: Deployment) -> Iterator[Row]:
+    if deployment.aws_half:
+        try:
+            session = boto3.Session(region_name=deployment.aws_half.region)
+            credentials = session.get_credentials()
+        except (BotoCoreError, ClientError) as error:
+            refusal = explain(error)
+            yield Row(AREA, "everything", Status.UNANSWERED, refusal.found, remedy=refusal.remedy)
+        else:
+            if credentials is None:
+                yield from not_asked(AREA, [Question("everything", list)], "no credentials", SIGN_IN)
+            else:
+                yield from aws_rows(Deployed(deployment, templates(deployment), session))
+    if deployment.azure_half:
+        yield AZURE

@@ -1,0 +1,177 @@
+"""Hosts and gateway tasks: how many there are, and which images they run."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from blueprint import names
+from blueprint.contract import Image
+from blueprint.hosts import GATEWAY_IMAGES, VAD_IMAGES, asr_images
+from ops.preflight.aws.account import AREA
+from ops.preflight.report import Row, Status
+from ops.status.deployed import Deployed
+
+if TYPE_CHECKING:
+    from types_boto3_autoscaling.type_defs import AutoScalingGroupTypeDef
+
+IN_SERVICE = "InService"
+_IMAGE = re.compile(r"\.amazonaws\.com(?:\.cn)?/([a-z0-9/-]+)@(sha256:[0-9a-f]{64})")
+
+
+@dataclass(frozen=True)
+class Group:
+    """One Auto Scaling group of the file.
+
+    Attributes:
+        images: What its hosts are to run.
+        low: Hosts at least; 0 where an image has no digest yet.
+        high: Hosts at most.
+    """
+
+    name: str
+    images: tuple[Image, ...]
+    low: int
+    high: int
+
+
+def groups(deployed: Deployed) -> Iterator[Group]:
+    """Yield the groups that the file asks for, in its order."""
+    deployment = deployed.deployment
+    aws = deployment.aws
+    hosts = aws.vad.hosts_per_zone
+    for name in names.vad_groups(deployment):
+        yield _group(deployed, name, VAD_IMAGES, hosts.min, hosts.max)
+    for fleet in aws.asr:
+        yield _group(deployed, names.group(deployment, fleet.name), asr_images(fleet), fleet.hosts.min, fleet.hosts.max)
+
+
+def fleet_rows(deployed: Deployed) -> Iterator[Row]:
+    """Compare hosts in service with those desired, and these with the file's bounds; then the gateway's tasks."""
+    live = _live_groups(deployed)
+    for group in groups(deployed):
+        found = live.get(group.name)
+        yield _fleet(group, found) if found else _missing(f"hosts of {group.name}")
+    yield _gateway(deployed)
+
+
+def image_rows(deployed: Deployed) -> Iterator[Row]:
+    """Compare the digests that each group's hosts and the gateway's tasks were started with with the file's."""
+    live = _live_groups(deployed)
+    for group in groups(deployed):
+        if group.name in live and live[group.name]["Instances"]:
+            yield _images(deployed, group.name, group.images, _running(deployed, live[group.name]))
+    service = _service(deployed)
+    if service:
+        task = deployed.session.client("ecs").describe_task_definition(taskDefinition=service["taskDefinition"])
+        text = " ".join(container["image"] for container in task["taskDefinition"]["containerDefinitions"])
+        yield _images(deployed, "gateway", GATEWAY_IMAGES, _digests(deployed, text))
+
+
+def _group(deployed: Deployed, name: str, images: tuple[Image, ...], low: int, high: int) -> Group:
+    waiting = any(image not in deployed.deployment.images for image in images)
+    return Group(name, images, 0 if waiting else low, high)
+
+
+def _live_groups(deployed: Deployed) -> dict[str, AutoScalingGroupTypeDef]:
+    pages = deployed.session.client("autoscaling").get_paginator("describe_auto_scaling_groups").paginate()
+    found = [group for page in pages for group in page["AutoScalingGroups"]]
+    return {group["AutoScalingGroupName"]: group for group in found if group["AutoScalingGroupName"] in deployed.groups}
+
+
+def _fleet(group: Group, live: AutoScalingGroupTypeDef) -> Row:
+    serving = sum(
+        instance["LifecycleState"] == IN_SERVICE and instance["HealthStatus"] == "Healthy"
+        for instance in live["Instances"]
+    )
+    return _count(f"hosts of {group.name}", serving, live["DesiredCapacity"], group.low, group.high)
+
+
+def _gateway(deployed: Deployed) -> Row:
+    asked = "tasks of the gateway"
+    service = _service(deployed)
+    if service is None:
+        return _missing(asked)
+    tasks = deployed.deployment.aws.edge.gateway.tasks
+    waiting = any(image not in deployed.deployment.images for image in GATEWAY_IMAGES)
+    return _count(asked, service["runningCount"], service["desiredCount"], 0 if waiting else tasks.min, tasks.max)
+
+
+def _count(asked: str, serving: int, desired: int, low: int, high: int) -> Row:
+    remedy = ""
+    if serving < desired:
+        remedy = "see the activity of the group or service; `voice preflight` asks for quotas and capacity"
+    elif not low <= desired <= high:
+        remedy = "wait for scaling; if it stays, deploy the file again: the account has other bounds"
+    status = Status.WARNING if remedy else Status.FINE
+    return Row(AREA, asked, status, f"{serving} in service of {desired} desired", f"{low} to {high}", remedy)
+
+
+def _missing(asked: str) -> Row:
+    return Row(AREA, asked, Status.WARNING, "not deployed", remedy="deploy the file")
+
+
+def _service(deployed: Deployed) -> Any:  # noqa: ANN401  the stubs of ECS are not installed
+    stack = names.stack(deployed.deployment, "edge")
+    if stack not in deployed.stacks():
+        return None
+    resources = deployed.templates[stack]["Resources"]
+    found = [
+        physical
+        for logical, physical in deployed.physical_ids(stack).items()
+        if resources.get(logical, {}).get("Type") == "AWS::ECS::Service"
+    ]
+    if not found:
+        return None
+    _, _, place = found[0].partition("service/")
+    cluster = place.split("/")[0]
+    services = deployed.session.client("ecs").describe_services(cluster=cluster, services=[found[0]])["services"]
+    return next(iter(services), None)
+
+
+def _running(deployed: Deployed, live: AutoScalingGroupTypeDef) -> dict[str, set[str]]:
+    """Return the digests by image that the hosts' user data names, over every version that a host was started from."""
+    versions = {
+        (template["LaunchTemplateId"], template["Version"])
+        for instance in live["Instances"]
+        if (template := instance.get("LaunchTemplate"))
+    }
+    found: dict[str, set[str]] = {}
+    for template_id, version in sorted(versions):
+        answer = deployed.session.client("ec2").describe_launch_template_versions(
+            LaunchTemplateId=template_id, Versions=[version]
+        )
+        data = answer["LaunchTemplateVersions"][0]["LaunchTemplateData"].get("UserData", "")
+        for image, digests in _digests(deployed, base64.b64decode(data).decode()).items():
+            found.setdefault(image, set()).update(digests)
+    return found
+
+
+def _digests(deployed: Deployed, text: str) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for repository, digest in _IMAGE.findall(text):
+        prefix, _, image = repository.rpartition("/")
+        if prefix == deployed.deployment.name:
+            found.setdefault(image, set()).add(digest)
+    return found
+
+
+def _images(deployed: Deployed, who: str, images: tuple[Image, ...], running: Mapping[str, set[str]]) -> Row:
+    wanted = deployed.deployment.images
+    other = [image for image in images if image in wanted and running.get(image, set()) != {wanted[image]}]
+    said = ", ".join(f"{image} {_short(running.get(image, set()))}" for image in other or images)
+    return Row(
+        AREA,
+        f"images of {who}",
+        Status.WARNING if other else Status.FINE,
+        said,
+        ", ".join(f"{image} {_short({wanted[image]})}" for image in other) or "as in the file",
+        "deploy the file, and replace the hosts that still run the old ones" if other else "",
+    )
+
+
+def _short(digests: set[str]) -> str:
+    return " and ".join(sorted(digest.removeprefix("sha256:")[:12] for digest in digests)) or "none"

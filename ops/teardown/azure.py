@@ -1,0 +1,49 @@
+"""The order in which the Pulumi CLI deletes the Azure half, and what it leaves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from blueprint.model.deployment import Deployment
+from sandbox.azure.graph import Resource
+from sandbox.azure.rehearsal import Rehearsal
+
+
+@dataclass(frozen=True)
+class AzureOrder:
+    """A teardown of the Azure half.
+
+    Attributes:
+        commands: What to run, in this order.
+        deleted: What goes, in this order.
+        kept: What stays, with the reason.
+    """
+
+    commands: tuple[str, ...]
+    deleted: tuple[str, ...]
+    kept: tuple[tuple[str, str], ...]
+
+    def as_dict(self) -> dict[str, object]:
+        """Return it for ``--json``."""
+        kept = [{"resource": label, "why": why} for label, why in self.kept]
+        return {"commands": list(self.commands), "deleted": list(self.deleted), "kept": kept}
+
+
+def azure_order(deployment: Deployment) -> AzureOrder:
+    """Plan the deletion on the local engine, which checks that nothing goes while something needs it.
+
+    Raises:
+        EngineError: A program fails, or something would go too early.
+    """
+    with Rehearsal.of(deployment) as rehearsal:
+        rehearsal.run()
+        plan = rehearsal.teardown()
+        folders = [project.folder for project in reversed(rehearsal.projects)]
+    commands = tuple(f"pulumi -C {folder} destroy --stack {deployment.name}" for folder in folders)
+    kept = [(resource.label, why) for resource, why in plan.kept]
+    kept += [(resource.label, "Pulumi forgets it and leaves it in the cloud") for resource in plan.forgotten]
+    return AzureOrder(commands, _labels(plan.deleted), tuple(kept))
+
+
+def _labels(resources: tuple[Resource, ...]) -> tuple[str, ...]:
+    return tuple(resource.label for resource in resources)

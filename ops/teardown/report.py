@@ -1,0 +1,92 @@
+"""A teardown as tables and as JSON."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
+from ops.output import out, stack_table
+from ops.teardown.azure import AzureOrder
+from ops.teardown.plan import Kept, Plan
+from ops.teardown.remains import Left
+
+
+def print_plan(plan: Plan) -> None:
+    """Print what goes, and what stays with its cost."""
+    out.print(stack_table("deleted", {stack: types for stack, types in plan.deleted.items() if types}))
+    if not plan.kept:
+        out.print("  kept: nothing")
+        return
+    table = Table(title="kept by the deletion policies", title_justify="left", box=box.SIMPLE_HEAD)
+    table.add_column("stack")
+    table.add_column("kept")
+    table.add_column("USD per month", justify="right")
+    groups: dict[tuple[str, str, str], list[Kept]] = {}
+    for kept in plan.kept:
+        groups.setdefault((kept.stack, kept.kind, kept.why), []).append(kept)
+    for (stack, kind, why), group in groups.items():
+        what = f"{len(group)}×{kind.replace('AWS::', '')}" if stack else f"{kind} {group[0].name} {why}"
+        table.add_row(escape(stack), escape(what), _cost(group))
+    table.add_section()
+    table.add_row("together, as far as is known", "", f"{plan.usd_per_month:,.2f}")
+    out.print(table)
+
+
+def _cost(group: list[Kept]) -> str:
+    if group[0].usd is None:
+        return "no price known"
+    known = [each.usd_per_month for each in group if each.usd_per_month is not None]
+    return f"{sum(known):,.2f}" if len(known) == len(group) else f"{group[0].usd:g} per GB"
+
+
+def print_left(expected: list[Left], unexpected: list[Left]) -> None:
+    """Print what is left: what was announced by kind, the rest one by one."""
+    out.print(f"left as announced: {_counted(expected)}", soft_wrap=True)
+    out.print(f"left behind: {_counted(unexpected)}", soft_wrap=True)
+    for left in unexpected:
+        out.print(f"  [red]✗[/] {escape(left.kind)} {escape(left.id)} [dim]({left.region})[/]", soft_wrap=True)
+
+
+def print_azure(order: AzureOrder) -> None:
+    """Print the commands, and what they delete and leave."""
+    out.print("Azure: run these in this order, `pulumi state unprotect` first where something is protected")
+    for command in order.commands:
+        out.print(f"  {escape(command)}", soft_wrap=True)
+    out.print(f"  that deletes {len(order.deleted)} resources in this order:")
+    for number, label in enumerate(order.deleted, start=1):
+        out.print(f"  {number:4} {escape(label)}", soft_wrap=True)
+    for label, why in order.kept:
+        out.print(f"  [yellow]![/] kept: {escape(label)}, {escape(why)}", soft_wrap=True)
+
+
+def plan_as_dict(plan: Plan) -> dict[str, Any]:
+    """Return a plan for ``--json``."""
+    kept = [
+        {
+            "stack": each.stack,
+            "name": each.name,
+            "type": each.kind,
+            "why": each.why,
+            "usd_per_month": each.usd_per_month,
+            "usd_per_gb_month": each.usd if each.per_gb else None,
+            "gb": each.gb,
+        }
+        for each in plan.kept
+    ]
+    deleted = {stack: dict(types) for stack, types in plan.deleted.items()}
+    return {"deleted": deleted, "kept": kept, "kept_usd_per_month": plan.usd_per_month}
+
+
+def left_as_dict(expected: Iterable[Left], unexpected: Iterable[Left]) -> dict[str, Any]:
+    """Return what is left for ``--json``."""
+    return {"as_announced": [vars(each) for each in expected], "behind": [vars(each) for each in unexpected]}
+
+
+def _counted(left: Iterable[Left]) -> str:
+    counts = Counter(each.kind for each in left)
+    return ", ".join(f"{count}×{escape(kind)}" for kind, count in counts.most_common()) or "nothing"

@@ -1,0 +1,84 @@
+"""What a person or a pipeline gets from `voice cost`."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from ops.cli import app
+from ops.cost import command
+from tests.synthesized import ROOT
+
+SANDBOX = ROOT / "deployments/sandbox.yaml"
+PRODUCTION = ROOT / "deployments/production-us-east-1.yaml"
+
+
+@pytest.fixture(autouse=True)
+def _no_fetched_prices(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(command, "FETCHED", tmp_path / "prices.json")
+
+
+def voice_cost(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, ["cost", *map(str, arguments)])
+
+
+def test_the_tables_say_what_is_assumed_and_what_is_left_out() -> None:
+    result = voice_cost(SANDBOX)
+    assert result.exit_code == 0, result.output
+    for expected in ("inf2.48xlarge", "12.9813 per instance-hour", "USD per audio hour", "70% of them in use"):
+        assert expected in result.stdout
+    for expected in ("list prices read from", "prices of us-west-2 stand in", "AWS::S3::Bucket: storage"):
+        assert expected in result.stdout
+
+
+def test_json_has_every_line_with_its_price_and_source() -> None:
+    report = json.loads(voice_cost(SANDBOX, "--json").stdout)["clouds"]["aws"]
+    lines = [line for line in report["lines"] if line["item"] == "c8g.12xlarge"]
+    assert [line["resource"][:10] for line in lines] == ["FleetGroup"] * 3
+    assert all(line["price_date"] and line["price_source"] for line in report["lines"])
+    assert sum(line["usd_per_month"]["peak"] for line in report["lines"]) == pytest.approx(
+        report["usd_per_month"]["peak"]
+    )
+
+
+def test_hosts_that_wait_for_an_image_are_priced_as_if_it_were_there() -> None:
+    report = json.loads(voice_cost(PRODUCTION, "--json").stdout)["clouds"]["aws"]
+    hosts = [line for line in report["lines"] if line["item"] == "inf2.48xlarge"]
+    assert hosts[0]["amount"] == {"low": 2, "expected": 5.5, "peak": 12}
+    assert any("images without a digest" in note for note in report["notes"])
+
+
+def test_the_difference_is_this_file_less_the_other() -> None:
+    report = json.loads(voice_cost(PRODUCTION, "--diff", SANDBOX, "--utilisation", "1", "--json").stdout)
+    sandbox = json.loads(voice_cost(SANDBOX, "--json").stdout)["clouds"]["aws"]["usd_per_month"]
+    production = report["clouds"]["aws"]["usd_per_month"]
+    difference = report["diff"]["clouds"]["aws"]["usd_per_month"]
+    assert difference["peak"] == pytest.approx(production["peak"] - sandbox["peak"])
+    assert production["expected"] == pytest.approx(production["peak"])
+    own = json.loads(voice_cost(SANDBOX, "--diff", SANDBOX, "--json").stdout)
+    assert own["diff"]["clouds"]["aws"]["usd_per_month"] == {"low": 0, "expected": 0, "peak": 0}
+
+
+def test_a_price_api_that_is_away_is_said_and_the_catalogue_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    result = voice_cost(SANDBOX, "--refresh-prices")
+    assert result.exit_code == 1
+    assert "the AWS Price List does not answer" in result.stderr
+    assert "inf2.48xlarge" in result.stdout
+
+
+def test_a_broken_file_of_fetched_prices_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.json"
+    broken.write_text("{")
+    monkeypatch.setattr(command, "FETCHED", broken)
+    result = voice_cost(SANDBOX)
+    assert result.exit_code == 2
+    assert "delete it and fetch them again" in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_a_share_above_one_is_refused() -> None:
+    assert voice_cost(SANDBOX, "--utilisation", "1.5").exit_code == 2

@@ -1,0 +1,215 @@
+"""What a deployment costs: every type has a rule, sums are sums, more never costs less, known prices come out."""
+
+import copy
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import blueprint
+from blueprint import catalog
+from ops.cost import aws, azure
+from ops.cost.audio import BUSY, aws_audio, azure_audio
+from ops.cost.estimate import NEW_TYPE, Half, aws_rented, azure_rented, price
+from ops.cost.model import Amount, Audio, Estimate, total
+from ops.cost.prices import HOURS_PER_MONTH, price_book
+from sandbox.azure.graph import Graph, Resource
+from sandbox.azure.rehearsal import Rehearsal
+from tests.synthesized import ROOT, shipped
+
+SANDBOX = blueprint.load(ROOT / "deployments/sandbox.yaml")
+AZURE = blueprint.load(ROOT / "deployments/production-azure.yaml")
+NO_AUDIO = Audio(None, "not asked")
+GROUP = "AWS::AutoScaling::AutoScalingGroup"
+
+Stacks = dict[str, dict[str, Any]]
+
+
+def templates(name: str = "sandbox") -> Stacks:
+    return {f"{name}-{tier}": copy.deepcopy(stack.template) for tier, stack in shipped(name).items()}
+
+
+def priced(stacks: Stacks, region: str = "us-east-1") -> Estimate:
+    rented = tuple(aws_rented(SANDBOX, stacks, 0.35))
+    return price(Half("aws", region, rented, NO_AUDIO, ()), price_book())
+
+
+@cache
+def graphs() -> tuple[Graph, ...]:
+    with Rehearsal.of(AZURE) as rehearsal:
+        return tuple(done.up.graph for done in rehearsal.run())
+
+
+def azure_priced(found: tuple[Graph, ...]) -> Estimate:
+    half = Half("azure", AZURE.azure.location, tuple(azure_rented(found, 0.35)), NO_AUDIO, ())
+    return price(half, price_book())
+
+
+def of_item(estimate: Estimate, item: str) -> Amount:
+    return total(line.usd for line in estimate.lines if line.price.item == item)
+
+
+def test_the_rules_know_exactly_the_types_that_are_deployed_to_aws() -> None:
+    deployed = {
+        resource["Type"]
+        for name in ("sandbox", "production-us-east-1")
+        for stack in shipped(name).values()
+        for resource in stack.template["Resources"].values()
+    }
+    assert deployed == set(aws.PRICED) | set(aws.BY_USE) | aws.FREE
+    assert not aws.FREE & (set(aws.PRICED) | set(aws.BY_USE))
+
+
+def test_the_rules_know_exactly_the_types_that_are_deployed_to_azure() -> None:
+    deployed = {kind for graph in graphs() for kind in graph.counts()}
+    assert deployed == set(azure.PRICED) | set(azure.BY_USE) | azure.FREE
+    assert not azure.FREE & (set(azure.PRICED) | set(azure.BY_USE))
+
+
+def test_a_type_without_a_rule_is_named_not_forgotten() -> None:
+    stacks = templates()
+    stacks["sandbox-vad"]["Resources"]["Queue"] = {"Type": "AWS::SQS::Queue"}
+    assert [left.kind for left in priced(stacks).unpriced if left.why == NEW_TYPE] == ["AWS::SQS::Queue"]
+    assert not [left for left in priced(templates()).unpriced if left.why == NEW_TYPE]
+
+
+def test_every_row_of_the_price_table_is_used_by_a_rule() -> None:
+    aws_estimate, azure_estimate = priced(templates()), azure_priced(graphs())
+    used = {line.price.item for estimate in (aws_estimate, azure_estimate) for line in estimate.lines}
+    by_use = {item for rules in (aws.BY_USE, azure.BY_USE) for uses in rules.values() for _, item in uses}
+    # The shipped file's Grafana is not zone-redundant.
+    assert set(catalog.service_prices()) <= used | by_use | {"grafana-zone-redundant-hour"}
+
+
+@pytest.mark.parametrize("cloud", ["aws", "azure"])
+def test_the_parts_are_the_whole(cloud: str) -> None:
+    estimate = priced(templates()) if cloud == "aws" else azure_priced(graphs())
+    whole = estimate.usd.cases
+    for case in range(3):
+        assert sum(line.usd.cases[case] for line in estimate.lines) == pytest.approx(whole[case])
+        assert sum(usd.cases[case] for usd in estimate.by_tier().values()) == pytest.approx(whole[case])
+    assert 0 < whole[0] < whole[1] < whole[2]
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "usd_per_hour", "low", "peak"),
+    [("c8g.12xlarge", 1.91424, 3, 30), ("inf2.48xlarge", 12.98127, 1, 4), ("p5.4xlarge", 6.88, 1, 4)],
+)
+def test_hosts_cost_what_aws_lists(instance_type: str, usd_per_hour: float, low: int, peak: int) -> None:
+    usd = of_item(priced(templates()), instance_type)
+    assert usd.low == pytest.approx(low * usd_per_hour * HOURS_PER_MONTH)
+    assert usd.peak == pytest.approx(peak * usd_per_hour * HOURS_PER_MONTH)
+    assert usd.expected == pytest.approx((low + 0.35 * (peak - low)) * usd_per_hour * HOURS_PER_MONTH)
+
+
+def test_what_belongs_to_hosts_and_alarms_is_counted() -> None:
+    estimate = priced(templates())
+    # 200 GiB for each of 3 ASR hosts, 40 for each of 3 VAD hosts, and 200 that the warm pool's host keeps.
+    assert of_item(estimate, "ebs-gp3").low == pytest.approx((3 * 200 + 3 * 40 + 200) * 0.08)
+    # The public load balancer has an address in each of three zones, the NAT gateway one.
+    assert of_item(estimate, "public-ipv4-hour").low == pytest.approx((3 + 1) * 0.005 * HOURS_PER_MONTH)
+    assert of_item(estimate, "cache.t4g.small").low == pytest.approx(2 * 0.0256 * HOURS_PER_MONTH)
+    # One endpoint in three zones; the gateway endpoint is free.
+    assert of_item(estimate, "interface-endpoint-hour").low == pytest.approx(3 * 0.01 * HOURS_PER_MONTH)
+    assert of_item(estimate, "fargate-arm-vcpu").peak == pytest.approx(6 * 0.5 * 0.03238 * HOURS_PER_MONTH)
+
+
+def test_alarms_on_short_periods_cost_more_and_one_over_several_metrics_counts_each() -> None:
+    def alarm(**properties: object) -> Estimate:
+        resource = {"Type": "AWS::CloudWatch::Alarm", "Properties": properties}
+        return priced({"sandbox-vad": {"Resources": {"Alarm": resource}}})
+
+    assert alarm(Period=60).usd.low == pytest.approx(0.1)
+    assert alarm(Period=10).usd.low == pytest.approx(0.3)
+    metric = {"MetricStat": {"Period": 60}}
+    assert alarm(Metrics=[{"Expression": "MAX([a,b])"}, metric, metric]).usd.low == pytest.approx(0.2)
+
+
+@given(sizes=st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), min_size=6, max_size=6), more=st.data())
+@settings(max_examples=40)
+def test_more_hosts_never_cost_less(sizes: list[tuple[int, int]], more: st.DataObject) -> None:
+    extra = more.draw(st.lists(st.integers(0, 10), min_size=6, max_size=6))
+    low = [(min(size), max(size)) for size in sizes]
+    high = [(at_least + add, at_most + add) for (at_least, at_most), add in zip(low, extra, strict=True)]
+    small, large = (priced(_with_sizes(bounds)).usd for bounds in (low, high))
+    for one, other in zip(small.cases, large.cases, strict=True):
+        assert one <= other + 1e-6
+    assert (small.low < large.low) == any(extra)
+    assert small.low <= small.expected <= small.peak
+
+
+def _with_sizes(bounds: list[tuple[int, int]]) -> Stacks:
+    stacks = templates()
+    groups = [r for s in stacks.values() for r in s["Resources"].values() if r["Type"] == GROUP]
+    for group, (at_least, at_most) in zip(groups, bounds, strict=True):
+        group["Properties"] |= {"MinSize": str(at_least), "MaxSize": str(at_most)}
+    return stacks
+
+
+def test_a_host_without_a_price_in_its_region_is_not_priced_elsewhere() -> None:
+    estimate = priced(templates(), region="eu-west-1")
+    assert of_item(estimate, "inf2.48xlarge").peak == 0
+    (left,) = [left for left in estimate.unpriced if left.what == "inf2.48xlarge"]
+    assert left.kind == GROUP
+    assert "1 to 4 all month" in left.why
+    assert "eu-west-1" in left.why
+    assert "nat-gateway-hour" in estimate.borrowed["us-east-1"]
+
+
+def test_nodes_on_azure_cost_what_azure_lists() -> None:
+    estimate = azure_priced(graphs())
+    assert of_item(estimate, "Standard_NC96ads_A100_v4").low == pytest.approx(2 * 17.63 * HOURS_PER_MONTH)
+    assert of_item(estimate, "Standard_D8ds_v5").peak == pytest.approx(6 * 0.542 * HOURS_PER_MONTH)
+    assert of_item(estimate, "registry-premium-day").low == pytest.approx(1.6666 * 365 / 12)
+    # 256 GiB is a P15; the system pool's 128 GiB are a P10, which has no dated price.
+    disks = [line for line in estimate.lines if line.price.item == "os-disk-p15"]
+    assert total(line.amount for line in disks).peak == 4 + 4 + 1 + 5 + 8
+    assert {left.what for left in estimate.unpriced if left.kind == "containerservice:ManagedCluster"} == {
+        "os-disk-p10"
+    }
+
+
+@pytest.mark.parametrize(("gib", "tier"), [(128, "p10"), (129, "p15"), (256, "p15"), (2048, "p40")])
+def test_a_disk_is_sold_in_tiers(gib: int, tier: str) -> None:
+    inputs = {"minCount": 1, "maxCount": 1, "vmSize": "x", "osDiskType": "Managed", "osDiskSizeGB": gib}
+    pool = Resource("urn", "azure-native:containerservice:AgentPool", "pool", inputs=inputs)
+    (rented,) = azure_rented([Graph("voice-cluster", "s", (pool,))], 0.5)
+    assert [use.item for use in rented.uses] == ["x", f"os-disk-{tier}"]
+
+
+def test_audio_hours_are_those_of_whoever_carries_less() -> None:
+    gateway_bound = aws_audio(SANDBOX.aws, 10_000, 0.35).hours
+    host_bound = aws_audio(SANDBOX.aws, 40, 0.35).hours
+    assert gateway_bound is not None
+    assert host_bound is not None
+    assert gateway_bound.low == pytest.approx(1 * 1000 * BUSY * HOURS_PER_MONTH)
+    assert host_bound.low == pytest.approx(3 * 40 * BUSY * HOURS_PER_MONTH)
+    assert host_bound.peak == pytest.approx(12 * 40 * BUSY * HOURS_PER_MONTH)
+    assert "at best" in aws_audio(SANDBOX.aws, None, 0.35).assumed
+
+
+def test_azure_carries_the_audio_of_services_that_listen() -> None:
+    audio = azure_audio(AZURE.azure, 0.35)
+    assert "voxtral-cells, 2-4 replicas" in audio.assumed
+    assert "qwen" not in audio.assumed
+    assert "speech" not in audio.assumed
+
+
+def test_cost_per_audio_hour_is_the_quotient() -> None:
+    audio = Audio(Amount(10, 20, 0), "")
+    assert audio.usd_per_hour(Amount(5, 5, 5)) == Amount(0.5, 0.25, 0)
+    assert NO_AUDIO.usd_per_hour(Amount(5, 5, 5)) is None
+
+
+def test_the_book_has_the_prices_of_the_catalogue() -> None:
+    rows: Mapping[str, catalog.InstanceType] = catalog.instance_types()
+    book = price_book()
+    for name, row in rows.items():
+        for region, usd in row.usd_per_hour.items():
+            found = book.find(name, region, exact=True)
+            assert found is not None
+            assert found.usd == usd
+    assert book.find("c8g.12xlarge", "eu-west-1", exact=True) is None

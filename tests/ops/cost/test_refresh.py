@@ -1,0 +1,120 @@
+"""Fetched prices: the right rate among its neighbours, first tiers, pages, and answers when an API is away."""
+
+from pathlib import Path
+
+import pytest
+
+from ops.cost.meters import aws_meter
+from ops.cost.prices import Price, load_fetched, price_book, save_fetched
+from ops.cost.refresh import PricesUnreachableError, refresh_aws, refresh_azure
+from tests.ops.cost.price_apis import meter, offer, price_apis
+
+LINUX = {
+    "regionCode": "us-east-1",
+    "instanceType": "c8g.12xlarge",
+    "operatingSystem": "Linux",
+    "tenancy": "Shared",
+    "preInstalledSw": "NA",
+    "capacitystatus": "Used",
+}
+NODE = {"regionCode": "us-east-1", "instanceType": "cache.r7g.large", "cacheEngine": "Valkey"}
+REGION = {"regionCode": "us-east-1"}
+OFFERS = [
+    offer("AmazonEC2", "USE1-UnusedBox:c8g.12xlarge", ("0", "9"), **LINUX),
+    offer("AmazonEC2", "BoxUsage:c8g.12xlarge", ("0", "2.5"), **LINUX),
+    offer("AmazonEC2", "BoxUsage:c8g.12xlarge", ("0", "7"), **{**LINUX, "operatingSystem": "Windows"}),
+    offer("AmazonElastiCache", "USE1-SyncDurability-NodeUsage:cache.r7g.large", ("0", "8"), **NODE),
+    offer("AmazonElastiCache", "USE1-NodeUsage:cache.r7g.large", ("0", "0.2"), **NODE),
+    offer("AmazonCloudWatch", "CW:HighResAlarmMonitorUsage", ("0", "0.4"), **REGION),
+    offer("AmazonCloudWatch", "CW:AlarmMonitorUsage", ("10", "0.11"), ("0", "0"), **REGION),
+    offer("awskms", "us-east-1-KMS-Keys", ("0", "1.5"), **REGION),
+    offer("AmazonApiGateway", "USE1-ApiGatewayRequest", ("0", "0.0000036"), ("333000000", "0.000001"), **REGION),
+]
+VM = {"serviceName": "Virtual Machines", "armSkuName": "Standard_D8ds_v5", "armRegionName": "westeurope"}
+METERS = [
+    meter("D8ds v5 Spot", 0.1, "1 Hour", **VM),
+    meter("D8ds v5", 0.9, "1 Hour", **{**VM, "productName": "Virtual Machines Ddsv5 Series Windows"}),
+    meter("D8ds v5", 0.55, "1 Hour", **VM),
+    meter("D8ds v5", 4000.0, "1 Hour", **{**VM, "priceType": "Reservation"}),
+    meter("Standard Gateway", 0.046, "1 Hour", serviceName="NAT Gateway", armRegionName="Global"),
+    meter("Premium Registry Unit", 50.0, "1/Month", serviceName="Container Registry", armRegionName="westeurope"),
+    meter("Private Zone", 0.1, "1", serviceName="Azure DNS", armRegionName="", tierMinimumUnits=25.0),
+    meter("Private Zone", 0.5, "1", serviceName="Azure DNS", armRegionName="", tierMinimumUnits=0.0),
+]
+
+
+@pytest.fixture
+def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+
+
+@pytest.mark.usefixtures("credentials")
+def test_aws_prices_are_those_of_linux_on_demand_and_of_the_first_paid_tier(monkeypatch: pytest.MonkeyPatch) -> None:
+    items = ["c8g.12xlarge", "cache.r7g.large", "cloudwatch-alarm", "kms-key", "api-gateway-rest-requests", "nlb-hour"]
+    with price_apis(OFFERS, []) as address:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+        found = refresh_aws(items, "us-east-1")
+    assert {price.item: pytest.approx(price.usd) for price in found.prices} == {
+        "c8g.12xlarge": 2.5,
+        "cache.r7g.large": 0.2,
+        "cloudwatch-alarm": 0.11,
+        "kms-key": 1.5,
+        "api-gateway-rest-requests": 3.6,
+    }
+    assert found.unknown == ("nlb-hour",)
+    assert {price.date for price in found.prices} == {"2026-11-20"}
+    assert {price.region for price in found.prices} == {"us-east-1"}
+
+
+def test_azure_prices_are_those_of_linux_on_demand_in_the_unit_we_count_in() -> None:
+    items = ["Standard_D8ds_v5", "azure-nat-gateway-hour", "registry-premium-day", "private-dns-zone", "premium-files"]
+    with price_apis([], METERS) as address:
+        found = refresh_azure(items, "westeurope", f"{address}/api/retail/prices")
+    assert {(price.item, price.region): price.usd for price in found.prices} == {
+        ("Standard_D8ds_v5", "westeurope"): 0.55,
+        ("azure-nat-gateway-hour", "global"): 0.046,
+        ("private-dns-zone", "global"): 0.5,
+    }
+    # A registry sold by the month would be 30 times too dear.
+    assert set(found.unknown) == {"registry-premium-day", "premium-files"}
+
+
+def test_fetched_prices_come_before_the_catalogue_and_stay(tmp_path: Path) -> None:
+    file = tmp_path / ".voice/prices.json"
+    first = Price("nlb-hour", 0.03, "NLB-hour", "us-east-1", "2026-11-20", "test")
+    second = Price("c8g.12xlarge", 2.2, "instance-hour", "eu-west-1", "2026-11-21", "test")
+    save_fetched(file, [first])
+    save_fetched(file, [second])
+    book = price_book(file)
+    assert load_fetched(file) == [first, second]
+    assert book.find("nlb-hour", "us-east-1") == first
+    assert book.find("c8g.12xlarge", "eu-west-1", exact=True) == second
+    untouched = book.find("c8g.12xlarge", "us-east-1", exact=True)
+    assert untouched is not None
+    assert untouched.usd == 1.91424
+
+
+def test_a_broken_file_of_prices_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "prices.json"
+    file.write_text('[{"item": "x"}]')
+    with pytest.raises(ValueError, match=r"delete it and fetch them again"):
+        load_fetched(file)
+
+
+@pytest.mark.usefixtures("credentials")
+def test_an_api_that_is_away_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    with pytest.raises(PricesUnreachableError, match="pricing:GetProducts"):
+        refresh_aws(["nlb-hour"], "us-east-1")
+    with pytest.raises(PricesUnreachableError, match=r"127\.0\.0\.1:9"):
+        refresh_azure(["aks-standard-hour"], "westeurope", "http://127.0.0.1:9/prices")
+
+
+def test_a_usage_type_has_a_region_before_it_and_nothing_else() -> None:
+    meter = aws_meter("ecr-storage")
+    assert meter is not None
+    assert meter.matches("TimedStorage-ByteHrs")
+    assert meter.matches("USE1-TimedStorage-ByteHrs")
+    assert not meter.matches("USE1-Infrequent-TimedStorage-ByteHrs")
+    assert not meter.matches("USE1-TimedStorage-ByteHrs-Archive")
