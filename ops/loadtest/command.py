@@ -1,0 +1,104 @@
+"""`voice bench`: put an OpenAI-compatible endpoint under load and report what its callers would have seen."""
+
+import asyncio
+import json
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from ops.exits import FAILED, INTERRUPTED, REFUSED
+from ops.loadtest.asked import Asked
+from ops.loadtest.drivers import Api
+from ops.loadtest.inputs import InputFileError
+from ops.loadtest.options import OptionError
+from ops.loadtest.price import PriceError
+from ops.loadtest.report import Report
+from ops.loadtest.scenarios import SOURCE
+from ops.loadtest.session import BenchError
+from ops.loadtest.tables import comparison_grid, markdown, results_grid
+from ops.output import err, out, print_json
+from ops.plan import Json
+from ops.progress import Progress
+
+Option = typer.Option
+
+
+def bench(  # noqa: PLR0917  typer's parameters have names
+    url: Annotated[str, typer.Argument(metavar="URL", help="Endpoint, such as http://localhost:8000.")],
+    api: Annotated[Api | None, Option(help="What to drive; a scenario knows it.", show_default=False)] = None,
+    model: Annotated[str, Option(help="Model; the only one served, by default.", show_default=False)] = "",
+    scenario: Annotated[str | None, Option(help=f"table-7 or table-8, beside its published figures: {SOURCE}.")] = None,
+    concurrency: Annotated[str | None, Option(help="Closed loop: requests at a time, such as 1,16,32,500.")] = None,
+    rate: Annotated[str | None, Option(help="Open loop: Poisson arrivals in a second, such as 2,5.")] = None,
+    requests: Annotated[int | None, Option(min=1, help="Requests for each load; 4 a caller, 60 at least.")] = None,
+    audio: Annotated[list[Path] | None, Option(help="Recording to transcribe, WAV; repeat for more.")] = None,
+    text: Annotated[Path | None, Option(help="Text to speak, or prompt; a passage of 500 characters.")] = None,
+    reference: Annotated[Path | None, Option(help="Voice to speak in, WAV; else the endpoint's own.")] = None,
+    sample_rate: Annotated[int, Option(min=8000, help="Of the speech that comes back, Hz.")] = 24_000,
+    body: Annotated[str, Option(help="JSON object of further fields, such as {'voice': ...}.")] = "{}",
+    slo: Annotated[list[str] | None, Option(help="METRIC:LIMIT for goodput, such as first:500; repeat.")] = None,
+    baseline: Annotated[str | None, Option(metavar="URL", help="Endpoint to compare with, in turn.")] = None,
+    names: Annotated[str | None, Option(help="What to call the two, such as tuned,baseline.")] = None,
+    rounds: Annotated[int, Option(min=2, help="Times that the two change places.")] = 6,
+    instance_type: Annotated[str | None, Option(help="What the endpoint runs on, for the cost.")] = None,
+    region: Annotated[str | None, Option(help="Region of its price; the catalogue's first.")] = None,
+    price: Annotated[float | None, Option("--usd-per-hour", min=0, help="Its price, if not in the catalogue.")] = None,
+    gpus: Annotated[int, Option(min=1, help="GPUs or other accelerators behind the endpoint.")] = 1,
+    api_key_env: Annotated[str | None, Option(metavar="NAME", help="Variable that holds the API key.")] = None,
+    timeout: Annotated[float, Option(min=0.1, help="Longest wait for a whole answer, s.")] = 120.0,
+    warmup: Annotated[int, Option(min=1, help="Requests before the first load that do not count.")] = 2,
+    seed: Annotated[int, Option(min=0, help="Of the arrivals and of the intervals.")] = 0,
+    output: Annotated[Path | None, Option(metavar="DIR", help="Folder for JSON, Markdown and plots.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Put an OpenAI-compatible endpoint under load: latency, throughput, starved streams, goodput, cost.
+
+    Latency counts from when a request should have started, so a stalled endpoint cannot hide (coordinated omission).
+    With --baseline both endpoints are loaded in turn and differences come with an interval.
+
+    Example: voice bench http://localhost:8000 --api speech --concurrency 1,16,32 --output report
+    """
+    asked = locals()
+    try:
+        work = Asked(**{field.name: asked[field.name] for field in fields(Asked)}).bench()
+        if output:
+            output.mkdir(parents=True, exist_ok=True)
+    except (OptionError, InputFileError, PriceError) as error:
+        raise _stop(str(error), REFUSED) from None
+    except OSError as error:
+        raise _stop(f"--output {output}: {error.strerror}", REFUSED) from None
+    try:
+        report = asyncio.run(work.run(Progress(err)))
+    except BenchError as error:
+        raise _stop(str(error), FAILED) from None
+    except KeyboardInterrupt:
+        raise _stop("interrupted: nothing was reported", INTERRUPTED) from None
+    _show(report, output, as_json=as_json)
+    if report.failed:
+        raise typer.Exit(FAILED)
+
+
+def _show(report: Report, output: Path | None, *, as_json: bool) -> None:
+    if as_json:
+        print_json(report.as_dict())
+    else:
+        out.print(results_grid(report).rich())
+        for comparison in report.comparisons:
+            out.print(comparison_grid(report, comparison).rich())
+    for doubt in report.doubts:
+        err.print(f"[yellow]![/] {escape(doubt)}", soft_wrap=True)
+    if output:
+        from ops.loadtest.plots import save  # noqa: PLC0415  matplotlib would slow down every other command
+
+        plots = save(report, output)
+        (output / "report.json").write_text(json.dumps(report.as_dict(), indent=2) + "\n", encoding="utf-8")
+        (output / "report.md").write_text(markdown(report, plots), encoding="utf-8")
+        err.print(escape(f"written to {output}: report.md, report.json, {', '.join(plots)}"), soft_wrap=True)
+
+
+def _stop(message: str, code: int) -> typer.Exit:
+    err.print(f"[red]✗[/] {escape(message)}", soft_wrap=True)
+    return typer.Exit(code)

@@ -1,0 +1,77 @@
+"""An OpenAI-compatible endpoint: where it is, who asks, for which model."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from http import HTTPStatus
+from typing import Any, Self
+
+import aiohttp
+from yarl import URL
+
+from ops.loadtest.failures import AnswerError, answer_text
+
+_BUFFER_BYTES = 2**22
+"""Longest line of an event stream: seconds of audio in base64."""
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """One endpoint under load. Proxies of the environment are not used: they would be measured too."""
+
+    name: str
+    url: URL
+    model: str
+    body: Mapping[str, Any] = field(default_factory=dict)
+    """Further fields of every request; they win over the harness's own."""
+    api_key: str | None = field(default=None, repr=False)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.session.close()
+
+    @cached_property
+    def session(self) -> aiohttp.ClientSession:
+        """The client: as many connections as the load needs, no limit of time but the load's own, no compression."""
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
+            headers={"Accept-Encoding": "identity"}
+            | ({"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}),
+            read_bufsize=_BUFFER_BYTES,
+        )
+
+    def at(self, path: str) -> URL:
+        """Return the address of one API."""
+        return self.url.with_path(self.url.path.rstrip("/") + path)
+
+    @asynccontextmanager
+    async def post(self, path: str, request_id: str, **content: Any) -> AsyncIterator[aiohttp.ClientResponse]:  # noqa: ANN401  aiohttp's own
+        """Send a request and yield its answer as it arrives.
+
+        Raises:
+            AnswerError: The status is no success.
+        """
+        async with self.session.post(self.at(path), headers={"X-Request-Id": request_id}, **content) as response:
+            if not response.ok:
+                raise AnswerError(answer_text(response.status, await response.read()))
+            yield response
+
+    async def served_models(self) -> list[str] | None:
+        """Return the models that the endpoint lists; None where it has no such list.
+
+        Raises:
+            AnswerError: It refuses the key, or fails.
+        """
+        async with self.session.get(self.at("/v1/models")) as response:
+            if response.status in {HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED}:
+                return None
+            if not response.ok:
+                raise AnswerError(answer_text(response.status, await response.read()))
+            try:
+                return [str(model["id"]) for model in (await response.json(content_type=None))["data"]]
+            except (ValueError, KeyError, TypeError):
+                raise AnswerError("/v1/models answers with something else than a list of models") from None

@@ -1,0 +1,85 @@
+"""Events of the streamed APIs, as far as a load test reads them."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+from pydantic import BaseModel, ValidationError
+
+from ops.loadtest.failures import AnswerError, message_of
+
+
+class Delta(BaseModel):
+    """New text of a chat or transcription chunk."""
+
+    content: str | None = None
+    reasoning: str | None = None
+    reasoning_content: str | None = None
+
+
+class Choice(BaseModel):
+    """The only choice of a chunk."""
+
+    delta: Delta = Delta()
+
+
+class Usage(BaseModel):
+    """Tokens of an answer, as chat and as speech name them."""
+
+    completion_tokens: int | None = None
+    output_tokens: int | None = None
+
+
+class Event(BaseModel):
+    """One event of any of the APIs; fields of the others are empty."""
+
+    type: str = ""
+    choices: list[Choice] = []
+    delta: str | None = None
+    text: str | None = None
+    audio: str | None = None
+    usage: Usage | None = None
+    error: Any = None
+
+    @property
+    def has_text(self) -> bool:
+        """Whether it brings text: reasoning counts, a role or a finish reason does not."""
+        deltas = (choice.delta for choice in self.choices)
+        return bool(self.delta) or any(d.content or d.reasoning or d.reasoning_content for d in deltas)
+
+    @property
+    def tokens(self) -> int | None:
+        """Tokens of the whole answer, where this event says."""
+        return (self.usage.completion_tokens or self.usage.output_tokens) if self.usage else None
+
+
+def parse(data: str | bytes) -> Event:
+    """Read one event, or one JSON answer.
+
+    Raises:
+        AnswerError: It reports an error, or is no such event.
+    """
+    try:
+        event = Event.model_validate_json(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise AnswerError(f"malformed event: {'.'.join(map(str, first['loc']))} {first['msg']}") from None
+    if event.error:
+        raise AnswerError(f"error in the stream: {message_of({'error': event.error})}")
+    return event
+
+
+async def server_sent_events(response: aiohttp.ClientResponse) -> AsyncIterator[Event]:
+    """Yield every server-sent event but ``[DONE]``; the stream is read to its end, or its connection would be lost.
+
+    All of these APIs put the JSON of an event on one line.
+
+    Raises:
+        AnswerError: An event reports an error, or is malformed.
+    """
+    try:
+        async for line in response.content:
+            if line.startswith(b"data:") and (data := line[5:].strip()) != b"[DONE]":
+                yield parse(data)
+    except ValueError as error:
+        raise AnswerError(f"no event stream: {error}") from None

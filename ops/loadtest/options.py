@@ -1,0 +1,188 @@
+"""What `voice bench` was asked, read and checked before anything is sent."""
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from yarl import URL
+
+from ops.loadtest.drivers import Api, Chat, Driver, Speech, Transcription
+from ops.loadtest.endpoint import Endpoint
+from ops.loadtest.inputs import PASSAGE, Recording, read_recording, read_text
+from ops.loadtest.load import ClosedLoop, Load, OpenLoop
+from ops.loadtest.metrics import METRICS
+from ops.loadtest.realtime import SAMPLE_RATE_HZ, Realtime
+from ops.loadtest.scenarios import REFERENCE_S, SCENARIOS, Scenario
+from ops.loadtest.summary import Slo
+
+N = TypeVar("N", int, float)
+_LEAST_REQUESTS = 60
+_REQUESTS_A_CALLER = 4
+_REFERENCE_TOLERANCE_S = 1
+
+
+class OptionError(ValueError):
+    """An option cannot be used; the message names it, its value and what to give instead."""
+
+
+def url_of(text: str, option: str) -> URL:
+    """Read the address of an endpoint, with or without the ``/v1`` of its APIs."""
+    try:
+        url = URL(text)
+    except ValueError as error:
+        raise OptionError(f"{option} {text} is no address: {error}") from None
+    if url.scheme not in {"http", "https"} or not url.host:
+        raise OptionError(f"{option} {text} is no address of an endpoint; give one such as http://localhost:8000")
+    if url.user or url.password or url.query:
+        raise OptionError(f"{option} takes no key in the address; put it into a variable and name that: --api-key-env")
+    return url.with_path(url.path.rstrip("/").removesuffix("/v1"))
+
+
+def api_key(variable: str | None) -> str | None:
+    """Return the key that an environment variable holds; None where none is named."""
+    if variable is None:
+        return None
+    key = os.environ.get(variable, "").strip()
+    if not key:
+        raise OptionError(f"--api-key-env {variable}: that variable is not set; export {variable}=... first")
+    if not key.isascii():
+        raise OptionError(f"--api-key-env {variable}: its value is no key, it has characters that no header can carry")
+    return key
+
+
+def scenario_of(name: str | None) -> Scenario | None:
+    """Return a built-in scenario by its name."""
+    if name is None:
+        return None
+    if name not in SCENARIOS:
+        raise OptionError(f"--scenario {name} is unknown; there are {', '.join(SCENARIOS)}")
+    return SCENARIOS[name]
+
+
+def loads_of(concurrency: str | None, rate: str | None, scenario: Scenario | None) -> list[Load]:
+    """Read the loads: a list of concurrencies, of rates, or the scenario's own."""
+    if concurrency and rate:
+        raise OptionError("--concurrency is a closed loop and --rate an open one; give one of them")
+    if scenario and (concurrency or rate):
+        raise OptionError("a scenario has its own concurrency; leave out --concurrency and --rate")
+    if scenario:
+        return [ClosedLoop(level) for level in scenario.concurrency]
+    if rate:
+        return [OpenLoop(value) for value in _numbers("--rate", rate, float)]
+    return [ClosedLoop(value) for value in _numbers("--concurrency", concurrency or "1", int)]
+
+
+def _numbers(option: str, text: str, kind: type[N]) -> list[N]:
+    try:
+        values = [kind(part) for part in text.split(",")]
+    except ValueError:
+        values = []
+    if not values or not all(0 < value < float("inf") for value in values):
+        raise OptionError(f"{option} {text} is no list of positive {kind.__name__} values; give such as 1,16,32")
+    return values
+
+
+def requests_of(requests: int | None, load: Load, rounds: int) -> int:
+    """Return how many requests each endpoint gets under a load; enough in each round to reach its concurrency."""
+    concurrency = load.concurrency if isinstance(load, ClosedLoop) else 1
+    least = concurrency * rounds
+    if requests is None:
+        return max(_LEAST_REQUESTS, _REQUESTS_A_CALLER * concurrency, least)
+    if requests < least:
+        rounds_text = f" in each of {rounds} rounds" if rounds > 1 else ""
+        raise OptionError(
+            f"--requests {requests} never makes {concurrency} at a time{rounds_text}; give {least} or more"
+        )
+    return requests
+
+
+def slo_of(limits: list[str], scenario: Scenario | None) -> Slo:
+    """Read limits such as ``first:500``; without any, the scenario's own."""
+    if not limits and scenario:
+        return scenario.slo
+    slo = {}
+    for limit in limits:
+        name, _, value = limit.partition(":")
+        try:
+            slo[name] = float(value)
+        except ValueError:
+            raise OptionError(f"--slo {limit} has no number; give METRIC:LIMIT such as first:500") from None
+        if name not in METRICS:
+            raise OptionError(f"--slo {limit}: there is no metric {name}, but {', '.join(METRICS)}")
+    return slo
+
+
+def body_of(text: str) -> Mapping[str, Any]:
+    """Read further fields of every request."""
+    try:
+        body = json.loads(text)
+    except ValueError as error:
+        raise OptionError(f"--body is no JSON: {error}") from None
+    if not isinstance(body, dict):
+        raise OptionError('--body is no JSON object; give such as \'{"voice": "neutral_female"}\'')
+    return body
+
+
+def names_of(names: str | None, scenario: Scenario | None) -> tuple[str, str]:
+    """Return what the endpoint and its baseline are called in the report."""
+    if names is None:
+        return scenario.names if scenario else ("measured", "baseline")
+    measured, _, baseline = (part.strip() for part in names.partition(","))
+    if not measured or not baseline or measured == baseline:
+        raise OptionError(f"--names {names} is no pair; give two names such as tuned,baseline")
+    return measured, baseline
+
+
+def driver_maker(
+    api: Api,
+    *,
+    audio: list[Path],
+    text: Path | None,
+    reference: Path | None,
+    sample_rate: int,
+    scenario: Scenario | None,
+) -> Callable[[Endpoint], Driver]:
+    """Read what is sent, and return what makes a driver of an endpoint.
+
+    Raises:
+        OptionError, InputFileError: An input is missing, cannot be read, or is not for this API.
+    """
+    if api in {Api.TRANSCRIPTION, Api.REALTIME}:
+        return _listening(api, audio)
+    if audio:
+        raise OptionError(f"--audio is for transcription and realtime, not for {api}")
+    if scenario and text:
+        raise OptionError("a scenario has its own text; leave out --text")
+    words = read_text(text) if text else PASSAGE
+    if api is Api.CHAT:
+        if reference:
+            raise OptionError("--reference is for speech, not for chat")
+        return lambda endpoint: Chat(endpoint, words)
+    voice = _reference(reference, scenario) if reference else None
+    return lambda endpoint: Speech(endpoint, words, voice, sample_rate)
+
+
+def _listening(api: Api, audio: list[Path]) -> Callable[[Endpoint], Driver]:
+    if not audio:
+        raise OptionError(f"{api} needs recordings of speech: --audio FILE.wav, once for each")
+    recordings = tuple(read_recording(file) for file in audio)
+    if api is Api.TRANSCRIPTION:
+        return lambda endpoint: Transcription(endpoint, recordings)
+    for recording in recordings:
+        if recording.sample_rate_hz != SAMPLE_RATE_HZ:
+            raise OptionError(
+                f"--audio {recording.name} has {recording.sample_rate_hz} Hz, realtime takes {SAMPLE_RATE_HZ}; "
+                f"convert it: ffmpeg -i {recording.name} -ar {SAMPLE_RATE_HZ} out.wav"
+            )
+    return lambda endpoint: Realtime(endpoint, recordings)
+
+
+def _reference(file: Path, scenario: Scenario | None) -> Recording:
+    recording = read_recording(file)
+    if scenario and abs(recording.seconds - REFERENCE_S) > _REFERENCE_TOLERANCE_S:
+        raise OptionError(
+            f"--reference {file} lasts {recording.seconds:.1f} s; the published runs used {REFERENCE_S} s"
+        )
+    return recording

@@ -1,0 +1,93 @@
+"""Driver of vLLM's realtime transcription: audio over a WebSocket at the pace of speech."""
+
+import asyncio
+import base64
+import json
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from time import perf_counter
+
+import aiohttp
+
+from ops.loadtest.endpoint import Endpoint
+from ops.loadtest.events import parse
+from ops.loadtest.failures import CUT_SHORT, AnswerError
+from ops.loadtest.inputs import Recording
+from ops.loadtest.trace import Trace
+
+SAMPLE_RATE_HZ = 16_000
+"""What ``/v1/realtime`` takes: PCM16 mono at this rate (vLLM 0.33.0, speech_to_text/realtime/protocol.py)."""
+
+FRAME_S = 0.08
+"""Length of one frame: a frame leaves when a microphone would have recorded all of it."""
+
+_START = {"type": "input_audio_buffer.commit"}
+_END = {"type": "input_audio_buffer.commit", "final": True}
+
+
+@dataclass(frozen=True)
+class Realtime:
+    """``WS /v1/realtime``: ``session.update``, ``commit``, frames at the pace of speech, ``commit`` with ``final``."""
+
+    endpoint: Endpoint
+    recordings: tuple[Recording, ...]
+
+    async def send(self, index: int, trace: Trace) -> None:
+        """Speak one recording; a piece of the answer is a ``transcription.delta`` with text."""
+        which = index % len(self.recordings)
+        trace.input_audio_s = self.recordings[which].seconds
+        async with self.endpoint.session.ws_connect(
+            self.endpoint.at("/v1/realtime"), headers={"X-Request-Id": trace.request_id}, max_msg_size=0
+        ) as socket:
+            created = parse(await _text(socket))
+            if created.type != "session.created":
+                raise AnswerError(f"{created.type or 'an unknown event'} instead of session.created")
+            await socket.send_json({"type": "session.update", "model": self.endpoint.model} | dict(self.endpoint.body))
+            await socket.send_json(_START)
+            feeder = asyncio.create_task(self._feed(socket, self._frames[which], trace))
+            try:
+                await _read(socket, trace)
+            finally:
+                feeder.cancel()
+                with suppress(asyncio.CancelledError, ConnectionError):
+                    await feeder
+
+    @cached_property
+    def _frames(self) -> list[list[str]]:
+        """Every recording as messages, made once: a client under load must not spend its time on base64."""
+        return [[_append(frame) for frame in _cut(recording)] for recording in self.recordings]
+
+    async def _feed(self, socket: aiohttp.ClientWebSocketResponse, frames: list[str], trace: Trace) -> None:
+        start = perf_counter()
+        for number, frame in enumerate(frames, start=1):
+            due = start + number * FRAME_S
+            await asyncio.sleep(max(0.0, due - perf_counter()))
+            trace.pacing_lag_s = max(trace.pacing_lag_s, perf_counter() - due)
+            await socket.send_str(frame)
+        trace.input_ended_s = perf_counter()
+        await socket.send_json(_END)
+
+
+async def _read(socket: aiohttp.ClientWebSocketResponse, trace: Trace) -> None:
+    while (event := parse(await _text(socket))).type != "transcription.done":
+        if event.has_text:
+            trace.text_arrived()
+    trace.ended()
+    trace.output_tokens = event.tokens
+
+
+async def _text(socket: aiohttp.ClientWebSocketResponse) -> str:
+    message = await socket.receive()
+    if message.type is not aiohttp.WSMsgType.TEXT:
+        raise AnswerError(CUT_SHORT)
+    return str(message.data)
+
+
+def _cut(recording: Recording) -> list[bytes]:
+    size = 2 * round(FRAME_S * SAMPLE_RATE_HZ)
+    return [recording.pcm[start : start + size] for start in range(0, len(recording.pcm), size)]
+
+
+def _append(frame: bytes) -> str:
+    return json.dumps({"type": "input_audio_buffer.append", "audio": base64.b64encode(frame).decode()})

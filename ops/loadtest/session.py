@@ -1,0 +1,143 @@
+"""A bench from the first question to the endpoints to the report."""
+
+import asyncio
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from time import perf_counter
+
+from ops.loadtest.compare import Pair, differences, interleave
+from ops.loadtest.drivers import Api, Driver
+from ops.loadtest.endpoint import Endpoint
+from ops.loadtest.failures import FAILURES, describe
+from ops.loadtest.load import Generator, Load, Run, pooled
+from ops.loadtest.report import Comparison, Report, Result
+from ops.loadtest.scenarios import Scenario
+from ops.loadtest.summary import Slo, summarize
+from ops.loadtest.trace import Trace
+from ops.progress import Progress
+
+_REMEDIES = {
+    "HTTP 401": "name the variable that holds the key: --api-key-env NAME",
+    "HTTP 403": "this key may not do that; name another one: --api-key-env NAME",
+    "HTTP 404": "give the model and the address as the endpoint knows them: --model NAME",
+    "cannot connect": "is it running there, and may this machine reach it?",
+    "timeout": "give it longer: --timeout SECONDS",
+}
+
+
+class BenchError(Exception):
+    """An endpoint cannot be put under load; the message says what it answered and what to do."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Everything that was asked."""
+
+    api: Api
+    endpoints: Sequence[Endpoint]
+    """The measured one, and its baseline where there is one. Without a model, the only one that it serves."""
+    driver: Callable[[Endpoint], Driver]
+    loads: Mapping[Load, int]
+    """Requests by load."""
+    slo: Slo
+    gpus: int
+    usd_per_hour: float | None
+    scenario: Scenario | None
+    rounds: int
+    warmup: int
+    timeout_s: float
+    seed: int
+    setup: Mapping[str, str]
+
+    async def run(self, progress: Progress) -> Report:
+        """Ask the endpoints for their models, warm them up, put them under every load.
+
+        Raises:
+            BenchError: An endpoint answers none of the requests before the load.
+        """
+        started = datetime.now(UTC)
+        results: list[Result] = []
+        comparisons: list[Comparison] = []
+        async with AsyncExitStack() as stack:
+            endpoints = [await self._with_model(endpoint) for endpoint in self.endpoints]
+            drivers = [self.driver(await stack.enter_async_context(endpoint)) for endpoint in endpoints]
+            for driver in drivers:
+                with progress.phase(f"warm up {driver.endpoint.name}"):
+                    await self._warm_up(driver)
+            for load, requests in self.loads.items():
+                with progress.phase(f"{load}: {requests} requests" + (" to each" if len(drivers) > 1 else "")):
+                    runs, pairs = await self._put(drivers, load, requests, progress)
+                results += [self._result(driver, run) for driver, run in zip(drivers, runs, strict=True)]
+                if pairs:
+                    comparisons.append(Comparison(load, differences(pairs, self.seed)))
+        setup = {
+            **{endpoint.name: f"{endpoint.url}, model {endpoint.model}" for endpoint in endpoints},
+            **self.setup,
+            "started": f"{started:%Y-%m-%d %H:%M} UTC, from {platform.node()}",
+        }
+        title = self.scenario.title if self.scenario else f"{self.api.value.capitalize()} under load"
+        return Report(title, self.api, setup, results, comparisons)
+
+    async def _put(
+        self, drivers: Sequence[Driver], load: Load, requests: int, progress: Progress
+    ) -> tuple[list[Run], list[Pair]]:
+        generator = Generator(self.timeout_s, self.seed, _Count(requests * len(drivers), progress))
+        if len(drivers) == 1:
+            return [await generator.run(drivers[0], load, requests)], []
+        measured, baseline = drivers
+        pairs = await interleave(generator, measured, baseline, load, requests=requests, rounds=self.rounds)
+        return [pooled([pair.measured for pair in pairs]), pooled([pair.baseline for pair in pairs])], pairs
+
+    def _result(self, driver: Driver, run: Run) -> Result:
+        summary = summarize(run, slo=self.slo, gpus=self.gpus, usd_per_hour=self.usd_per_hour)
+        name = driver.endpoint.name
+        return Result(name, run, summary, self.scenario.figures(name, run.load) if self.scenario else {})
+
+    async def _with_model(self, endpoint: Endpoint) -> Endpoint:
+        try:
+            async with endpoint, asyncio.timeout(self.timeout_s):
+                served = await endpoint.served_models()
+        except FAILURES as error:
+            raise _failure(endpoint, describe(error, self.timeout_s)) from None
+        names = ", ".join(served or ()) or "none"
+        if endpoint.model and served is not None and endpoint.model not in served:
+            raise BenchError(f"{endpoint.url} serves no model {endpoint.model}; it serves: {names}")
+        if not endpoint.model and (served is None or len(served) != 1):
+            raise BenchError(f"{endpoint.url} does not list just one model ({names}); choose: --model NAME")
+        return replace(endpoint, model=endpoint.model or (served or [""])[0])
+
+    async def _warm_up(self, driver: Driver) -> None:
+        """Send some requests that do not count, one at a time; one has to succeed."""
+        for index in range(self.warmup):
+            trace = Trace(f"bench-warm-up-{index}", perf_counter(), perf_counter())
+            try:
+                async with asyncio.timeout(self.timeout_s):
+                    await driver.send(index, trace)
+            except FAILURES as error:
+                if index == self.warmup - 1:
+                    raise _failure(driver.endpoint, describe(error, self.timeout_s)) from None
+
+
+def _failure(endpoint: Endpoint, reason: str) -> BenchError:
+    remedy = next((text for start, text in _REMEDIES.items() if reason.startswith(start)), "")
+    return BenchError(f"{endpoint.url}: {reason}" + (f"\n{remedy}" if remedy else ""))
+
+
+class _Count:
+    """Shows how far a load is."""
+
+    def __init__(self, requests: int, progress: Progress) -> None:
+        self._requests = requests
+        self._progress = progress
+        self._done = 0
+        self._failed = 0
+
+    def __call__(self, trace: Trace) -> None:
+        self._done += 1
+        self._failed += trace.error is not None
+        self._progress.detail(
+            f"{self._done} of {self._requests}" + (f", {self._failed} failed" if self._failed else "")
+        )

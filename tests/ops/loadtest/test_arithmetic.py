@@ -1,0 +1,175 @@
+"""The harness's arithmetic on written traces: no clock, no network."""
+
+import numpy as np
+import pytest
+
+from ops.loadtest.compare import Pair, differences
+from ops.loadtest.inputs import PASSAGE, rotated
+from ops.loadtest.load import ClosedLoop, Generator, OpenLoop, Run, pooled
+from ops.loadtest.price import PriceError, usd_per_hour
+from ops.loadtest.report import Result
+from ops.loadtest.scenarios import SCENARIOS, TEXT_CHARS
+from ops.loadtest.summary import summarize
+from ops.loadtest.trace import Trace
+
+
+def spoken(*pieces: tuple[float, float], intended_s: float = 0.0, error: str | None = None) -> Trace:
+    """A stream of speech whose pieces (arrival, seconds of audio) are given; it ends with the last."""
+    arrivals, audio = [at for at, _ in pieces], [seconds for _, seconds in pieces]
+    return Trace("x", intended_s, intended_s, arrivals[-1], arrivals, audio, input_chars=100, error=error)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "starved_s"),
+    [
+        ([(1.0, 0.5), (1.4, 0.5), (1.9, 0.5)], 0.0),
+        ([(1.0, 0.5), (1.5, 0.5)], 0.0),
+        ([(1.0, 0.5), (1.75, 0.5)], 0.25),
+        # Twice: 0.25 s, then playback goes on from 1.75 and is dry at 2.25, 0.75 s before the next piece.
+        ([(1.0, 0.5), (1.75, 0.5), (3.0, 0.5)], 1.0),
+        # What was received ahead carries over a gap.
+        ([(1.0, 2.0), (2.9, 0.5)], 0.0),
+        ([(9.0, 0.1)], 0.0),
+    ],
+)
+def test_playback_starves_when_its_buffer_runs_dry(pieces: list[tuple[float, float]], starved_s: float) -> None:
+    assert spoken(*pieces).starved_s == pytest.approx(starved_s)
+
+
+def test_figures_of_a_known_run() -> None:
+    traces = [
+        spoken((1.0, 4.0), (2.0, 4.0)),
+        spoken((1.5, 1.0), (4.0, 3.0), intended_s=1.0),
+        spoken((9.0, 50.0), error="HTTP 503: busy"),
+    ]
+    run = Run(ClosedLoop(2), traces, elapsed_s=4.0, cpu_s=1.0)
+    found = summarize(run, slo={"first": 800, "starved": 2000}, gpus=4, usd_per_hour=12.0)
+    assert found.requests == 3
+    assert found.failures == {"HTTP 503: busy": 1}
+    assert (found.metrics["first"].p50, found.metrics["first"].max) == (750, 1000)
+    assert found.metrics["rtf"].max == 0.75
+    assert found.metrics["starved"].max == 1500
+    assert found.wait_rate == 0.5
+    assert found.chars_per_s_per_gpu == 200 / 4 / 4
+    assert found.audio_s_per_s == 3.0
+    # 12 USD buy an hour, in which 3 hours of audio are made.
+    assert found.usd_per_audio_hour == 4.0
+    # One is late, one failed: a third of what was asked is good.
+    assert found.goodput_share == 1 / 3
+    assert found.goodput_per_s == 0.25
+    assert found.harness.cpu_share == 0.25
+
+
+def test_percentiles_are_those_of_the_sample() -> None:
+    traces = [Trace("x", 0.0, 0.0, float(at), [float(at)]) for at in range(1, 101)]
+    first = summarize(Run(ClosedLoop(1), traces, 1.0), slo={}, gpus=1, usd_per_hour=None).metrics["first"]
+    assert (first.p50, first.p95, first.p99) == pytest.approx((50_500, 95_050, 99_010))
+
+
+def test_a_metric_that_is_missing_meets_no_limit() -> None:
+    silent = Trace("x", 0.0, 0.0, 1.0)
+    assert (
+        summarize(Run(ClosedLoop(1), [silent], 1.0), slo={"first": 500}, gpus=1, usd_per_hour=None).goodput_share == 0
+    )
+
+
+@pytest.mark.parametrize(
+    ("lag_s", "cpu_s", "pacing_s", "doubt"),
+    [
+        (0.001, 0.5, 0.01, None),
+        (0.2, 0.5, 0.01, "the client's own lag (p99 200.0 ms) is more than 10% of the median first piece"),
+        (0.001, 0.97, 0.01, "the client used 97% of a core"),
+        (0.001, 0.5, 0.09, "live feeds fell behind speech by up to 90 ms"),
+    ],
+)
+def test_a_client_that_distorts_its_figures_says_so(
+    lag_s: float, cpu_s: float, pacing_s: float, doubt: str | None
+) -> None:
+    trace = Trace("x", 0.0, 0.0, 1.0, [1.0], input_ended_s=0.5, pacing_lag_s=pacing_s)
+    run = Run(ClosedLoop(1), [trace], 1.0, [lag_s], cpu_s)
+    doubts = Result("ours", run, summarize(run, slo={}, gpus=1, usd_per_hour=None), {}).doubts
+    assert [doubt in found for found in doubts if doubt] == ([True] if doubt else [])
+    assert len(doubts) == (1 if doubt else 0)
+
+
+def test_arrivals_are_poisson_and_the_same_for_the_same_seed() -> None:
+    load = OpenLoop(5.0)
+    arrivals = Generator(1.0, seed=7)._arrivals(load, 20_000, 0)
+    gaps = np.diff(arrivals)
+    assert np.mean(gaps) == pytest.approx(0.2, rel=0.03)
+    assert np.std(gaps) == pytest.approx(0.2, rel=0.03)
+    assert np.mean(gaps > 0.4) == pytest.approx(np.exp(-2), rel=0.05)
+    assert Generator(1.0, seed=7)._arrivals(load, 20_000, 0) == arrivals
+    assert Generator(1.0, seed=8)._arrivals(load, 20_000, 0) != arrivals
+
+
+def rounds(shift_s: float, seed: int, *, drift_s: float = 0.0) -> list[Pair]:
+    """Six rounds of 20 requests to each side; the measured one is slower by ``shift_s``, each round by ``drift_s``."""
+    random = np.random.default_rng(seed)
+
+    def run(at_s: float) -> Run:
+        firsts = at_s + random.exponential(0.1, 20)
+        traces = [Trace("x", 0.0, 0.0, float(first) + 1, [float(first)]) for first in firsts]
+        return Run(ClosedLoop(1), traces, elapsed_s=float(sum(firsts)))
+
+    return [Pair(run(0.5 + shift_s + drift_s * number), run(0.5 + drift_s * number)) for number in range(6)]
+
+
+def test_a_difference_is_found_with_its_interval_in_spite_of_drift() -> None:
+    found = {(d.metric, d.statistic): d for d in differences(rounds(-0.2, seed=3, drift_s=0.1), seed=0)}
+    first = found["first", "p50"]
+    assert first.shown
+    assert first.low < -200 < first.high
+    assert first.low < first.difference < first.high < 0
+    assert found["requests/s", "mean"].difference > 0
+
+
+def test_no_difference_is_rarely_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ops.loadtest.compare.RESAMPLES", 100)
+    shown = [differences(rounds(0.0, seed), seed)[0].shown for seed in range(40)]
+    # Nominally 5 % of 40; six rounds are few and the bootstrap is a little narrow.
+    assert sum(shown) <= 6
+
+
+def test_pooled_runs_keep_every_request() -> None:
+    one, two = Run(ClosedLoop(1), [spoken((1.0, 1.0))], 1.0, [0.1], 0.5), Run(ClosedLoop(1), [spoken((2.0, 1.0))], 2.0)
+    both = pooled([one, two])
+    assert (len(both.traces), both.elapsed_s, both.loop_lags_s, both.cpu_s) == (2, 3.0, [0.1], 0.5)
+
+
+def test_passages_are_as_long_as_the_published_ones_and_begin_differently() -> None:
+    texts = [rotated(PASSAGE, index) for index in range(40)]
+    assert {len(text) for text in texts} == {TEXT_CHARS}
+    assert len({text[:30] for text in texts}) == 40
+
+
+def test_published_figures_agree_with_each_other() -> None:
+    """Table 7's CUDA-graph row is table 8's first, and each row's char/s follows from concurrency, RTF and speech."""
+    table_7, table_8 = SCENARIOS["table-7"].published, SCENARIOS["table-8"].published["cuda-graph"]
+    assert table_7["cuda-graph"][1] == {key: table_8[1][key] for key in ("first", "rtf")}
+    for concurrency, row in table_8.items():
+        seconds_of_speech = concurrency * TEXT_CHARS / row["chars"] / row["rtf"]
+        assert 36 < seconds_of_speech < 42
+
+
+def test_an_endpoint_pays_for_its_share_of_an_instance() -> None:
+    whole, _ = usd_per_hour("p5.48xlarge", "us-east-1", 8)
+    part, how = usd_per_hour("p5.48xlarge", None, 2)
+    assert part == whole / 4
+    assert "2 of its 8 accelerators" in how
+    assert usd_per_hour("c8g.xlarge", "us-east-1", 1)[0] == 0.15952
+    assert usd_per_hour("Standard_NC24ads_A100_v4", "eastus", 1)[0] == 3.673
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "region", "gpus", "problem"),
+    [
+        ("p9.huge", None, 1, "the catalogue has no instance type p9.huge"),
+        ("p5e.48xlarge", None, 1, "no price of p5e.48xlarge"),
+        ("p5.48xlarge", "eu-central-1", 1, "in eu-central-1, but in us-east-1"),
+        ("p5.4xlarge", "us-east-1", 2, "has 1 accelerators, not the 2 of --gpus"),
+    ],
+)
+def test_a_price_that_is_not_known(instance_type: str, region: str | None, gpus: int, problem: str) -> None:
+    with pytest.raises(PriceError, match=problem):
+        usd_per_hour(instance_type, region, gpus)
