@@ -183,3 +183,50 @@ async def test_registry_tells_who_is_alive(store: Redis) -> None:
     assert replace(found, heartbeat="") == host
     await registry.leave("h1")
     assert await registry.alive() == []
+
+
+async def test_orphans_are_found_when_others_have_tidied_the_registry(store: Redis) -> None:
+    registry, survivor = HostRegistry(store, Tier.ASR), Journal(store, "me")
+    await registry.beat(Host("dead", HostKind.GPU, "10.0.0.1", 3, draining=False))
+    await Journal(store, "dead").take(1)
+    assert await survivor.orphans() == []
+    await registry.leave("dead")
+    assert await survivor.orphans() == [1]
+
+
+async def test_orphan_that_was_taken_over_is_none_any_more(store: Redis) -> None:
+    survivor = Journal(store, "me")
+    await store.sadd(state.hosts(Tier.ASR), "dead")
+    await Journal(store, "dead").take(1)
+    await store.delete(state.lease(1))
+    assert await survivor.orphans() == [1]
+    assert await survivor.take_over(1)
+    await survivor.release(1)
+    assert await survivor.orphans() == []
+
+
+async def test_renewal_takes_nothing_from_whoever_takes_the_session_meanwhile(
+    store: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = Journal(store, "h1"), Journal(store, "h2")
+    await first.take(1)
+    read_holders = store.mget
+
+    async def overtaken(keys: list[str]) -> object:
+        holders = await read_holders(keys)
+        await second.take(1)
+        return holders
+
+    monkeypatch.setattr(store, "mget", overtaken)
+    await first.renew([1])
+    monkeypatch.undo()
+    assert await first.renew([1]) == [1]
+
+
+async def test_entries_are_forgotten_one_by_one(store: Redis) -> None:
+    journal = Journal(store, "h")
+    ids = await journal.append([(SSRC, b"a"), (SSRC, b"b"), (SSRC, b"c")])
+    assert await journal.entries(SSRC) == list(zip(ids, (b"a", b"b", b"c"), strict=True))
+    await journal.forget(SSRC, [ids[0], ids[2]])
+    await journal.forget(SSRC, [])
+    assert await journal.entries(SSRC) == [(ids[1], b"b")]

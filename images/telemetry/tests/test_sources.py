@@ -167,7 +167,9 @@ async def read_soon(source: Neuron) -> list[Sample]:
 
 async def test_neuron_cores_are_averaged(tmp_path: Path) -> None:
     line = json.dumps(json.loads((DATA / "neuron-monitor.json").read_text()))
-    source = Neuron(monitor(tmp_path, f"test -s \"$2\" && echo garbage && echo '{line}' && exec sleep 60"), tmp_path / "c")
+    source = Neuron(
+        monitor(tmp_path, f"test -s \"$2\" && echo garbage && echo '{line}' && exec sleep 60"), tmp_path / "c"
+    )
     told = values(await read_soon(source))
     await source.close()
     assert told == {("NeuronUtilization", ""): 70, ("NeuronHeadroom", ""): 30}

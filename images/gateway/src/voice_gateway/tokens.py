@@ -19,6 +19,10 @@ class TokenError(Exception):
     """A token that opens nothing; the message says why, and never holds the token."""
 
 
+class ForeignTokenError(TokenError):
+    """A token that is good, for another session."""
+
+
 @dataclass(frozen=True)
 class SessionTokens:
     """Makes and reads tokens.
@@ -61,11 +65,13 @@ class SessionTokens:
                 options={"require": ["sub", "aud", "iat", "exp"]},
             )
         except jwt.ExpiredSignatureError:
-            raise TokenError("the token has expired; open a new session or resume with a fresh token") from None
+            raise TokenError(
+                "the token has expired; take the newest that the event stream brought, or open a new session"
+            ) from None
         except jwt.InvalidTokenError as error:
             raise TokenError(f"the token is not valid: {type(error).__name__}") from None
         if claims["sub"] != session:
-            raise TokenError("the token belongs to another session")
+            raise ForeignTokenError("the token belongs to another session")
 
     def __repr__(self) -> str:
         return f"SessionTokens(lifetime_s={self.lifetime_s})"

@@ -19,6 +19,8 @@ class Journal:
     def __init__(self, store: Redis, host: str) -> None:
         self._store = store
         self.host = host
+        self._hosts_seen: set[str] = set()
+        self._left_by: dict[int, set[str]] = {}
 
     async def take(self, ssrc: int) -> None:
         """Make this the session's host, whoever had it: the VAD tier decides where a session's audio goes."""
@@ -33,6 +35,8 @@ class Journal:
         if not await self._store.set(state.lease(ssrc), self.host, ex=state.LEASE_S, nx=True):
             return False
         await self.take(ssrc)
+        for host in self._left_by.pop(ssrc, ()):
+            await self._store.srem(state.host_sessions(host), str(ssrc))
         return True
 
     async def renew(self, ssrcs: list[int]) -> list[int]:
@@ -44,8 +48,11 @@ class Journal:
         lost = [ssrc for ssrc, holder in pairs if holder is not None and text(holder) != self.host]
         async with self._store.pipeline(transaction=False) as pipe:
             for ssrc, holder in pairs:
-                if holder is None or text(holder) == self.host:
-                    pipe.set(state.lease(ssrc), self.host, ex=state.LEASE_S)
+                # Whoever takes the session at this moment must not lose it: only what is ours or nobody's is touched.
+                if holder is None:
+                    pipe.set(state.lease(ssrc), self.host, ex=state.LEASE_S, nx=True)
+                elif text(holder) == self.host:
+                    pipe.expire(state.lease(ssrc), state.LEASE_S)
             pipe.expire(state.host_sessions(self.host), state.HOST_SESSIONS_KEPT_S)
             await pipe.execute()
         return lost
@@ -57,14 +64,25 @@ class Journal:
             pipe.srem(state.host_sessions(self.host), str(ssrc))
             await pipe.execute()
 
-    async def append(self, datagrams: list[tuple[int, bytes]]) -> None:
-        """Keep chunks, given with their session, in one round trip."""
+    async def append(self, datagrams: list[tuple[int, bytes]]) -> list[str]:
+        """Keep chunks, given with their session, in one round trip, and return the ids of their entries."""
         async with self._store.pipeline(transaction=False) as pipe:
             for ssrc, datagram in datagrams:
                 key = state.audio(ssrc)
                 pipe.xadd(key, {_FIELD: datagram}, maxlen=state.AUDIO_CHUNKS, approximate=True)
                 pipe.expire(key, state.AUDIO_KEPT_S)
-            await pipe.execute()
+            answers = await pipe.execute()
+        return [text(entry_id) for entry_id in answers[::2]]
+
+    async def entries(self, ssrc: int) -> list[tuple[str, bytes]]:
+        """Return what is kept of a session, in the order in which it came: ids of entries, and their datagrams."""
+        kept = entries(await self._store.xrange(state.audio(ssrc)))
+        return [(entry_id, fields[_FIELD]) for entry_id, fields in kept]
+
+    async def forget(self, ssrc: int, entry_ids: list[str]) -> None:
+        """Forget entries that a final transcript now covers."""
+        if entry_ids:
+            await self._store.xdel(state.audio(ssrc), *entry_ids)
 
     async def unfinished(self, ssrc: int) -> list[bytes]:
         """Return the datagrams that are kept of a session, in the order in which they came."""
@@ -82,7 +100,15 @@ class Journal:
 
     async def orphans(self) -> list[int]:
         """Return sessions of hosts of this tier that have died."""
-        hosts = [text(host) for host in await self._store.smembers(state.hosts(Tier.ASR))]
-        others = [host for host in hosts if host != self.host]
-        dead = [host for host in others if not await self._store.exists(state.host(Tier.ASR, host))]
-        return sorted({ssrc for host in dead for ssrc in await self.sessions_of(host)})
+        # Other readers may have taken a dead host out of the registry already.
+        self._hosts_seen |= {text(host) for host in await self._store.smembers(state.hosts(Tier.ASR))} - {self.host}
+        self._left_by = {}
+        for host in sorted(self._hosts_seen):
+            if await self._store.exists(state.host(Tier.ASR, host)):
+                continue
+            left = await self.sessions_of(host)
+            for ssrc in left:
+                self._left_by.setdefault(ssrc, set()).add(host)
+            if not left:
+                self._hosts_seen.discard(host)
+        return sorted(self._left_by)

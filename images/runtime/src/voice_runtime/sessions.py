@@ -95,16 +95,20 @@ class Sessions:
         kept_until = session.expires_at + state.SESSION_KEPT_S
         key, of_caller = state.session(session.ssrc), state.caller_sessions(session.caller)
         # The identity goes in first: whoever sets it owns the SSRC, and the VAD tier lets nothing in without the rest.
-        if not await self._store.hsetnx(key, SessionField.ID, session.id):
+        # It expires from the beginning: the client may ask again for what was done, or never come to the rest.
+        async with self._store.pipeline(transaction=True) as pipe:
+            pipe.hsetnx(key, SessionField.ID, session.id)
+            pipe.expireat(key, kept_until, nx=True)
+            owned, _ = await pipe.execute()
+        if not owned:
             return False
         async with self._store.pipeline(transaction=True) as pipe:
-            pipe.expireat(key, kept_until)
             pipe.zremrangebyscore(of_caller, "-inf", now)
             pipe.zadd(of_caller, {str(session.ssrc): session.expires_at})
             pipe.zcard(of_caller)
             pipe.expireat(of_caller, kept_until, gt=True)
             pipe.expireat(of_caller, kept_until, nx=True)
-            *_, live, _, _ = await pipe.execute()
+            _, _, live, _, _ = await pipe.execute()
         if live > most_of_caller:
             await self._forget(session)
             raise TooManySessionsError(f"{most_of_caller} sessions are live; close one")

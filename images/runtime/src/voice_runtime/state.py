@@ -40,6 +40,16 @@ def caller_sessions(caller: str) -> str:
     return contract.CALLER_SESSIONS_KEY.format(caller=caller)
 
 
+def socket(ssrc: int) -> str:
+    """Return the key that says which audio socket a session has."""
+    return f"{session(ssrc)}:socket"
+
+
+def caller_creations(caller: str) -> str:
+    """Return the key that counts the sessions that a caller opens in one second."""
+    return f"session:rate:{caller}"
+
+
 def transcript(ssrc: int) -> str:
     """Return the key of a session's transcript."""
     return contract.TRANSCRIPT_KEY.format(ssrc=ssrc)

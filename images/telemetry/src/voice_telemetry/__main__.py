@@ -12,6 +12,7 @@ import boto3
 from botocore.config import Config
 from pydantic import ValidationError
 
+from voice_runtime import environment
 from voice_runtime.store import StoreSettings, connect
 from voice_telemetry.cloudwatch import CloudWatch
 from voice_telemetry.prometheus import Newest, serve
@@ -26,12 +27,11 @@ from voice_telemetry.sources.neuron import Neuron
 SHOWN_FOR_S = 10.0
 """Prometheus is not told values that are older: their source is silent."""
 _CALL_TIMEOUT_S = 5
-_REFUSED = 2
 
 log = logging.getLogger("voice_telemetry")
 
 
-def make(name: SourceName, settings: Settings) -> Source:
+def make(name: SourceName, settings: Settings, store: StoreSettings) -> Source:
     """Return the source of that name."""
     match name:
         case SourceName.DATAPLANE:
@@ -41,8 +41,7 @@ def make(name: SourceName, settings: Settings) -> Source:
         case SourceName.GPU:
             return Gpu()
         case SourceName.ENGINE:
-            store = connect(StoreSettings())
-            return Engine(settings.engine_metrics_url, store, settings.host, settings.start_phases)
+            return Engine(settings.engine_metrics_url, connect(store), settings.host, settings.start_phases)
 
 
 class Readers:
@@ -77,9 +76,11 @@ class Readers:
         return samples
 
 
-async def run(settings: Settings, cloudwatch: CloudWatch, newest: Newest, stop: asyncio.Event) -> None:
+async def run(
+    settings: Settings, store: StoreSettings, cloudwatch: CloudWatch, newest: Newest, stop: asyncio.Event
+) -> None:
     """Read and publish until told to stop; then send what is left."""
-    sources = {name.value: make(name, settings) for name in settings.telemetry_sources}
+    sources = {name.value: make(name, settings, store) for name in settings.telemetry_sources}
     readers = Readers(sources, limit_s=settings.read_every_s)
     publishing = asyncio.create_task(_publish(settings, cloudwatch, stop))
     next_at = time.monotonic()
@@ -109,7 +110,7 @@ async def _sleep(stop: asyncio.Event, seconds: float) -> None:
         return
 
 
-async def _main(settings: Settings) -> None:
+async def _main(settings: Settings, store: StoreSettings) -> None:
     stop = asyncio.Event()
     for sign in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(sign, stop.set)
@@ -120,7 +121,7 @@ async def _main(settings: Settings) -> None:
     newest = Newest(deployment=settings.deployment, fleet=settings.fleet)
     server = serve(newest, settings.prometheus_port)
     try:
-        await run(settings, cloudwatch, newest, stop)
+        await run(settings, store, cloudwatch, newest, stop)
     finally:
         server.shutdown()
 
@@ -128,15 +129,12 @@ async def _main(settings: Settings) -> None:
 def main() -> int:
     """Run; return the exit status."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s", stream=sys.stderr)
+    settings = environment.read(Settings)
+    store = environment.read(StoreSettings)
     try:
-        asyncio.run(_main(Settings()))
-    except ValidationError as error:
-        for problem in error.errors():
-            name = "_".join(["VOICE", *map(str, problem["loc"])]).upper()
-            print(f"{name}: {problem['msg']}; is {problem['input']!r:.80}", file=sys.stderr)
-        return _REFUSED
+        asyncio.run(_main(settings, store))
     except OSError as error:
-        print(f"cannot start: {error}", file=sys.stderr)
+        sys.stderr.write(f"cannot start: {error}\n")
         return 1
     return 0
 

@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-import httpx
+import httpx2
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
@@ -24,7 +24,7 @@ class Engine:
     """Reads the engine and what the registry has of its host."""
 
     def __init__(self, url: str, store: Redis, host: str, start_phases: Path) -> None:
-        self._http = httpx.AsyncClient(timeout=_TIMEOUT_S)
+        self._http = httpx2.AsyncClient(timeout=_TIMEOUT_S)
         self._url = url
         self._store = store
         self._host = host
@@ -50,7 +50,7 @@ class Engine:
             answer = await self._http.get(self._url)
             answer.raise_for_status()
             told = answer.json()
-        except (httpx.HTTPError, ValueError) as error:
+        except (httpx2.HTTPError, ValueError) as error:
             raise SourceError(f"the engine does not answer {self._url}: {error or type(error).__name__}") from None
         if not isinstance(told, dict):
             raise SourceError(f"the engine answers no JSON object: {str(told)[:100]}")

@@ -1,0 +1,26 @@
+"""Starts the gateway: ``python -m voice_gateway``."""
+
+import asyncio
+import sys
+
+from voice_gateway import logs
+from voice_gateway.server import serve
+from voice_gateway.settings import GatewaySettings
+from voice_runtime import environment
+from voice_runtime.store import StoreSettings
+
+
+def main() -> int:
+    """Run the gateway; exit with 1 when it cannot begin."""
+    settings, store = environment.read(GatewaySettings), environment.read(StoreSettings)
+    logs.set_up()
+    try:
+        asyncio.run(serve(settings, store))
+    except OSError as error:
+        sys.stderr.write(f"the gateway cannot start: {error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,63 @@
+"""The two applications: the session API, for those that API Gateway lets in, and the audio socket, for everybody."""
+
+from collections.abc import Sequence
+
+from redis.exceptions import RedisError
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route, WebSocketRoute
+
+from blueprint.contract import HEALTH_PATH, TOKEN_HEADER
+from voice_gateway.audio_route import audio
+from voice_gateway.event_stream import LAST_EVENT_ID_HEADER, events
+from voice_gateway.gateway import Gateway
+from voice_gateway.refusals import answer_http_exception, answer_store_error
+from voice_gateway.session_routes import close, create
+from voice_gateway.settings import AUDIO_PATH
+
+SESSIONS_PATH = "/v1/sessions"
+
+
+async def health(request: Request) -> Response:
+    """Answer 200 while this process can take callers."""
+    gateway: Gateway = request.app.state.gateway
+    if gateway.takes_callers:
+        return PlainTextResponse("ok\n")
+    reason = "draining" if gateway.draining.is_set() else "the state store does not answer"
+    return PlainTextResponse(f"{reason}\n", 503)
+
+
+def session_api(gateway: Gateway) -> Starlette:
+    """Return the session API."""
+    origins = gateway.settings.allowed_origins
+    cross_origin = Middleware(
+        CORSMiddleware,
+        allow_origins=origins,
+        allow_methods=["GET", "POST", "DELETE"],
+        allow_headers=["Authorization", "Content-Type", LAST_EVENT_ID_HEADER, TOKEN_HEADER],
+    )
+    routes = [
+        Route(SESSIONS_PATH, create, methods=["POST"]),
+        Route(f"{SESSIONS_PATH}/{{id}}", close, methods=["DELETE"]),
+        Route(f"{SESSIONS_PATH}/{{id}}/events", events, methods=["GET"]),
+    ]
+    return _app(gateway, routes, [cross_origin] if origins else [])
+
+
+def media_api(gateway: Gateway) -> Starlette:
+    """Return the audio socket."""
+    return _app(gateway, [WebSocketRoute(AUDIO_PATH, audio)], [])
+
+
+def _app(gateway: Gateway, routes: Sequence[BaseRoute], middleware: Sequence[Middleware]) -> Starlette:
+    app = Starlette(
+        routes=[*routes, Route(HEALTH_PATH, health, methods=["GET"])],
+        middleware=middleware,
+        exception_handlers={HTTPException: answer_http_exception, RedisError: answer_store_error},
+    )
+    app.state.gateway = gateway
+    return app

@@ -1,0 +1,52 @@
+"""Lets audio sockets in: ``wss://.../v1/sessions/{id}/audio``.
+
+Browsers cannot set headers on a WebSocket, and an address is written to logs on its way; so the token is offered as a
+subprotocol beside the one that is spoken: ``new WebSocket(url, ["voice.v1", token])``.
+"""
+
+import logging
+
+from redis.exceptions import RedisError
+from starlette.websockets import WebSocket
+
+from voice_gateway.audio_socket import AudioSocket
+from voice_gateway.gateway import Gateway
+from voice_gateway.refusals import Refusal, no_capacity, store_away, unknown_session
+from voice_gateway.socket_lease import SocketLease
+from voice_runtime.sessions import Session, SessionKind, SessionState
+
+SUBPROTOCOL = "voice.v1"
+
+log = logging.getLogger(__name__)
+
+
+async def audio(websocket: WebSocket) -> None:
+    """Take a session's audio until it ends."""
+    gateway: Gateway = websocket.app.state.gateway
+    try:
+        with gateway.connection():
+            session, lease = await _admit(gateway, websocket)
+            await websocket.accept(SUBPROTOCOL)
+            await AudioSocket(gateway, websocket, session, lease).serve()
+    except Refusal as refusal:
+        await websocket.send_denial_response(refusal.response())
+    except RedisError:
+        await websocket.send_denial_response(store_away().response())
+
+
+async def _admit(gateway: Gateway, websocket: WebSocket) -> tuple[Session, SocketLease]:
+    offered: list[str] = websocket.scope["subprotocols"]
+    if SUBPROTOCOL not in offered:
+        raise Refusal(400, "bad request", f"offer the subprotocols {SUBPROTOCOL} and the session's token")
+    token = next((each for each in offered if each != SUBPROTOCOL), None)
+    session = await gateway.session_of(websocket.path_params["id"], token)
+    if session.kind is not SessionKind.GATEWAY:
+        raise Refusal(403, "wrong transport", "this session was opened for SRTP; open one with transport websocket")
+    if session.state is not SessionState.OPEN:
+        raise unknown_session()
+    if gateway.fleet.vad_host() is None:
+        raise no_capacity("no VAD host takes sessions; try again")
+    lease = SocketLease(gateway.store, session.ssrc)
+    if not await lease.take():
+        raise Refusal(403, "token in use", "this session has an open audio socket; a token opens one at a time")
+    return session, lease

@@ -1,0 +1,234 @@
+"""One caller's audio: WebSocket in, RTP out."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from redis.exceptions import RedisError
+from starlette.types import Message
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from voice_gateway.audio import SILENT_FRAME, AudioError, AudioFormat, Framer
+from voice_gateway.gateway import Gateway
+from voice_gateway.pacer import BUFFER_S, FRAME_S, Pacer
+from voice_gateway.rtp import FRAME_MS, RtpSender
+from voice_gateway.socket_lease import SocketLease
+from voice_runtime.sessions import Session, SessionState
+from voice_runtime.transcripts import BEFORE_ALL, EventKind
+
+MESSAGE_BYTES = 64 * 1024
+"""2 s at 16 kHz; the server closes with 1009 above it."""
+HELD_BACK_S = 10.0
+"""Longest that a caller may send faster than real time without a pause; until then it is read only as fast as that."""
+CLOSING_SILENCE_S = 1.0
+"""Lets the VAD end its utterance."""
+WATCH_EVERY_S = 1.0
+NO_HOST_S = 5.0
+"""Longest that a socket waits for a VAD host."""
+FIRST_EVENT_WAIT_MS = 1000
+FLUSH_S = BUFFER_S + CLOSING_SILENCE_S + 2
+"""What is buffered takes that long to leave."""
+
+log = logging.getLogger(__name__)
+
+
+class Start(AudioFormat):
+    """First message of a socket whose audio is not PCM16 at 16 kHz."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    type: Literal["start"]
+    encoding: Literal["pcm16"] = "pcm16"
+
+
+class End(BaseModel):
+    """Last message of a socket."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    type: Literal["end"]
+
+
+Control = TypeAdapter[Start | End](Annotated[Start | End, Field(discriminator="type")])
+
+
+@dataclass(frozen=True)
+class Close:
+    """How a socket ends.
+
+    Attributes:
+        code: Of RFC 6455, section 7.4, and IANA's registry.
+        reason: What the caller is told.
+        ends_session: Whether no other socket may go on with the session.
+    """
+
+    code: int
+    reason: str
+    ends_session: bool = True
+
+
+ENDED = Close(1000, "all audio has been taken")
+CLOSED_ELSEWHERE = Close(1000, "the session was closed")
+TOO_FAST = Close(1008, f"audio comes faster than real time, and {BUFFER_S:g} s of it wait already")
+RESTART = Close(1012, "this gateway is stopping; connect again with the newest token", ends_session=False)
+LOST_LEASE = Close(1008, "another socket has this session", ends_session=False)
+NO_HOST = Close(1013, "no VAD host takes audio; try again", ends_session=False)
+
+SAY_WHEN_SENT = (ENDED, RESTART)
+"""Tell the caller that all it has sent is on its way, and that another socket may be opened."""
+
+
+class AudioSocket:
+    """Takes audio, and watches over its session meanwhile."""
+
+    def __init__(self, gateway: Gateway, websocket: WebSocket, session: Session, lease: SocketLease) -> None:
+        self._gateway = gateway
+        self._websocket = websocket
+        self._session = session
+        self._lease = lease
+        self._rtp = RtpSender(session.ssrc, gateway.settings.rtp_port, gateway.fleet)
+        self._pacer = Pacer(self._rtp.send)
+        self._framer: Framer | None = None
+        self._speed = Speed()
+
+    async def serve(self) -> None:
+        """Run until either side ends it."""
+        endings = [asyncio.create_task(each) for each in (self._take(), self._watch(), self._leave())]
+        measuring = asyncio.create_task(self._measure())
+        try:
+            done, _ = await asyncio.wait(endings, return_when=asyncio.FIRST_COMPLETED)
+            await self._end(next(iter(done)).result())
+        finally:
+            for task in (*endings, measuring):
+                task.cancel()
+            self._pacer.close()
+            self._rtp.close()
+
+    async def _end(self, close: Close) -> None:
+        if close not in SAY_WHEN_SENT:
+            await self._say(close)
+        if close.ends_session:
+            silence = [SILENT_FRAME] * round(CLOSING_SILENCE_S / FRAME_S)
+            self._pacer.put([*(self._framer.end() if self._framer else ()), *silence])
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._pacer.empty(), FLUSH_S)
+        try:
+            if close.ends_session:
+                await self._gateway.sessions.close(self._session)
+            await self._lease.give_back()
+        except RedisError:
+            log.exception("session could not be closed", extra={"fields": {"ssrc": self._session.ssrc}})
+        log.info("socket closed", extra={"fields": {"ssrc": self._session.ssrc, "code": close.code}})
+        if close in SAY_WHEN_SENT:
+            await self._say(close)
+
+    async def _say(self, close: Close) -> None:
+        # The caller may have gone first.
+        with contextlib.suppress(WebSocketDisconnect, RuntimeError):
+            await self._websocket.close(close.code, close.reason)
+
+    async def _take(self) -> Close:
+        """Take messages until the caller ends, goes, or sends what it may not."""
+        idle_s = self._gateway.settings.idle_timeout_s
+        while True:
+            await self._pacer.room()
+            try:
+                async with asyncio.timeout(idle_s):
+                    message = await self._websocket.receive()
+            except TimeoutError:
+                return Close(1008, f"no audio for {idle_s:g} s")
+            close = self._handle(message)
+            if close:
+                return close
+
+    def _handle(self, message: Message) -> Close | None:
+        if message["type"] == "websocket.disconnect":
+            return ENDED
+        audio: bytes | None = message.get("bytes")
+        if audio is None:
+            return self._control(message["text"])
+        self._framer = self._framer or Framer(AudioFormat())
+        try:
+            frames = self._framer.take(audio)
+        except AudioError as error:
+            return Close(1007, str(error))
+        self._pacer.put(frames)
+        return TOO_FAST if self._speed.is_too_fast(len(frames), full=self._pacer.is_full) else None
+
+    def _control(self, text: str) -> Close | None:
+        try:
+            message = Control.validate_json(text)
+        except ValidationError as error:
+            problem = error.errors(include_url=False, include_input=False)[0]
+            place = ".".join(map(str, problem["loc"]))
+            # A reason has at most 123 bytes (RFC 6455, section 5.5).
+            return Close(
+                1003, f"text is for start and end only: {place} {problem['msg']}".encode()[:120].decode(errors="ignore")
+            )
+        if isinstance(message, End):
+            return ENDED
+        if self._framer is not None:
+            return Close(1003, "`start` comes once, before any audio")
+        self._framer = Framer(message)
+        return None
+
+    async def _watch(self) -> Close:
+        """Keep the socket's right to its session, and notice when the session ends."""
+        hosts_seen = time.monotonic()
+        while True:
+            await asyncio.sleep(WATCH_EVERY_S)
+            if time.time() >= self._session.expires_at:
+                return Close(1008, f"a session lasts {self._gateway.settings.session_max_s} s at most")
+            if self._rtp.has_host:
+                hosts_seen = time.monotonic()
+            elif time.monotonic() - hosts_seen > NO_HOST_S:
+                return NO_HOST
+            with contextlib.suppress(RedisError):
+                if not await self._lease.renew():
+                    return LOST_LEASE
+                session = await self._gateway.sessions.read(self._session.ssrc)
+                if session is None or session.state is SessionState.CLOSED:
+                    return CLOSED_ELSEWHERE
+
+    async def _leave(self) -> Close:
+        await self._gateway.leaving.wait()
+        return RESTART
+
+    async def _measure(self) -> None:
+        """Tell how long the first final took after its speech had left; of sessions that this gateway began."""
+        transcripts, loop = self._gateway.transcripts, asyncio.get_running_loop()
+        with contextlib.suppress(RedisError):
+            if await transcripts.read(self._session.ssrc, count=1):
+                return
+            async for events in transcripts.follow(self._session.ssrc, BEFORE_ALL, FIRST_EVENT_WAIT_MS):
+                for _, said in events:
+                    if said.kind is EventKind.FINAL:
+                        sent_at = self._pacer.sent_at(max(0, said.end_ms // FRAME_MS - 1))
+                        if sent_at is not None:
+                            self._gateway.metrics.observe("FirstTranscriptLatency", 1000 * (loop.time() - sent_at))
+                        return
+
+
+class Speed:
+    """Tells a caller that sends faster than real time from one that catches up after a pause."""
+
+    def __init__(self) -> None:
+        self._began_at: float | None = None
+        self._received_s = 0.0
+        self._held_since: float | None = None
+
+    def is_too_fast(self, frames: int, *, full: bool) -> bool:
+        """Count frames that came, and return whether there have been too many for too long."""
+        now = time.monotonic()
+        self._began_at = self._began_at or now
+        self._received_s += frames * FRAME_S
+        ahead_s = self._received_s - (now - self._began_at)
+        if not full or ahead_s < BUFFER_S / 2:
+            self._held_since = None
+            return False
+        self._held_since = self._held_since or now
+        return now - self._held_since > HELD_BACK_S

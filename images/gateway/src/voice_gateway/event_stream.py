@@ -1,0 +1,134 @@
+"""Transcripts as server-sent events (HTML Standard, section 9.2)."""
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import AsyncIterator
+
+from redis.exceptions import RedisError
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from blueprint.contract import TOKEN_HEADER
+from voice_gateway.gateway import Gateway
+from voice_gateway.refusals import Refusal
+from voice_runtime.sessions import Session, SessionState
+from voice_runtime.transcripts import BEFORE_ALL, EventId
+
+LAST_EVENT_ID_HEADER = "Last-Event-ID"
+EVENTS_AT_ONCE = 32
+"""What is read ahead of a reader; where it takes no more, the rest waits in the state store."""
+WAIT_MS = 500
+"""Below the state client's own time limit; how soon a closed session or a stopping gateway is noticed."""
+RECONNECT_MS = 1000
+STORE_PAUSE_S = 0.5
+
+SETTLE_S = 2.0
+"""After closing, the VAD tier may still have an utterance to end and to ship."""
+FINISH_S = 30.0
+"""Longest that a closed session's stream waits for its last finals."""
+
+HEARTBEATS_PER_IDLE_TIMEOUT = 3
+HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+
+
+async def events(request: Request) -> Response:
+    """Stream a session's transcript, from its beginning or from behind ``Last-Event-ID``."""
+    gateway: Gateway = request.app.state.gateway
+    session = await gateway.session_of(request.path_params["id"], request.headers.get(TOKEN_HEADER))
+    last = request.headers.get(LAST_EVENT_ID_HEADER)
+    try:
+        after = EventId.of(last) if last else BEFORE_ALL
+    except ValueError as error:
+        raise Refusal(400, "bad request", f"{LAST_EVENT_ID_HEADER}: {error}") from None
+    with contextlib.ExitStack() as counted:
+        counted.enter_context(gateway.connection())
+        counted.enter_context(gateway.reader(session.ssrc))
+        return CountedStream(EventStream(gateway, session, after).lines(), counted.pop_all())
+
+
+class CountedStream(StreamingResponse):
+    """A response that is counted until it has ended, however it ends."""
+
+    def __init__(self, lines: AsyncIterator[str], counted: contextlib.ExitStack) -> None:
+        super().__init__(lines, media_type="text/event-stream", headers=HEADERS)
+        self._counted = counted
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        with self._counted:
+            await super().__call__(scope, receive, send)
+
+
+class EventStream:
+    """One reader's view of a session."""
+
+    def __init__(self, gateway: Gateway, session: Session, after: EventId) -> None:
+        self._gateway = gateway
+        self._session = session
+        self._after = after
+        self._closed_at: float | None = None
+        self._beat_s = gateway.settings.idle_timeout_s / HEARTBEATS_PER_IDLE_TIMEOUT
+        self._token_s = gateway.settings.token_ttl_s / 2
+
+    async def lines(self) -> AsyncIterator[str]:
+        """Yield the stream's text until the session has ended, or this process has to stop."""
+        yield f"retry: {RECONNECT_MS}\n\n"
+        beat_at = token_at = time.monotonic()
+        while not self._gateway.leaving.is_set():
+            if time.monotonic() >= token_at:
+                yield self._fresh_token()
+                token_at = time.monotonic() + self._token_s
+                beat_at = time.monotonic() + self._beat_s
+            if time.monotonic() >= beat_at:
+                yield ": still here\n\n"
+                beat_at = time.monotonic() + self._beat_s
+            try:
+                found = await self._news()
+                complete = None if found else await self._is_over()
+            except RedisError:
+                await asyncio.sleep(STORE_PAUSE_S)
+                continue
+            if complete is not None:
+                yield _event("end", {"complete": complete})
+                return
+            for line in found:
+                yield line
+                beat_at = time.monotonic() + self._beat_s
+        yield _event("resume", {"last_event_id": str(self._after)})
+
+    async def _news(self) -> list[str]:
+        found = await self._gateway.transcripts.read(
+            self._session.ssrc, self._after, count=EVENTS_AT_ONCE, wait_ms=WAIT_MS
+        )
+        if found:
+            self._after = found[-1][0]
+        return [
+            f"id: {place}\nevent: {said.kind}\ndata: {said.model_dump_json(exclude_none=True)}\n\n"
+            for place, said in found
+        ]
+
+    async def _is_over(self) -> bool | None:
+        """Return whether all was transcribed, once nothing more will come; ``None`` before that."""
+        session = await self._gateway.sessions.read(self._session.ssrc)
+        if session is None:
+            return False
+        if session.state is SessionState.OPEN and time.time() < session.expires_at:
+            return None
+        now = time.monotonic()
+        self._closed_at = self._closed_at or now
+        closed_for = now - self._closed_at
+        if closed_for >= SETTLE_S and session.all_transcribed:
+            return True
+        return False if closed_for >= FINISH_S else None
+
+    def _fresh_token(self) -> str:
+        """Streams last longer than tokens: whoever has one open can come back with this."""
+        token, expires_at = self._gateway.tokens.make(self._session.id)
+        return _event("token", {"token": token, "expires_at": expires_at.isoformat(timespec="seconds")})
+
+
+def _event(name: str, data: dict[str, object]) -> str:
+    return f"event: {name}\ndata: {json.dumps(data)}\n\n"

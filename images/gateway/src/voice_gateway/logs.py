@@ -1,0 +1,36 @@
+"""Log lines: one JSON object each. Nothing that opens anything is ever in one."""
+
+import io
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+
+from blueprint.contract import LOG_LEVEL_FIELD
+
+
+class JsonFormatter(logging.Formatter):
+    """Writes a record as JSON, with the fields that were given as ``extra={"fields": {...}}``."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            LOG_LEVEL_FIELD: record.levelname.lower(),
+            "message": record.getMessage(),
+            **getattr(record, "fields", {}),
+        }
+        if record.exc_info:
+            line["trace"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
+def set_up() -> None:
+    """Lead every log of the process to stdout, where metrics go too."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(JsonFormatter())
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    for chatty in ("httpx2", "uvicorn.error"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)

@@ -1,0 +1,70 @@
+"""Refusals: every one says what is wrong, and what to do."""
+
+from collections.abc import Mapping
+
+from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection
+from starlette.responses import JSONResponse
+
+
+class Refusal(HTTPException):
+    """A request that is not served.
+
+    Attributes:
+        error: What it is, in two or three words that stay the same.
+    """
+
+    def __init__(self, status: int, error: str, detail: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(status, detail, headers)
+        self.error = error
+
+    def response(self) -> JSONResponse:
+        """Return the answer that tells the caller."""
+        return JSONResponse(
+            {"error": self.error, "detail": self.detail}, status_code=self.status_code, headers=self.headers
+        )
+
+
+def retry_after(seconds: int) -> dict[str, str]:
+    """Return the header that says when to try again."""
+    return {"Retry-After": str(seconds)}
+
+
+def no_capacity(detail: str) -> Refusal:
+    """All hosts that could take a session are full, draining or gone."""
+    return Refusal(503, "no capacity", detail, retry_after(5))
+
+
+def draining() -> Refusal:
+    """This process is about to stop."""
+    return Refusal(503, "draining", "this gateway is stopping; try again, and another answers", retry_after(1))
+
+
+def busy() -> Refusal:
+    """This process has as many connections as it may have."""
+    return Refusal(503, "busy", "this gateway has no connection left; try again, and another answers", retry_after(1))
+
+
+def store_away() -> Refusal:
+    """The state store does not answer."""
+    return Refusal(503, "state store away", "the state store does not answer; try again", retry_after(2))
+
+
+def unknown_session() -> Refusal:
+    """There is no such session, or no longer."""
+    return Refusal(404, "unknown session", "there is no such session; it may have ended some minutes ago")
+
+
+async def answer_http_exception(_: HTTPConnection, error: Exception) -> JSONResponse:
+    """Answer refusals, and what Starlette itself refuses, in the same form."""
+    if isinstance(error, Refusal):
+        return error.response()
+    if not isinstance(error, HTTPException):  # pragma: no cover  registered for that class
+        raise error
+    words = {404: "unknown path", 405: "unknown method"}
+    return Refusal(error.status_code, words.get(error.status_code, "refused"), error.detail, error.headers).response()
+
+
+async def answer_store_error(_: HTTPConnection, __: Exception) -> JSONResponse:
+    """Answer while the state store is away for longer than its client waits."""
+    return store_away().response()

@@ -1,0 +1,56 @@
+"""Plain RTP (RFC 3550) to the VAD tier, from a port of the session's own."""
+
+import contextlib
+import socket
+import struct
+import time
+
+from blueprint.contract import CHUNK_FRAME_SAMPLES
+from voice_gateway.fleet import Fleet
+from voice_runtime.hosts import Host
+
+VERSION_2 = 0x80
+PAYLOAD_TYPE = 96
+"""L16 at 16 kHz has no static number (RFC 3551, section 6): the first of the dynamic ones."""
+
+FRAME_MS = 20
+_HEADER = struct.Struct(">BBHII")
+
+
+class RtpSender:
+    """One session's stream.
+
+    Sequence numbers and timestamps begin at the time of day, so that a session whose socket is opened anew at another
+    gateway goes on behind what it has sent before.
+    """
+
+    def __init__(self, ssrc: int, port: int, fleet: Fleet) -> None:
+        self._ssrc = ssrc
+        self._port = port
+        self._fleet = fleet
+        self._host: Host | None = None
+        self._frame = time.time_ns() // (FRAME_MS * 1_000_000)
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.setblocking(False)
+
+    @property
+    def has_host(self) -> bool:
+        """Whether there is a host to send to."""
+        return self._fleet.vad_host(self._host) is not None
+
+    def send(self, payload: bytes) -> bool:
+        """Send one frame, and return whether there was a host to send it to."""
+        self._host = self._fleet.vad_host(self._host)
+        if self._host is None:
+            return False
+        timestamp = self._frame * CHUNK_FRAME_SAMPLES
+        header = _HEADER.pack(VERSION_2, PAYLOAD_TYPE, self._frame & 0xFFFF, timestamp & 0xFFFFFFFF, self._ssrc)
+        self._frame += 1
+        # What the network does not take is a lost packet, as it is anywhere else on its way.
+        with contextlib.suppress(OSError):
+            self._socket.sendto(header + payload, (self._host.address, self._port))
+        return True
+
+    def close(self) -> None:
+        """Give the port back."""
+        self._socket.close()

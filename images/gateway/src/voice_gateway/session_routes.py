@@ -1,0 +1,147 @@
+"""Opens and closes sessions."""
+
+import asyncio
+import base64
+import logging
+import secrets
+import time
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from blueprint.contract import TOKEN_HEADER
+from voice_gateway.gateway import Gateway
+from voice_gateway.refusals import Refusal, draining, no_capacity, retry_after
+from voice_runtime import state
+from voice_runtime.sessions import Session, SessionKind, SessionState, TooManySessionsError
+
+BODY_BYTES = 4096
+"""A request has two short fields."""
+BODY_TIMEOUT_S = 10.0
+SRTP_SUITE = "AES_CM_128_HMAC_SHA1_80"
+SRTP_KEY_BYTES = 30
+"""16 bytes of key and 14 of salt (RFC 4568, section 6.2)."""
+SSRC_TRIES = 8
+
+log = logging.getLogger(__name__)
+
+
+class SessionRequest(BaseModel):
+    """The body of a request for a session; ``blueprint.session_api`` describes it to API Gateway."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    transport: Literal["websocket", "srtp"]
+    language: Annotated[str, Field(pattern="^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*$", max_length=35)] | None = None
+
+
+async def create(request: Request) -> Response:
+    """Open a session."""
+    gateway: Gateway = request.app.state.gateway
+    caller = await gateway.callers.name(request)
+    if gateway.draining.is_set():
+        raise draining()
+    await _check_rate(gateway, caller)
+    wanted = await _read(request)
+    if gateway.fleet.free_slots == 0:
+        gateway.metrics.count("SessionsRefused")
+        raise no_capacity("every ASR host is full, draining or gone; try again")
+    session = await _open(gateway, caller, wanted)
+    gateway.metrics.count("SessionsCreated")
+    log.info("session opened", extra={"fields": {"ssrc": session.ssrc, "kind": session.kind}})
+    return JSONResponse(_describe(gateway, session), status_code=201, headers={"Cache-Control": "no-store"})
+
+
+async def close(request: Request) -> Response:
+    """Close a session; what has been said is still transcribed."""
+    gateway: Gateway = request.app.state.gateway
+    session = await gateway.session_of(request.path_params["id"], request.headers.get(TOKEN_HEADER))
+    await gateway.sessions.close(session)
+    log.info("session closed", extra={"fields": {"ssrc": session.ssrc}})
+    return Response(status_code=204)
+
+
+async def _check_rate(gateway: Gateway, caller: str) -> None:
+    key = state.caller_creations(caller)
+    async with gateway.store.pipeline(transaction=True) as pipe:
+        pipe.incr(key)
+        pipe.expire(key, 1, nx=True)
+        created, _ = await pipe.execute()
+    most = gateway.settings.caller_creations_per_s
+    if created > most:
+        raise Refusal(429, "too many requests", f"a caller may open {most} sessions a second", retry_after(1))
+
+
+async def _read(request: Request) -> SessionRequest:
+    try:
+        return SessionRequest.model_validate_json(await _body(request))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise Refusal(400, "bad request", f"{place}: {first['msg']}" if place else first["msg"]) from None
+
+
+async def _body(request: Request) -> bytes:
+    closing = {"Connection": "close"}
+    too_large = Refusal(413, "body too large", f"a request has at most {BODY_BYTES} bytes", closing)
+    length = request.headers.get("Content-Length", "")
+    if length.isdigit() and int(length) > BODY_BYTES:
+        raise too_large
+    body = b""
+    try:
+        async with asyncio.timeout(BODY_TIMEOUT_S):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > BODY_BYTES:
+                    raise too_large
+    except TimeoutError:
+        detail = f"the body did not come within {BODY_TIMEOUT_S:.0f} s"
+        raise Refusal(408, "body too slow", detail, closing) from None
+    return body
+
+
+async def _open(gateway: Gateway, caller: str, wanted: SessionRequest) -> Session:
+    external = wanted.transport == "srtp"
+    most = gateway.settings.caller_sessions
+    for _ in range(SSRC_TRIES):
+        ssrc = secrets.randbits(32)
+        session = Session(
+            ssrc=ssrc,
+            id=f"{ssrc:08x}-{secrets.token_hex(12)}",
+            state=SessionState.OPEN,
+            kind=SessionKind.EXTERNAL if external else SessionKind.GATEWAY,
+            caller=caller,
+            expires_at=int(time.time()) + gateway.settings.session_max_s,
+            srtp_key=base64.b64encode(secrets.token_bytes(SRTP_KEY_BYTES)).decode() if external else None,
+            language=wanted.language,
+        )
+        try:
+            if await gateway.sessions.create(session, most_of_caller=most):
+                return session
+        except TooManySessionsError as error:
+            raise Refusal(429, "too many sessions", str(error), retry_after(5)) from None
+    raise no_capacity("no free synchronization source was found; try again")
+
+
+def _describe(gateway: Gateway, session: Session) -> dict[str, object]:
+    token, expires_at = gateway.tokens.make(session.id)
+    media: dict[str, object] = {"websocket": gateway.settings.audio_url(session.id)}
+    if session.kind is SessionKind.EXTERNAL:
+        media = {
+            "srtp": {
+                "host": gateway.settings.media_host,
+                "port": gateway.settings.rtp_port,
+                "ssrc": session.ssrc,
+                "suite": SRTP_SUITE,
+                "key": session.srtp_key,
+            }
+        }
+    return {
+        "id": session.id,
+        "token": token,
+        "expires_at": expires_at.isoformat(timespec="seconds"),
+        "media": media,
+        "events": f"sessions/{session.id}/events",
+    }

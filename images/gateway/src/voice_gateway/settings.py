@@ -1,0 +1,80 @@
+"""What the gateway is told by its launcher, and the limits that it keeps."""
+
+from typing import Annotated, Self
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from voice_gateway.tokens import KEY_BYTES
+
+Port = Annotated[int, Field(ge=1, le=65535)]
+
+
+class GatewaySettings(BaseSettings):
+    """The contract's variables without those of Valkey, and behind them variables of the gateway alone.
+
+    Attributes:
+        token_ttl_s: Seconds that a session token opens its session for; event streams bring fresh ones.
+        media_host: Host name that callers send audio to.
+        idle_timeout_s: Seconds without audio, or with a reader that takes nothing, before a connection is closed.
+        drain_timeout_s: Seconds that callers have to finish in, once the process is told to stop.
+        bind_address: Address that both ports are on.
+        media_tls: Whether something before ``media_port`` speaks TLS on port 443, as the load balancer does.
+        session_max_s: Longest that a session lasts.
+        caller_sessions: Live sessions of one caller.
+        caller_creations_per_s: Sessions that one caller may open in a second, at all gateways together.
+        max_connections: Audio sockets and event streams of this process.
+        allowed_origins: Origins of web pages that may use the session API, comma-separated.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="VOICE_", frozen=True)
+
+    deployment: str = Field(min_length=1)
+    fleet: str = Field(min_length=1)
+    http_port: Port
+    media_port: Port
+    rtp_port: Port
+    token_key: SecretStr
+    token_ttl_s: int = Field(ge=1, le=86400)
+    jwt_issuer: str = Field(default="", pattern="^(https?://.+)?$")
+    jwt_audience: str = ""
+    media_host: str = Field(min_length=1)
+    idle_timeout_s: float = Field(gt=0)
+    drain_timeout_s: float = Field(ge=0)
+
+    bind_address: str = "0.0.0.0"  # noqa: S104  a container: its ports are mapped, its security group lets in
+    media_tls: bool = True
+    session_max_s: int = Field(default=3600, ge=1)
+    caller_sessions: int = Field(default=1000, ge=1)
+    caller_creations_per_s: int = Field(default=50, ge=1)
+    max_connections: int = Field(default=4096, ge=1)
+    allowed_origins: Annotated[tuple[str, ...], NoDecode] = ()
+
+    @field_validator("token_key")
+    @classmethod
+    def _is_long_enough(cls, key: SecretStr) -> SecretStr:
+        size = len(key.get_secret_value().encode())
+        if size < KEY_BYTES:
+            raise ValueError(f"has {size} bytes, at least {KEY_BYTES} are needed")
+        return key
+
+    @field_validator("allowed_origins", mode="before")
+    @classmethod
+    def _split(cls, origins: object) -> object:
+        return tuple(filter(None, origins.split(","))) if isinstance(origins, str) else origins
+
+    @model_validator(mode="after")
+    def _audience_with_issuer(self) -> Self:
+        if bool(self.jwt_issuer) != bool(self.jwt_audience):
+            raise ValueError("VOICE_JWT_ISSUER and VOICE_JWT_AUDIENCE go together: set both, or neither")
+        if self.http_port == self.media_port:
+            raise ValueError(f"VOICE_HTTP_PORT and VOICE_MEDIA_PORT are both {self.http_port}")
+        return self
+
+    def audio_url(self, session: str) -> str:
+        """Return where a session's WebSocket is, as callers reach it."""
+        place = f"wss://{self.media_host}" if self.media_tls else f"ws://{self.media_host}:{self.media_port}"
+        return f"{place}{AUDIO_PATH.format(id=session)}"
+
+
+AUDIO_PATH = "/v1/sessions/{id}/audio"

@@ -1,0 +1,312 @@
+"""A gateway in a process of its own, with hosts around it that are as real as it can see."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+
+import httpx2
+import numpy as np
+import websockets
+from redis.asyncio import Redis
+
+from blueprint import contract
+from blueprint.contract import Tier
+from images.conftest import StoreServer, free_port
+from voice_runtime.hosts import Host, HostKind, HostRegistry
+
+FOLDER = Path(__file__).parents[2]
+SOURCES = os.pathsep.join(map(str, (FOLDER.parent, FOLDER / "gateway/src", FOLDER / "runtime/src")))
+TOKEN_KEY = "only-for-tests-only-for-tests-only-for-tests"
+FRAME_BYTES = 640
+
+
+async def holds(what: str, condition: Callable[[], bool], limit_s: float = 60) -> None:
+    """Wait until something holds."""
+    end = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < end, f"not within {limit_s} s: {what}"
+        await asyncio.sleep(0.02)
+
+
+def free_rtp_port() -> int:
+    """Return a UDP port that is free on every loopback address that tests use."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind(("", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class GatewayProcess:
+    """``python -m voice_gateway``."""
+
+    def __init__(self, store: StoreServer, rtp_port: int, **settings: object) -> None:
+        self.http_port, self.media_port, self.rtp_port = free_port(), free_port(), rtp_port
+        defaults: dict[str, object] = {
+            "DEPLOYMENT": "test",
+            "FLEET": "gateway",
+            "VALKEY_HOST": "127.0.0.1",
+            "VALKEY_PORT": store.port,
+            "VALKEY_USER": "default",
+            "VALKEY_TLS": "false",
+            "HTTP_PORT": self.http_port,
+            "MEDIA_PORT": self.media_port,
+            "RTP_PORT": rtp_port,
+            "TOKEN_KEY": TOKEN_KEY,
+            "TOKEN_TTL_S": 300,
+            "MEDIA_HOST": "127.0.0.1",
+            "MEDIA_TLS": "false",
+            "IDLE_TIMEOUT_S": 30,
+            "DRAIN_TIMEOUT_S": 5,
+            "BIND_ADDRESS": "127.0.0.1",
+            "CALLER_CREATIONS_PER_S": 10_000,
+        }
+        self.environment = {f"VOICE_{name}": str(value) for name, value in {**defaults, **settings}.items()}
+        self.environment |= {"PYTHONPATH": SOURCES, "PATH": os.environ["PATH"]}
+        self.lines: list[str] = []
+
+    def start(self) -> Self:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "voice_gateway"],
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        return self
+
+    def _read(self) -> None:
+        assert self.process.stdout
+        self.lines.extend(self.process.stdout)
+
+    async def ready(self) -> Self:
+        await holds(f"the gateway is ready: {self.lines}", lambda: self.health() == 200)
+        return self
+
+    def health(self, port: int | None = None) -> int:
+        with contextlib.suppress(httpx2.TransportError):
+            return httpx2.get(f"http://127.0.0.1:{port or self.http_port}{contract.HEALTH_PATH}").status_code
+        return 0
+
+    def logged(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.lines]
+
+    def metric(self, name: str) -> list[float]:
+        """Return the values of a metric that were written so far."""
+        found = [line[name] for line in self.logged() if name in line]
+        return [value for each in found for value in (each if isinstance(each, list) else [each])]
+
+    @property
+    def memory_mib(self) -> float:
+        pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+    def terminate(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.wait()
+
+    def wait(self) -> int:
+        code = self.process.wait(60)
+        self._reader.join(10)
+        return code
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.http_port}"
+
+    def client(self) -> httpx2.AsyncClient:
+        return httpx2.AsyncClient(base_url=self.url, timeout=30)
+
+    async def open(self, transport: str = "websocket", **request: object) -> "Opened":
+        async with self.client() as client:
+            response = await client.post("/v1/sessions", json={"transport": transport, **request})
+        assert response.status_code == 201, response.text
+        return Opened(self, response.json())
+
+
+@dataclass
+class Opened:
+    """A session, as its caller knows it."""
+
+    gateway: GatewayProcess
+    described: dict[str, Any]
+
+    @property
+    def id(self) -> str:
+        return str(self.described["id"])
+
+    @property
+    def ssrc(self) -> int:
+        return int(self.id[:8], 16)
+
+    @property
+    def token(self) -> str:
+        return str(self.described["token"])
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {contract.TOKEN_HEADER: self.token}
+
+    def at(self, gateway: GatewayProcess) -> "Opened":
+        return replace(self, gateway=gateway)
+
+    def socket(self, token: str | None = None, **options: Any) -> websockets.connect:
+        url = f"ws://127.0.0.1:{self.gateway.media_port}/v1/sessions/{self.id}/audio"
+        protocols: Any = ["voice.v1", token or self.token]
+        return websockets.connect(url, subprotocols=protocols, compression=None, **options)
+
+    @contextlib.asynccontextmanager
+    async def stream(self, last_event_id: str | None = None) -> AsyncIterator["Events"]:
+        headers = self.headers | ({"Last-Event-ID": last_event_id} if last_event_id else {})
+        async with (
+            self.gateway.client() as client,
+            client.stream("GET", f"/v1/sessions/{self.id}/events", headers=headers) as response,
+        ):
+            assert response.status_code == 200, await response.aread()
+            yield Events(response)
+
+    async def close(self) -> int:
+        async with self.gateway.client() as client:
+            return (await client.delete(f"/v1/sessions/{self.id}", headers=self.headers)).status_code
+
+
+@dataclass(frozen=True)
+class Event:
+    """One server-sent event."""
+
+    name: str
+    id: str | None
+    data: Any
+
+
+class Events:
+    """Reads server-sent events off a response."""
+
+    def __init__(self, response: httpx2.Response) -> None:
+        self._lines = response.aiter_lines()
+        self.comments = 0
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        fields: dict[str, str] = {}
+        async for line in self._lines:
+            if line.startswith(":"):
+                self.comments += 1
+            elif line:
+                name, _, value = line.partition(": ")
+                fields[name] = value
+            elif "data" in fields:
+                yield Event(fields.get("event", "message"), fields.get("id"), json.loads(fields["data"]))
+                fields = {}
+            else:
+                fields = {}
+
+    async def transcripts(self, count: int) -> list[Event]:
+        """Return so many transcript events; what else comes is passed over."""
+        found = []
+        async for event in self:
+            if event.name in {"partial", "final"}:
+                found.append(event)
+            if len(found) == count:
+                return found
+        raise AssertionError(f"the stream ended after {found}")
+
+    async def until(self, name: str) -> list[Event]:
+        """Return all events up to the first of a name."""
+        found = []
+        async for event in self:
+            found.append(event)
+            if event.name == name:
+                return found
+        raise AssertionError(f"the stream ended without {name}: {found}")
+
+
+@dataclass(frozen=True)
+class Packet:
+    """An RTP packet as it came."""
+
+    at: float
+    source: tuple[str, int]
+    payload_type: int
+    sequence: int
+    timestamp: int
+    ssrc: int
+    samples: np.ndarray
+
+
+@dataclass
+class VadHost:
+    """A UDP port that takes RTP."""
+
+    port: int
+    address: str = "127.0.0.1"
+    packets: list[Packet] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
+        self._socket.bind((self.address, self.port))
+        self._socket.settimeout(0.2)
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._receive, daemon=True)
+        self._thread.start()
+
+    def _receive(self) -> None:
+        while not self._stopping.is_set():
+            with contextlib.suppress(TimeoutError):
+                datagram, source = self._socket.recvfrom(4096)
+                first, second, sequence, timestamp, ssrc = struct.unpack_from(">BBHII", datagram)
+                assert first == 0x80
+                assert len(datagram) == 12 + FRAME_BYTES
+                samples = np.frombuffer(datagram, ">i2", offset=12).astype(np.int16)
+                self.packets.append(Packet(time.monotonic(), source, second, sequence, timestamp, ssrc, samples))
+
+    def of(self, ssrc: int) -> list[Packet]:
+        return [packet for packet in self.packets if packet.ssrc == ssrc]
+
+    def audio(self, ssrc: int) -> np.ndarray:
+        return np.concatenate([packet.samples for packet in self.of(ssrc)] or [np.empty(0, np.int16)])
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join()
+        self._socket.close()
+
+
+class Hosts:
+    """Says every half second that hosts are there."""
+
+    def __init__(self, store: Redis) -> None:
+        self._registries = {tier: HostRegistry(store, tier) for tier in (Tier.ASR, Tier.VAD)}
+        self.present: dict[tuple[Tier, str], Host] = {}
+
+    def put(
+        self, tier: Tier, host_id: str, address: str = "127.0.0.1", slots: int = 100, *, draining: bool = False
+    ) -> None:
+        kind = HostKind.VAD if tier is Tier.VAD else HostKind.GPU
+        self.present[tier, host_id] = Host(host_id, kind, address, slots, draining)
+
+    async def beat(self) -> None:
+        for (tier, _), host in list(self.present.items()):
+            await self._registries[tier].beat(host)
+
+    async def run(self) -> None:
+        while True:
+            with contextlib.suppress(Exception):
+                await self.beat()
+            await asyncio.sleep(0.5)

@@ -1,0 +1,32 @@
+"""The gateway's own user of the state store may do what the gateway does."""
+
+import pytest
+from redis.asyncio import Redis
+
+from blueprint.contract import STATE_USERS, Tier
+from images.gateway.tests.conftest import Start
+from images.gateway.tests.running import VadHost
+from voice_runtime.transcripts import EventKind, Transcript, Transcripts
+
+pytestmark = pytest.mark.usefixtures("hosts")
+PASSWORD = "only-for-tests"
+
+
+async def test_a_whole_session_with_the_rights_that_the_contract_gives(
+    start: Start, store: Redis, vad: VadHost
+) -> None:
+    [access] = [user.acl for user in STATE_USERS if user.tier is Tier.GATEWAY]
+    await store.execute_command("ACL", "SETUSER", Tier.GATEWAY.value, "reset", f">{PASSWORD}", *access.split())
+    gateway = await start(VALKEY_USER=Tier.GATEWAY.value, VALKEY_PASSWORD=PASSWORD).ready()
+    opened = await gateway.open()
+    said = Transcript(kind=EventKind.FINAL, utterance=0, text="yes", start_ms=0, end_ms=500)
+    async with opened.stream() as events, opened.socket() as connection:
+        await connection.send(bytes(640))
+        await Transcripts(store).publish(opened.ssrc, said, 1)
+        assert len(await events.transcripts(1)) == 1
+        await connection.send('{"type": "end"}')
+        await connection.wait_closed()
+        assert connection.close_code == 1000
+        assert (await events.until("end"))[-1].data == {"complete": True}
+    assert len(vad.of(opened.ssrc)) == 51
+    assert await opened.close() == 204

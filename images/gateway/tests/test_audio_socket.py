@@ -1,0 +1,277 @@
+"""Audio in: what comes over the socket leaves as RTP, in order and in time."""
+
+import asyncio
+import contextlib
+import itertools
+import json
+import time
+
+import numpy as np
+import pytest
+import websockets
+from redis.asyncio import Redis
+
+from blueprint.contract import Tier
+from images.gateway.tests.conftest import Start
+from images.gateway.tests.running import GatewayProcess, Hosts, Opened, VadHost, holds
+from voice_runtime import state
+
+pytestmark = pytest.mark.usefixtures("hosts", "vad")
+
+RATE = 16_000
+SILENCE_FRAMES = 50
+TONE_HZ = 440
+
+
+def tone(seconds: float, rate: int = RATE) -> np.ndarray:
+    return (8000 * np.sin(2 * np.pi * TONE_HZ * np.arange(int(seconds * rate)) / rate)).astype("<i2")
+
+
+async def send(
+    opened: Opened, audio: np.ndarray, *, message: int = 3200, start: dict[str, object] | None = None
+) -> int:
+    """Send audio at once and end it; return the close code."""
+    async with opened.socket() as connection:
+        if start:
+            await connection.send(json.dumps(start))
+        data = audio.tobytes()
+        for begin in range(0, len(data), message):
+            await connection.send(data[begin : begin + message])
+        await connection.send('{"type": "end"}')
+        await connection.wait_closed()
+        assert connection.close_code is not None
+        return connection.close_code
+
+
+async def close_of(connection: websockets.ClientConnection) -> tuple[int | None, str | None]:
+    await asyncio.wait_for(connection.wait_closed(), 60)
+    return connection.close_code, connection.close_reason
+
+
+async def test_audio_leaves_unchanged_with_a_second_of_silence_behind_it(gateway: GatewayProcess, vad: VadHost) -> None:
+    opened = await gateway.open()
+    audio = tone(1.01)  # ends within a frame
+    assert await send(opened, audio, message=1234) == 1000
+    await holds("all packets", lambda: len(vad.of(opened.ssrc)) == 51 + SILENCE_FRAMES)
+    heard = vad.audio(opened.ssrc)
+    np.testing.assert_array_equal(heard[: len(audio)], audio)
+    assert not heard[len(audio) :].any()
+
+
+async def test_frames_leave_in_order_and_no_faster_than_real_time(gateway: GatewayProcess, vad: VadHost) -> None:
+    opened = await gateway.open()
+    begin = time.monotonic()
+    await send(opened, tone(2), message=32_000)
+    packets = vad.of(opened.ssrc)
+    assert {packet.payload_type for packet in packets} == {96}
+    assert len({packet.source for packet in packets}) == 1
+    for before, after in itertools.pairwise(packets):
+        assert (after.sequence - before.sequence) & 0xFFFF == 1
+        assert (after.timestamp - before.timestamp) & 0xFFFFFFFF == 320
+    # However busy the machine: a frame may be late, and up to 0.2 s are caught up, but none is early.
+    for number, packet in enumerate(packets):
+        assert packet.at - begin >= number * 0.02 - 0.25
+
+
+async def test_sessions_have_ports_of_their_own(gateway: GatewayProcess, vad: VadHost) -> None:
+    first, second = await gateway.open(), await gateway.open()
+    await asyncio.gather(send(first, tone(0.1)), send(second, tone(0.1)))
+    assert vad.of(first.ssrc)[0].source != vad.of(second.ssrc)[0].source
+
+
+@pytest.mark.parametrize("rate", [8_000, 44_100, 48_000])
+async def test_other_rates_are_resampled(gateway: GatewayProcess, vad: VadHost, rate: int) -> None:
+    opened = await gateway.open()
+    assert await send(opened, tone(1, rate), start={"type": "start", "rate": rate, "encoding": "pcm16"}) == 1000
+    heard = vad.audio(opened.ssrc)
+    assert len(heard) == (50 + SILENCE_FRAMES) * 320
+    middle = heard[4000:12_000].astype(float)
+    spectrum = np.abs(np.fft.rfft(middle * np.hanning(len(middle))))
+    assert np.argmax(spectrum) * RATE / len(middle) == pytest.approx(TONE_HZ, abs=2)
+    assert np.abs(middle).max() == pytest.approx(8000, rel=0.02)
+
+
+async def test_session_is_closed_behind_its_audio(gateway: GatewayProcess, vad: VadHost, store: Redis) -> None:
+    ended, gone = await gateway.open(), await gateway.open()
+    await send(ended, tone(0.1))
+    async with gone.socket() as connection:
+        await connection.send(tone(0.1).tobytes())
+    await holds("silence behind the caller that went", lambda: len(vad.of(gone.ssrc)) == 5 + SILENCE_FRAMES)
+    for opened in (ended, gone):
+        while await store.hget(state.session(opened.ssrc), "state") != b"closed":
+            await asyncio.sleep(0.02)
+        with pytest.raises(websockets.InvalidStatus, match="404"):
+            await opened.socket()
+
+
+BAD_MESSAGES = [
+    ("hello", 1003, "start and end only"),
+    ('{"type": "start", "rate": 48000, "volume": 11}', 1003, "volume"),
+    ('{"type": "start", "rate": 100}', 1003, "8000"),
+    ('{"type": "start", "rate": 16000, "encoding": "opus"}', 1003, "pcm16"),
+    ('{"type": "stop"}', 1003, "'stop'"),
+    ("é" * 200, 1003, "start and end only"),
+    (json.dumps({"type": "é" * 200}, ensure_ascii=False), 1003, "start and end only"),
+    (b"", 1007, "0 bytes"),
+    (b"\0\0\0", 1007, "3 bytes"),
+    (bytes(70_000), 1009, ""),
+]
+
+
+@pytest.mark.parametrize(("message", "code", "reason"), BAD_MESSAGES, ids=lambda value: repr(value)[:20])
+async def test_wrong_message_is_refused_with_its_reason(
+    gateway: GatewayProcess, message: str | bytes, code: int, reason: str
+) -> None:
+    opened = await gateway.open()
+    async with opened.socket() as connection:
+        await connection.send(message)
+        closed, said = await close_of(connection)
+    assert closed == code
+    assert reason in str(said)
+
+
+async def test_start_comes_before_audio(gateway: GatewayProcess) -> None:
+    opened = await gateway.open()
+    async with opened.socket() as connection:
+        await connection.send(bytes(640))
+        await connection.send('{"type": "start", "rate": 48000}')
+        assert await close_of(connection) == (1003, "`start` comes once, before any audio")
+
+
+async def refused(opened: Opened, token: str | None = None) -> tuple[int, str]:
+    with pytest.raises(websockets.InvalidStatus) as caught:
+        await opened.socket(token)
+    return caught.value.response.status_code, json.loads(caught.value.response.body or b"{}")["error"]
+
+
+async def test_replayed_foreign_and_forged_tokens_are_refused(gateway: GatewayProcess) -> None:
+    opened, other, native = await gateway.open(), await gateway.open(), await gateway.open("srtp")
+    async with opened.socket() as connection:
+        assert await refused(opened) == (403, "token in use")
+        await connection.send('{"type": "end"}')
+        await connection.wait_closed()
+    assert await refused(opened) == (404, "unknown session")
+    assert await refused(opened, other.token) == (403, "foreign token")
+    assert await refused(opened, "rubbish") == (401, "invalid token")
+    assert await refused(native) == (403, "wrong transport")
+
+
+async def test_socket_without_token_is_refused(gateway: GatewayProcess) -> None:
+    opened = await gateway.open()
+    offers: list[tuple[list[websockets.Subprotocol] | None, str]] = [
+        (None, "400"),
+        ([websockets.Subprotocol("voice.v1")], "401"),
+    ]
+    for protocols, status in offers:
+        with pytest.raises(websockets.InvalidStatus, match=status):
+            await websockets.connect(
+                f"ws://127.0.0.1:{gateway.media_port}/v1/sessions/{opened.id}/audio", subprotocols=protocols
+            )
+
+
+async def test_expired_token_opens_no_socket(start: Start) -> None:
+    gateway = await start(TOKEN_TTL_S=1).ready()
+    opened = await gateway.open()
+    await asyncio.sleep(1.5)
+    assert await refused(opened) == (401, "invalid token")
+
+
+async def test_no_socket_while_no_vad_host_takes_sessions(gateway: GatewayProcess, hosts: Hosts) -> None:
+    opened = await gateway.open()
+    hosts.put(Tier.VAD, "vad-1", draining=True)
+    await asyncio.sleep(1.5)
+    assert await refused(opened) == (503, "no capacity")
+
+
+@pytest.mark.parametrize("how", ["drains", "dies"])
+async def test_session_moves_when_its_vad_host_leaves(
+    gateway: GatewayProcess, hosts: Hosts, vad: VadHost, rtp_port: int, how: str
+) -> None:
+    other = VadHost(rtp_port, "127.0.0.2")
+    opened = await gateway.open()
+    try:
+        async with opened.socket() as connection:
+            sending = asyncio.create_task(_speak(connection, seconds=8))
+            await holds("audio at the first host", lambda: len(vad.of(opened.ssrc)) > 5)
+            hosts.put(Tier.VAD, "vad-2", "127.0.0.2")
+            if how == "drains":
+                hosts.put(Tier.VAD, "vad-1", draining=True)
+            else:
+                del hosts.present[Tier.VAD, "vad-1"]
+            await holds("audio at the second host", lambda: len(other.of(opened.ssrc)) > 5)
+            await sending
+            await connection.wait_closed()
+    finally:
+        other.stop()
+    packets = [*vad.of(opened.ssrc), *other.of(opened.ssrc)]
+    steps = {(b.sequence - a.sequence) & 0xFFFF for a, b in itertools.pairwise(packets)}
+    assert steps == {1}, "sequence numbers go on at the other host"
+
+
+async def test_session_stays_at_a_full_host_and_ends_without_one(
+    gateway: GatewayProcess, hosts: Hosts, vad: VadHost
+) -> None:
+    opened = await gateway.open()
+    async with opened.socket() as connection:
+        speaking = asyncio.create_task(_speak(connection, seconds=60))
+        await holds("audio", lambda: len(vad.of(opened.ssrc)) > 5)
+        hosts.put(Tier.VAD, "vad-1", slots=0)
+        await asyncio.sleep(8)  # longer than a socket waits for a host
+        before = len(vad.of(opened.ssrc))
+        await holds("audio goes on", lambda: len(vad.of(opened.ssrc)) > before + 5)
+        del hosts.present[Tier.VAD, "vad-1"]
+        assert await close_of(connection) == (1013, "no VAD host takes audio; try again")
+        speaking.cancel()
+
+
+async def _speak(connection: websockets.ClientConnection, seconds: float) -> None:
+    for _ in range(int(seconds * 10)):
+        await connection.send(bytes(3200))
+        await asyncio.sleep(0.1)
+    await connection.send('{"type": "end"}')
+
+
+async def test_caller_that_sends_too_fast_is_held_back_and_then_closed(gateway: GatewayProcess) -> None:
+    opened = await gateway.open()
+    sent = 0
+    async with opened.socket() as connection:
+        with contextlib.suppress(websockets.ConnectionClosed):
+            while True:
+                await connection.send(bytes(32_000))
+                sent += 1
+        code, reason = await close_of(connection)
+    assert code == 1008
+    assert "faster than real time" in str(reason)
+    # Ten seconds of patience, what the gateway buffers, and what the kernel's sockets hold at most.
+    assert sent < 1000
+
+
+async def test_silent_socket_is_closed(start: Start) -> None:
+    gateway = await start(IDLE_TIMEOUT_S=1).ready()
+    opened = await gateway.open()
+    async with opened.socket() as connection:
+        assert await close_of(connection) == (1008, "no audio for 1 s")
+
+
+async def test_session_lasts_no_longer_than_it_may(start: Start) -> None:
+    gateway = await start(SESSION_MAX_S=2).ready()
+    opened = await gateway.open()
+    async with opened.socket() as connection:
+        speaking = asyncio.create_task(_speak(connection, seconds=30))
+        assert await close_of(connection) == (1008, "a session lasts 2 s at most")
+        speaking.cancel()
+
+
+async def test_closing_a_session_closes_its_socket(gateway: GatewayProcess) -> None:
+    opened = await gateway.open()
+    async with opened.socket() as connection:
+        assert await opened.close() == 204
+        assert await close_of(connection) == (1000, "the session was closed")
+
+
+async def test_media_port_has_nothing_but_the_socket(gateway: GatewayProcess) -> None:
+    async with gateway.client() as client:
+        for path in ("/v1/sessions", "/", "/docs"):
+            answer = await client.post(f"http://127.0.0.1:{gateway.media_port}{path}", json={"transport": "srtp"})
+            assert answer.status_code == 404
+    assert gateway.health(gateway.media_port) == 200

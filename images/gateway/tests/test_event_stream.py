@@ -1,0 +1,165 @@
+"""Transcripts as events: complete, in order, once, and at the reader's own pace."""
+
+import asyncio
+import contextlib
+import socket
+import time
+
+import pytest
+from redis.asyncio import Redis
+
+from images.gateway.tests.conftest import Start
+from images.gateway.tests.running import GatewayProcess, Opened, holds
+from voice_runtime import state
+from voice_runtime.transcripts import EventKind, Transcript, Transcripts
+
+pytestmark = pytest.mark.usefixtures("hosts")
+
+
+def said(utterance: int, text: str = "yes", kind: EventKind = EventKind.FINAL) -> Transcript:
+    return Transcript(kind=kind, utterance=utterance, text=text, start_ms=utterance * 20, end_ms=utterance * 20 + 500)
+
+
+async def say(store: Redis, opened: Opened, utterance: int) -> None:
+    """Publish an utterance as an engine does: what it is heard to begin with, then all of it."""
+    transcripts = Transcripts(store)
+    assert await transcripts.publish(opened.ssrc, said(utterance, "ye", EventKind.PARTIAL), 1)
+    assert await transcripts.publish(opened.ssrc, said(utterance), 2)
+
+
+async def test_events_are_partials_and_finals(gateway: GatewayProcess, store: Redis) -> None:
+    opened = await gateway.open()
+    await say(store, opened, 0)
+    async with opened.stream() as events:
+        first = await events.transcripts(2)
+        await say(store, opened, 50)
+        second = await events.transcripts(2)
+    assert [(event.name, event.data["utterance"]) for event in (*first, *second)] == [
+        ("partial", 0), ("final", 0), ("partial", 50), ("final", 50),
+    ]  # fmt: skip
+    assert [event.id for event in first] == ["0-1", f"0-{2**32}"]
+    assert Transcript.model_validate(second[1].data) == said(50)
+
+
+async def test_stream_is_resumed_behind_what_was_seen(gateway: GatewayProcess, store: Redis) -> None:
+    opened = await gateway.open()
+    for utterance in range(0, 500, 50):
+        await say(store, opened, utterance)
+    seen: list[str | None] = []
+    while len(seen) < 20:
+        async with opened.stream(seen[-1] if seen else None) as events:
+            seen += [event.id for event in await events.transcripts(min(3, 20 - len(seen)))]
+    assert len(set(seen)) == 20
+    assert seen[-1] == f"450-{2**32}"
+
+
+async def test_wrong_last_event_id_is_refused(gateway: GatewayProcess) -> None:
+    opened = await gateway.open()
+    async with gateway.client() as client:
+        for wrong in ("x", "1", "1-2-3"):
+            answer = await client.get(
+                f"/v1/sessions/{opened.id}/events", headers=opened.headers | {"Last-Event-ID": wrong}
+            )
+            assert answer.status_code == 400
+            assert "no event id" in answer.json()["detail"]
+
+
+async def test_stream_ends_when_all_of_a_closed_session_is_transcribed(gateway: GatewayProcess, store: Redis) -> None:
+    opened = await gateway.open()
+    await store.hset(state.session(opened.ssrc), "last_sequence", "40")
+    async with opened.stream() as events:
+        await opened.close()
+        begin = time.monotonic()
+        reading = asyncio.create_task(events.until("end"))
+        await asyncio.sleep(4)
+        assert not reading.done(), "an utterance is still with the engine"
+        await say(store, opened, 0)
+        await Transcripts(store).covered(opened.ssrc, 40)
+        found = await reading
+    assert time.monotonic() - begin < 30
+    assert [event.name for event in found if event.name != "token"] == ["partial", "final", "end"]
+    assert found[-1].data == {"complete": True}
+
+
+async def test_stream_of_a_session_that_is_never_transcribed_ends_too(gateway: GatewayProcess, store: Redis) -> None:
+    opened = await gateway.open()
+    await store.hset(state.session(opened.ssrc), "last_sequence", "40")
+    await opened.close()
+    async with opened.stream() as events:
+        assert (await asyncio.wait_for(events.until("end"), 60))[-1].data == {"complete": False}
+
+
+async def test_session_that_was_never_closed_ends_when_it_expires(start: Start) -> None:
+    gateway = await start(SESSION_MAX_S=1).ready()
+    opened = await gateway.open()
+    async with opened.stream() as events:
+        assert (await asyncio.wait_for(events.until("end"), 30))[-1].data == {"complete": True}
+
+
+async def test_heartbeats_and_fresh_tokens_come_in_silence(start: Start) -> None:
+    gateway = await start(IDLE_TIMEOUT_S=1.5, TOKEN_TTL_S=3).ready()
+    opened = await gateway.open()
+    tokens = []
+    async with opened.stream() as events:
+        async for event in events:
+            assert event.name == "token"
+            tokens.append(event.data["token"])
+            if len(tokens) == 4:
+                break
+        assert events.comments > 3
+    assert await opened.close() == 401, "the first token has expired"
+    opened.described["token"] = tokens[-1]
+    assert await opened.close() == 204
+
+
+async def test_session_has_so_many_readers_and_no_more(gateway: GatewayProcess, store: Redis) -> None:
+    opened = await gateway.open()
+    await say(store, opened, 0)
+    async with contextlib.AsyncExitStack() as streams:
+        readers = [await streams.enter_async_context(opened.stream()) for _ in range(4)]
+        for reader in readers:
+            assert len(await reader.transcripts(2)) == 2
+        async with gateway.client() as client:
+            answer = await client.get(f"/v1/sessions/{opened.id}/events", headers=opened.headers)
+        assert (answer.status_code, answer.json()["error"]) == (429, "too many readers")
+    for _ in range(20):  # readers that have left make room
+        async with opened.stream() as reader:
+            assert len(await reader.transcripts(2)) == 2
+
+
+def slow_reader(opened: Opened) -> socket.socket:
+    """Return a connection that has asked for events and takes none."""
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.connect(("127.0.0.1", opened.gateway.http_port))
+    head = f"GET /v1/sessions/{opened.id}/events HTTP/1.1\r\nHost: x\r\nX-Voice-Token: {opened.token}\r\n\r\n"
+    connection.sendall(head.encode())
+    return connection
+
+
+async def test_slow_reader_lags_in_the_store_and_not_in_memory(gateway: GatewayProcess, store: Redis) -> None:
+    opened = await gateway.open()
+    before = gateway.memory_mib
+    with slow_reader(opened) as slow:
+        text = "word " * 2000
+        for utterance in range(2000):  # 20 MB
+            await Transcripts(store).publish(opened.ssrc, said(utterance, text), 1)
+        await asyncio.sleep(2)
+        assert gateway.memory_mib - before < 8
+        async with opened.stream() as quick:
+            assert len(await quick.transcripts(2000)) == 2000
+        seen = bytearray()
+        slow.settimeout(30)
+        while f"id: 1999-{2**32}".encode() not in seen[-40_000:]:
+            seen += await asyncio.to_thread(slow.recv, 1 << 20)
+    assert seen.count(b"event: final") == 2000
+
+
+async def test_reader_that_takes_nothing_is_hung_up_on(start: Start, store: Redis) -> None:
+    gateway = await start(IDLE_TIMEOUT_S=2).ready()
+    opened = await gateway.open()
+    for utterance in range(1000):
+        await Transcripts(store).publish(opened.ssrc, said(utterance, "word " * 2000), 1)
+    with slow_reader(opened):
+        await holds("it is counted", lambda: gateway.metric("OpenSockets")[-1:] == [1])
+        await holds("it is gone", lambda: gateway.metric("OpenSockets")[-1:] == [0])

@@ -1,0 +1,238 @@
+"""What breaks, and what callers notice of it: no transcript twice, none missing, nobody left hanging."""
+
+import asyncio
+import time
+
+import httpx2
+import pytest
+import websockets
+from redis.asyncio import Redis
+
+from blueprint.contract import Tier
+from images.conftest import StoreServer
+from images.gateway.tests.conftest import Start
+from images.gateway.tests.running import Event, GatewayProcess, Hosts, Opened, VadHost, holds
+from voice_runtime import state
+from voice_runtime.transcripts import EventKind, Transcript, Transcripts
+
+pytestmark = pytest.mark.usefixtures("hosts", "vad")
+STEP = 50
+"""Frames between utterances: one a second."""
+
+
+def final(utterance: int) -> Transcript:
+    return Transcript(
+        kind=EventKind.FINAL, utterance=utterance, text=f"number {utterance}", start_ms=0, end_ms=utterance * 20 + 400
+    )
+
+
+async def speak(store: Redis, opened: Opened, count: int, pause_s: float = 0.02) -> None:
+    """Publish so many finals."""
+    for number in range(count):
+        assert await Transcripts(store).publish(opened.ssrc, final(number * STEP), 1)
+        await asyncio.sleep(pause_s)
+
+
+class Reader:
+    """A caller that comes back until its stream has ended, as a browser's EventSource does."""
+
+    def __init__(self, opened: Opened, gateways: list[GatewayProcess]) -> None:
+        self._opened = opened
+        self._gateways = gateways
+        self.seen: list[Event] = []
+        self.resumes = 0
+
+    async def run(self) -> list[int]:
+        """Read to the end, and return the utterances in the order in which they came."""
+        attempt = 0
+        while not (self.seen and self.seen[-1].name == "end"):
+            gateway = self._gateways[attempt % len(self._gateways)]
+            attempt += 1
+            try:
+                await self._read(gateway)
+            except (httpx2.TransportError, AssertionError):
+                await asyncio.sleep(0.1)
+        return [event.data["utterance"] for event in self.seen if event.name == "final"]
+
+    async def _read(self, gateway: GatewayProcess) -> None:
+        ids = [event.id for event in self.seen if event.id]
+        async with self._opened.at(gateway).stream(ids[-1] if ids else None) as events:
+            async for event in events:
+                if event.name == "token":
+                    self._opened.described["token"] = event.data["token"]
+                elif event.name == "resume":
+                    self.resumes += 1
+                else:
+                    self.seen.append(event)
+
+
+async def test_killed_gateway_loses_no_reader(start: Start, store: Redis) -> None:
+    first, second = await start().ready(), await start().ready()
+    opened = await first.open()
+    reader = Reader(opened, [first, second])
+    reading = asyncio.create_task(reader.run())
+    speaking = asyncio.create_task(speak(store, opened, 150))
+    await holds("events before the kill", lambda: len(reader.seen) > 20)
+    first.kill()
+    await speaking
+    assert await opened.at(second).close() == 204
+    assert await asyncio.wait_for(reading, 60) == [number * STEP for number in range(150)]
+
+
+async def test_socket_of_a_killed_gateway_goes_on_at_another(start: Start, vad: VadHost) -> None:
+    first, second = await start().ready(), await start().ready()
+    opened = await first.open()
+    async with opened.socket() as connection:
+        await connection.send(bytes(6400))
+        await holds("audio through the first", lambda: len(vad.of(opened.ssrc)) == 10)
+        first.kill()
+    again = opened.at(second)
+    for _ in range(100):  # the right to the session runs out within seconds
+        try:
+            connection = await again.socket()
+            break
+        except websockets.InvalidStatus as refused:
+            status = refused.response.status_code
+        assert status == 403
+        await asyncio.sleep(0.2)
+    await connection.send(bytes(6400))
+    await connection.send('{"type": "end"}')
+    await connection.wait_closed()
+    packets = vad.of(opened.ssrc)
+    assert len(packets) == 20 + 50
+    ahead = (packets[10].sequence - packets[9].sequence) & 0xFFFF
+    assert 1 < ahead < 3000, "behind what was sent before, and no restart to a jitter buffer (RFC 3550, A.1)"
+
+
+async def test_restarted_store_loses_neither_sessions_nor_events(
+    start: Start, store: Redis, store_server: StoreServer, vad: VadHost
+) -> None:
+    gateway = await start().ready()
+    opened = await gateway.open()
+    reader = Reader(opened, [gateway])
+    reading = asyncio.create_task(reader.run())
+    async with opened.socket() as connection:
+        await speak(store, opened, 30)
+        await holds("events before the restart", lambda: len(reader.seen) == 30)
+        store_server.stop()
+        await holds("the gateway says so", lambda: gateway.health() == 503)
+        await connection.send(bytes(640))
+        await holds("audio flows meanwhile", lambda: len(vad.of(opened.ssrc)) == 1)
+        waiting = asyncio.create_task(gateway.open())
+        await asyncio.sleep(0.5)
+        store_server.start()
+        other = await waiting
+        await holds("the gateway says so", lambda: gateway.health() == 200)
+        for number in range(30, 60):
+            await Transcripts(store).publish(opened.ssrc, final(number * STEP), 1)
+        await connection.send('{"type": "end"}')
+        await connection.wait_closed()
+        assert connection.close_code == 1000
+    assert await asyncio.wait_for(reading, 60) == [number * STEP for number in range(60)]
+    assert await other.close() == 204
+
+
+async def test_store_that_stays_away_is_an_answer(start: Start, store_server: StoreServer) -> None:
+    gateway = await start().ready()
+    opened = await gateway.open()
+    store_server.stop()
+    try:
+        async with gateway.client() as client:
+            answer = await client.post("/v1/sessions", json={"transport": "srtp"})
+        assert (answer.status_code, answer.json()["error"]) == (503, "state store away")
+        with pytest.raises(websockets.InvalidStatus, match="503"):
+            await opened.socket(open_timeout=60)
+    finally:
+        store_server.start()
+
+
+async def test_stopping_gateway_lets_sessions_finish(start: Start, store: Redis, vad: VadHost) -> None:
+    gateway = await start(DRAIN_TIMEOUT_S=60).ready()
+    sessions = [await gateway.open() for _ in range(20)]
+    readers = [Reader(opened, [gateway]) for opened in sessions]
+    reading = [asyncio.create_task(reader.run()) for reader in readers]
+    sockets = [await opened.socket() for opened in sessions]
+    for connection in sockets:
+        await connection.send(bytes(6400))
+    gateway.terminate()
+    await holds("it says that it drains", lambda: gateway.health() == gateway.health(gateway.media_port) == 503)
+    async with gateway.client() as client:
+        answer = await client.post("/v1/sessions", json={"transport": "srtp"})
+    assert (answer.status_code, answer.json()["error"]) == (503, "draining")
+    for opened, connection in zip(sessions, sockets, strict=True):
+        await connection.send(bytes(6400))
+        await speak(store, opened, 3, pause_s=0)
+        await connection.send('{"type": "end"}')
+    for connection in sockets:
+        await connection.wait_closed()
+        assert connection.close_code == 1000
+    assert await asyncio.gather(*reading) == [[0, 50, 100]] * 20
+    assert await asyncio.to_thread(gateway.wait) == 0
+    assert {len(vad.of(opened.ssrc)) for opened in sessions} == {20 + 50}
+    assert [await store.hget(state.session(each.ssrc), "state") for each in sessions] == [b"closed"] * 20
+
+
+async def test_stopping_gateway_sends_on_whoever_is_left(start: Start, store: Redis, vad: VadHost) -> None:
+    first, second = await start(DRAIN_TIMEOUT_S=1).ready(), await start().ready()
+    sessions = [await first.open() for _ in range(20)]
+    readers = [Reader(opened, [first, second]) for opened in sessions]
+    reading = [asyncio.create_task(reader.run()) for reader in readers]
+    sockets = [await opened.socket() for opened in sessions]
+    for opened, connection in zip(sessions, sockets, strict=True):
+        await connection.send(bytes(6400))
+        await speak(store, opened, 2, pause_s=0)
+    await holds("events before the end", lambda: all(len(reader.seen) == 2 for reader in readers))
+    first.terminate()
+    for connection in sockets:
+        await connection.wait_closed()
+        assert connection.close_code == 1012
+    assert await asyncio.to_thread(first.wait) == 0
+    await asyncio.gather(*(_finish(opened.at(second), store) for opened in sessions))
+    assert await asyncio.gather(*reading) == [[0, 50, 500]] * 20
+    assert all(reader.resumes == 1 for reader in readers)
+    assert {len(vad.of(opened.ssrc)) for opened in sessions} == {10 + 50}
+
+
+async def _finish(opened: Opened, store: Redis) -> None:
+    async with opened.socket() as connection:
+        await connection.send('{"type": "end"}')
+        await connection.wait_closed()
+    assert connection.close_code == 1000
+    await Transcripts(store).publish(opened.ssrc, final(500), 1)
+
+
+async def test_many_sessions_leave_nothing_behind(start: Start, store: Redis) -> None:
+    gateway = await start().ready()
+    await _wave(gateway, store, 60)
+    before = gateway.memory_mib
+    await _wave(gateway, store, 300)
+    assert gateway.memory_mib - before < 5
+    await holds("nothing is open", lambda: gateway.metric("OpenSockets")[-1:] == [0])
+
+
+async def _wave(gateway: GatewayProcess, store: Redis, count: int) -> None:
+    async def one() -> None:
+        opened = await gateway.open()
+        async with opened.stream() as events, opened.socket() as connection:
+            await connection.send(bytes(3200))
+            await speak(store, opened, 2, pause_s=0)
+            assert len(await events.transcripts(2)) == 2
+
+    for _ in range(count // 20):
+        await asyncio.gather(*(one() for _ in range(20)))
+
+
+async def test_latency_of_the_first_transcript_is_measured(start: Start, store: Redis, hosts: Hosts) -> None:
+    hosts.put(Tier.VAD, "vad-1")
+    gateway = await start().ready()
+    opened = await gateway.open()
+    async with opened.socket() as connection:
+        await connection.send(bytes(32_000))
+        begin = time.monotonic()
+        await asyncio.sleep(1.5)
+        await speak(store, opened, 1)  # of speech that ended after 0.4 s
+        await holds("it is published", lambda: bool(gateway.metric("FirstTranscriptLatency")))
+        most = 1000 * (time.monotonic() - begin)
+    [latency] = gateway.metric("FirstTranscriptLatency")
+    assert 1000 < latency < most
+    assert sum(gateway.metric("SessionsCreated")) == 1

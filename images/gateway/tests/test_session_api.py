@@ -1,0 +1,261 @@
+"""Sessions are opened and closed by those who may, and every refusal says why."""
+
+import asyncio
+import base64
+import collections
+import datetime
+import json
+import re
+import socket
+from typing import Any
+
+import httpx2
+import jsonschema
+import pytest
+from redis.asyncio import Redis
+
+from blueprint import session_api
+from blueprint.contract import TOKEN_HEADER, Tier
+from images.conftest import StoreServer
+from images.gateway.tests.conftest import Start
+from images.gateway.tests.running import GatewayProcess, Hosts, holds
+from voice_gateway.callers import CALLER_HEADER
+from voice_gateway.session_routes import SessionRequest
+from voice_runtime import state
+from voice_runtime.replies import text
+
+pytestmark = pytest.mark.usefixtures("hosts")
+SESSIONS = session_api.SESSIONS_PATH
+
+
+async def ask(gateway: GatewayProcess, method: str, path: str, **options: Any) -> httpx2.Response:
+    async with gateway.client() as client:
+        return await client.request(method, path, **options)
+
+
+def is_refusal(answer: httpx2.Response, status: int, error: str) -> str:
+    """Assert that an answer is a refusal as the API describes it; return its detail."""
+    body = answer.json()
+    jsonschema.validate(body, session_api.ERROR)
+    assert (answer.status_code, body["error"]) == (status, error)
+    return str(body["detail"])
+
+
+async def test_session_for_a_browser(gateway: GatewayProcess, store: Redis) -> None:
+    answer = await ask(gateway, "POST", SESSIONS, json={"transport": "websocket", "language": "de-AT"})
+    found = answer.json()
+    jsonschema.validate(found, session_api.SESSION)
+    assert answer.status_code == 201
+    assert found["media"] == {"websocket": f"ws://127.0.0.1:{gateway.media_port}/v1/sessions/{found['id']}/audio"}
+    assert (
+        httpx2.URL(f"https://x.test/live{SESSIONS}").join(found["events"]).path
+        == f"/live{SESSIONS}/{found['id']}/events"
+    )
+    left = datetime.datetime.fromisoformat(found["expires_at"]) - datetime.datetime.now(datetime.UTC)
+    assert datetime.timedelta(seconds=270) < left <= datetime.timedelta(seconds=300)
+    ssrc = int(found["id"][:8], 16)
+    record = await store.hgetall(state.session(ssrc))
+    assert record[b"kind"] == b"gateway"
+    assert record[b"language"] == b"de-AT"
+    assert b"srtp_key" not in record
+
+
+async def test_session_for_a_native_caller(gateway: GatewayProcess, store: Redis) -> None:
+    answer = await ask(gateway, "POST", SESSIONS, json={"transport": "srtp"})
+    found = answer.json()
+    jsonschema.validate(found, session_api.SESSION)
+    srtp = found["media"]["srtp"]
+    assert (srtp["host"], srtp["port"]) == ("127.0.0.1", gateway.rtp_port)
+    assert srtp["ssrc"] == int(found["id"][:8], 16)
+    assert len(base64.b64decode(srtp["key"], validate=True)) == 30
+    record = await store.hgetall(state.session(srtp["ssrc"]))
+    assert record[b"kind"] == b"external"
+    assert text(record[b"srtp_key"]) == srtp["key"]
+
+
+def test_request_is_what_the_api_describes() -> None:
+    described, ours = session_api.SESSION_REQUEST, SessionRequest.model_json_schema()
+    assert ours["additionalProperties"] is described["additionalProperties"]
+    assert ours["required"] == described["required"]
+    assert ours["properties"]["transport"]["enum"] == described["properties"]["transport"]["enum"]
+    language, _null = ours["properties"]["language"]["anyOf"]
+    assert language["pattern"] == described["properties"]["language"]["pattern"]
+    assert language["maxLength"] == described["properties"]["language"]["maxLength"]
+
+
+BAD_BODIES = [
+    (b"", "EOF"),
+    (b"{", "EOF"),
+    (b"[]", "object"),
+    (b"\xff\xfe", "Invalid JSON"),
+    (b'{"transport": "carrier pigeon"}', "'websocket' or 'srtp'"),
+    (b"{}", "transport: Field required"),
+    (b'{"transport": "srtp", "volume": 11}', "volume: Extra inputs"),
+    (b'{"transport": "srtp", "language": "Klingon, as spoken"}', "language"),
+    (b'{"transport": "srtp", "language": 7}', "language"),
+]
+
+
+@pytest.mark.parametrize(("body", "detail"), BAD_BODIES)
+async def test_malformed_request_is_refused(gateway: GatewayProcess, body: bytes, detail: str) -> None:
+    assert detail in is_refusal(await ask(gateway, "POST", SESSIONS, content=body), 400, "bad request")
+
+
+async def test_body_that_says_how_large_it_is_is_refused_unread(gateway: GatewayProcess) -> None:
+    answer = await ask(gateway, "POST", SESSIONS, content=b"x" * 5000)
+    assert "4096 bytes" in is_refusal(answer, 413, "body too large")
+
+
+async def test_upload_without_end_takes_no_memory(gateway: GatewayProcess) -> None:
+    """A gigabyte, as far as the gateway lets it come."""
+    before, sent = gateway.memory_mib, 0
+    reader, writer = await asyncio.open_connection("127.0.0.1", gateway.http_port)
+    writer.write(b"POST /v1/sessions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+    block = b"10000\r\n" + bytes(65_536) + b"\r\n"
+    try:
+        while sent < 2**30:
+            writer.write(block)
+            await writer.drain()
+            sent += 65_536
+    except ConnectionError:
+        pass
+    assert sent < 2**28, "the gateway hangs up"
+    assert gateway.memory_mib - before < 8
+    assert gateway.health() == 200
+    writer.close()
+    del reader
+
+
+async def test_refusal_of_a_large_body_can_be_read(gateway: GatewayProcess) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", gateway.http_port)
+    writer.write(b"POST /v1/sessions HTTP/1.1\r\nHost: x\r\nContent-Length: 1073741824\r\n\r\n")
+    answer = await asyncio.wait_for(reader.read(), 10)
+    assert answer.startswith(b"HTTP/1.1 413 ")
+    assert b"body too large" in answer
+    writer.close()
+
+
+async def test_unknown_paths_and_methods_are_refused_in_the_same_form(gateway: GatewayProcess) -> None:
+    is_refusal(await ask(gateway, "GET", "/v2/sessions"), 404, "unknown path")
+    is_refusal(await ask(gateway, "GET", SESSIONS), 405, "unknown method")
+
+
+async def test_no_session_without_capacity(gateway: GatewayProcess, hosts: Hosts) -> None:
+    for problem in ("full", "draining", "gone"):
+        if problem == "full":
+            hosts.put(Tier.ASR, "asr-1", slots=0)
+        elif problem == "draining":
+            hosts.put(Tier.ASR, "asr-1", draining=True)
+        else:
+            del hosts.present[Tier.ASR, "asr-1"]
+        await hosts.beat()
+        if problem == "gone":
+            await asyncio.sleep(3.5)  # a heart that has not beaten for 3 s
+        await asyncio.sleep(1.2)
+        answer = await ask(gateway, "POST", SESSIONS, json={"transport": "srtp"})
+        is_refusal(answer, 503, "no capacity")
+        assert int(answer.headers["Retry-After"]) > 0
+    await holds("refusals are counted", lambda: sum(gateway.metric("SessionsRefused")) >= 3)
+
+
+async def statuses(gateway: GatewayProcess, caller: str, count: int) -> collections.Counter[int]:
+    """Ask for so many sessions over one connection; a client library would take longer than the gateway."""
+    body = b'{"transport": "srtp"}'
+    head = f"POST {SESSIONS} HTTP/1.1\r\nHost: x\r\n{CALLER_HEADER}: {caller}\r\nContent-Length: {len(body)}\r\n\r\n"
+    reader, writer = await asyncio.open_connection("127.0.0.1", gateway.http_port)
+    found: collections.Counter[int] = collections.Counter()
+    for _ in range(count):
+        writer.write(head.encode() + body)
+        answer = await reader.readuntil(b"\r\n\r\n")
+        found[int(answer.split(b" ", 2)[1])] += 1
+        await reader.readexactly(int(re.findall(rb"content-length: (\d+)", answer)[0]))
+    writer.close()
+    return found
+
+
+async def test_ten_thousand_sessions_from_one_key(start: Start, store: Redis) -> None:
+    gateway = await start(CALLER_SESSIONS=100).ready()
+    before = gateway.memory_mib
+    outcomes = sum(await asyncio.gather(*(statuses(gateway, "greedy", 500) for _ in range(20))), collections.Counter())
+    assert outcomes.total() == 10_000
+    assert outcomes[201] == await store.zcard(state.caller_sessions("greedy")) <= 100
+    assert outcomes[429] > 9_000
+    assert len({key async for key in store.scan_iter("session:[0-9]*", count=1000)}) == outcomes[201]
+    assert gateway.memory_mib - before < 16
+    answer = await ask(gateway, "POST", SESSIONS, json={"transport": "srtp"}, headers={CALLER_HEADER: "modest"})
+    assert answer.status_code == 201
+
+
+async def test_creations_a_second_are_limited(start: Start) -> None:
+    gateway = await start(CALLER_CREATIONS_PER_S=3).ready()
+    async with gateway.client() as client:
+        asked = (client.post(SESSIONS, json={"transport": "srtp"}) for _ in range(40))
+        answers = await asyncio.gather(*asked)
+        refused = [answer for answer in answers if answer.status_code == 429]
+        assert len(refused) >= 20
+        assert "3 sessions a second" in is_refusal(refused[0], 429, "too many requests")
+        await asyncio.sleep(1.2)
+        assert (await client.post(SESSIONS, json={"transport": "srtp"})).status_code == 201
+
+
+async def test_session_is_closed_once(gateway: GatewayProcess, store: Redis) -> None:
+    opened = await gateway.open()
+    assert await opened.close() == 204
+    assert await store.hget(state.session(opened.ssrc), "state") == b"closed"
+    assert await opened.close() == 204, "closing again changes nothing"
+
+
+@pytest.mark.parametrize(("method", "suffix"), [("DELETE", ""), ("GET", "/events")])
+async def test_session_opens_with_its_own_token_only(
+    gateway: GatewayProcess, store: Redis, method: str, suffix: str
+) -> None:
+    opened, other = await gateway.open(), await gateway.open()
+    path = f"{SESSIONS}/{opened.id}{suffix}"
+    is_refusal(await ask(gateway, method, path), 401, "no token")
+    is_refusal(await ask(gateway, method, path, headers={TOKEN_HEADER: "a.b.c"}), 401, "invalid token")
+    is_refusal(await ask(gateway, method, path, headers=other.headers), 403, "foreign token")
+    await store.delete(state.session(opened.ssrc))
+    is_refusal(await ask(gateway, method, path, headers=opened.headers), 404, "unknown session")
+
+
+async def test_expired_token_opens_nothing(start: Start) -> None:
+    gateway = await start(TOKEN_TTL_S=1).ready()
+    opened = await gateway.open()
+    await asyncio.sleep(1.5)
+    answer = await ask(gateway, "DELETE", f"{SESSIONS}/{opened.id}", headers=opened.headers)
+    assert "expired" in is_refusal(answer, 401, "invalid token")
+
+
+async def test_pages_of_allowed_origins_may_ask(gateway: GatewayProcess) -> None:
+    for origin, allowed in (("http://page.test", True), ("http://evil.test", False)):
+        asking = {
+            "Origin": origin,
+            "Access-Control-Request-Method": "GET",
+            "Access-Control-Request-Headers": f"{TOKEN_HEADER}, {session_api.LAST_EVENT_ID_HEADER}",
+        }
+        answer = await ask(gateway, "OPTIONS", SESSIONS, headers=asking)
+        assert answer.is_success is allowed
+        assert ("Access-Control-Allow-Origin" in answer.headers) is allowed
+
+
+async def test_without_allowed_origins_no_page_may_ask(start: Start) -> None:
+    gateway = await start().ready()
+    answer = await ask(gateway, "POST", SESSIONS, json={"transport": "srtp"}, headers={"Origin": "http://page.test"})
+    assert "Access-Control-Allow-Origin" not in answer.headers
+
+
+async def test_connection_that_asks_for_nothing_is_closed(gateway: GatewayProcess) -> None:
+    with socket.create_connection(("127.0.0.1", gateway.media_port)) as idle:
+        idle.settimeout(30)
+        assert await asyncio.to_thread(idle.recv, 1) == b""
+
+
+async def test_nothing_secret_is_logged(gateway: GatewayProcess, store_server: StoreServer) -> None:
+    del store_server
+    opened = await gateway.open("srtp")
+    await opened.close()
+    await holds("a line for the session", lambda: any(str(opened.ssrc) in line for line in gateway.lines))
+    text = "".join(gateway.lines)
+    for secret in (opened.token, opened.described["media"]["srtp"]["key"], gateway.environment["VOICE_TOKEN_KEY"]):
+        assert secret not in text
+    assert all("level" in line or "_aws" in line for line in map(json.loads, gateway.lines))

@@ -1,0 +1,130 @@
+"""The process begins with a right environment only, and says what is wrong with another."""
+
+import json
+import socket
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+from packaging.requirements import Requirement
+
+from blueprint.contract import (
+    ENVIRONMENT,
+    METRICS,
+    NAMESPACE,
+    VALKEY_PASSWORD,
+    Image,
+)  # fmt: skip
+from images.conftest import StoreServer
+from images.gateway.tests.conftest import Start
+from images.gateway.tests.running import FOLDER, TOKEN_KEY, GatewayProcess, holds
+from voice_gateway.metrics import Metrics
+from voice_gateway.settings import GatewaySettings
+from voice_runtime.store import StoreSettings
+
+
+def run(environment: dict[str, str], module: str = "voice_gateway") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", module], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+WRONG = [
+    ({"VOICE_HTTP_PORT": "99999"}, "VOICE_HTTP_PORT='99999': Input should be less than or equal to 65535"),
+    ({"VOICE_TOKEN_KEY": "short-key"}, "VOICE_TOKEN_KEY: has 9 bytes, at least 32 are needed"),
+    ({"VOICE_IDLE_TIMEOUT_S": "soon"}, "VOICE_IDLE_TIMEOUT_S='soon': Input should be a valid number"),
+    ({"VOICE_MEDIA_HOST": ""}, "VOICE_MEDIA_HOST='': String should have at least 1 character"),
+    ({"VOICE_JWT_ISSUER": "https://issuer.test"}, "VOICE_JWT_ISSUER and VOICE_JWT_AUDIENCE go together"),
+    ({"VOICE_VALKEY_PORT": "0"}, "VOICE_VALKEY_PORT='0': Input should be greater than or equal to 1"),
+    ({"VOICE_RTP_PORT": None}, "VOICE_RTP_PORT is not set"),
+]
+
+
+@pytest.mark.parametrize(("change", "line"), WRONG, ids=lambda value: str(value)[:30])
+def test_wrong_variable_is_refused_in_a_line(
+    store_server: StoreServer, change: dict[str, str | None], line: str
+) -> None:
+    environment = {**GatewayProcess(store_server, 5004).environment, **change}
+    done = run({name: value for name, value in environment.items() if value is not None})
+    assert done.returncode == 2
+    [said] = done.stderr.splitlines()
+    assert line in said
+    assert "short-key" not in said
+
+
+async def test_taken_port_is_refused_in_a_line(store_server: StoreServer) -> None:
+    gateway = GatewayProcess(store_server, 5004)
+    with socket.create_server(("127.0.0.1", gateway.media_port)):
+        done = run(gateway.environment)
+    assert done.returncode == 1
+    [said] = done.stderr.splitlines()
+    assert "cannot start" in said
+    assert "in use" in said
+
+
+def test_every_variable_of_the_contract_is_read_but_the_region() -> None:
+    ours = {f"VOICE_{name}".upper() for name in GatewaySettings.model_fields}
+    ours |= {f"VOICE_VALKEY_{name}".upper() for name in StoreSettings.model_fields}
+    given = {variable.name for variable in ENVIRONMENT[Image.GATEWAY]}
+    assert given - ours == {"VOICE_REGION"}, "metrics are log lines: no endpoint of a region is called"
+    assert VALKEY_PASSWORD.name in ours
+
+
+def test_settings_that_the_contract_does_not_give_have_defaults() -> None:
+    given = {variable.name for variable in ENVIRONMENT[Image.GATEWAY]}
+    for name, field in GatewaySettings.model_fields.items():
+        assert f"VOICE_{name}".upper() in given or not field.is_required(), name
+
+
+async def test_health_check_tells_whether_callers_can_be_taken(start: Start, store_server: StoreServer) -> None:
+    gateway = start()
+    await gateway.ready()
+    assert run(gateway.environment, "voice_gateway.healthcheck").returncode == 0
+    store_server.stop()
+    try:
+        await holds("it is not well", lambda: gateway.health() == 503)
+        assert run(gateway.environment, "voice_gateway.healthcheck").returncode == 1
+    finally:
+        store_server.start()
+    gateway.kill()
+    assert run(gateway.environment, "voice_gateway.healthcheck").returncode == 1
+
+
+def test_metrics_are_what_the_contract_says() -> None:
+    lines: list[str] = []
+    metrics = Metrics("prod", "gateway", lines.append)
+    for _ in range(3):
+        metrics.count("SessionsCreated")
+    for value in range(250):
+        metrics.observe("FirstTranscriptLatency", value)
+    metrics.observe("OpenSockets", 0)
+    metrics.flush()
+    metrics.flush()
+    found = [json.loads(line) for line in lines]
+    values: dict[str, list[float]] = {}
+    for line in found:
+        assert (line["Deployment"], line["Fleet"]) == ("prod", "gateway")
+        [directive] = line["_aws"]["CloudWatchMetrics"]
+        [described] = directive["Metrics"]
+        name = described["Name"]
+        assert directive["Namespace"] == NAMESPACE
+        assert directive["Dimensions"] == [list(METRICS[name].dimensions)]
+        assert described == {"Name": name, "Unit": METRICS[name].unit, "StorageResolution": 1}
+        each = line[name] if isinstance(line[name], list) else [line[name]]
+        assert len(each) <= 100
+        values.setdefault(name, []).extend(each)
+    assert values == {"SessionsCreated": [3], "FirstTranscriptLatency": list(range(250)), "OpenSockets": [0]}
+
+
+def test_key_is_in_no_description_of_the_settings(store_server: StoreServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in GatewayProcess(store_server, 5004).environment.items():
+        monkeypatch.setenv(name, value)
+    assert TOKEN_KEY not in repr(GatewaySettings())
+
+
+def test_image_has_the_versions_that_are_tested() -> None:
+    lines = (FOLDER / "gateway/requirements.in").read_text(encoding="utf-8").splitlines()
+    pins = [Requirement(line) for line in lines if not line.startswith("#")]
+    assert len(pins) > 5
+    assert {pin.name: str(pin.specifier) for pin in pins} == {pin.name: f"=={version(pin.name)}" for pin in pins}

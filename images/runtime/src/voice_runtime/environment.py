@@ -1,0 +1,46 @@
+"""Settings from the environment, refused with the name of the variable that is wrong."""
+
+import sys
+from typing import TypeVar
+
+from pydantic import ValidationError
+from pydantic_settings import BaseSettings
+
+REFUSED = 2
+"""Exit code of a program whose environment is wrong."""
+
+SettingsType = TypeVar("SettingsType", bound=BaseSettings)
+
+
+def read(kind: type[SettingsType]) -> SettingsType:
+    """Return settings, or write a line for each wrong variable and exit.
+
+    Raises:
+        SystemExit: A variable is missing or wrong.
+    """
+    try:
+        return kind()
+    except ValidationError as error:
+        for problem in problems(kind, error):
+            sys.stderr.write(f"{problem}\n")
+        raise SystemExit(REFUSED) from None
+
+
+def problems(kind: type[BaseSettings], error: ValidationError) -> list[str]:
+    """Say of each wrong variable what it holds and what it may hold; of a secret only that it is wrong."""
+    prefix = kind.model_config.get("env_prefix", "")
+    found = []
+    for detail in error.errors(include_url=False, include_context=False):
+        message = detail["msg"].removeprefix("Value error, ")
+        if not detail["loc"]:
+            found.append(message)
+            continue
+        field = str(detail["loc"][0])
+        variable = f"{prefix}{field}".upper()
+        if detail["type"] == "missing":
+            found.append(f"{variable} is not set")
+        elif "Secret" in str(kind.model_fields[field].annotation):
+            found.append(f"{variable}: {message}")
+        else:
+            found.append(f"{variable}={str(detail['input'])[:80]!r}: {message}")
+    return found

@@ -1,0 +1,111 @@
+"""Log-mel features of speech as it streams in: the same values as the data plane's extractor.
+
+They are those of faster-whisper's feature extractor before its last step, which clamps them to the utterance's maximum
+less 8 and scales them: that takes the whole utterance, and is the engine's.
+"""
+
+import functools
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from blueprint.contract import CHUNK_MEL_BINS
+
+SAMPLE_RATE = 16000
+WINDOW_SAMPLES = 400
+HOP_SAMPLES = 160
+HOP_MS = 10
+REACH = WINDOW_SAMPLES // 2
+LEAST_ENERGY = 1e-10
+
+Rows = NDArray[np.float32]
+"""Features of shape (rows, bins), one row every 10 ms."""
+
+
+class LogMel:
+    """Features of one utterance, whose samples come in pieces of any length.
+
+    A row is centred on every 160th sample and reaches 200 samples to both sides: before the utterance it is reflected,
+    after it there is silence.
+    """
+
+    def __init__(self, bins: int = CHUNK_MEL_BINS) -> None:
+        self._bins = bins
+        self._restart()
+
+    def push(self, samples: NDArray[np.int16]) -> Rows:
+        """Return the rows that these samples complete."""
+        self._held = np.concatenate([self._held, samples.astype(np.float32) / 32768])
+        if not self._reflected:
+            if len(self._held) < REACH:
+                return np.empty((0, self._bins), np.float32)
+            self._reflect()
+        due = max(0, (len(self._held) - WINDOW_SAMPLES) // HOP_SAMPLES + 1)
+        return self._rows(due)
+
+    def flush(self) -> Rows:
+        """End the utterance: return its last rows, and be ready for another."""
+        samples = len(self._held) - (REACH if self._reflected else 0)
+        owed = samples // HOP_SAMPLES + 1 if len(self._held) else 0
+        missing = WINDOW_SAMPLES + HOP_SAMPLES * (owed - 1) - REACH - samples
+        self._held = np.pad(self._held, (0, max(0, missing)))
+        if owed and not self._reflected:
+            self._reflect()
+        rows = self._rows(owed)
+        self._restart()
+        return rows
+
+    def _restart(self) -> None:
+        self._held = np.empty(0, np.float32)
+        self._reflected = False
+
+    def _reflect(self) -> None:
+        # The window's first sample weighs nothing.
+        before = np.concatenate([np.zeros(1, np.float32), self._held[REACH - 1 : 0 : -1]])
+        self._held = np.concatenate([before, self._held])
+        self._reflected = True
+
+    def _rows(self, count: int) -> Rows:
+        if count == 0:
+            return np.empty((0, self._bins), np.float32)
+        windows = sliding_window_view(self._held, WINDOW_SAMPLES)[::HOP_SAMPLES][:count]
+        self._held = self._held[count * HOP_SAMPLES :]
+        power = np.abs(np.fft.rfft(windows * _hann())) ** 2
+        energy = power.astype(np.float32) @ mel_filters(self._bins).T
+        return np.log10(np.maximum(energy, LEAST_ENERGY)).astype(np.float32)
+
+
+@functools.cache
+def _hann() -> NDArray[np.float32]:
+    return np.hanning(WINDOW_SAMPLES + 1)[:-1].astype(np.float32)
+
+
+@functools.cache
+def mel_filters(bins: int) -> NDArray[np.float32]:
+    """Return Slaney's filters, of shape (bins, 201): triangles at equal steps of mel from 0 Hz to 8 kHz, of equal area.
+
+    Source: librosa's default mel scale, on which Whisper's models were trained.
+    """
+    hz = _hz(np.linspace(0, _mel(SAMPLE_RATE / 2), bins + 2))
+    at = np.linspace(0, SAMPLE_RATE / 2, WINDOW_SAMPLES // 2 + 1)
+    low, centre, high = hz[:-2, None], hz[1:-1, None], hz[2:, None]
+    heights = np.minimum((at - low) / (centre - low), (high - at) / (high - centre))
+    weights: NDArray[np.float32] = (np.maximum(0, heights) * 2 / (high - low)).astype(np.float32)
+    return weights
+
+
+# 3 mel are 200 Hz up to 1 kHz; from there 27 mel are a factor of 6.4.
+_HZ_PER_MEL = 200 / 3
+_LOG_FROM_HZ = 1000.0
+_LOG_FROM_MEL = _LOG_FROM_HZ / _HZ_PER_MEL
+_LOG_STEP = np.log(6.4) / 27
+
+
+def _hz(mel: NDArray[np.float64]) -> NDArray[np.float64]:
+    above = _LOG_FROM_HZ * np.exp(_LOG_STEP * (mel - _LOG_FROM_MEL))
+    return np.where(mel < _LOG_FROM_MEL, mel * _HZ_PER_MEL, above)
+
+
+def _mel(hz: float) -> float:
+    return hz / _HZ_PER_MEL if hz < _LOG_FROM_HZ else float(_LOG_FROM_MEL + np.log(hz / _LOG_FROM_HZ) / _LOG_STEP)

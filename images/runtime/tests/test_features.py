@@ -1,0 +1,62 @@
+"""Streaming features against the data plane's golden file, which faster-whisper's own extractor wrote."""
+
+import struct
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from voice_runtime.features import LogMel, Rows
+
+GOLDEN = Path(__file__).parents[2] / "vad-dataplane/tests/features/golden.bin"
+Signal = tuple[NDArray[np.int16], Rows]
+
+
+def signals() -> Iterator[Signal]:
+    wire, at = GOLDEN.read_bytes(), 0
+    while at < len(wire):
+        samples, rows = struct.unpack_from("<II", wire, at)
+        sound = np.frombuffer(wire, "<i2", samples, at + 8)
+        features = np.frombuffer(wire, "<f4", rows * 80, at + 8 + 2 * samples).reshape(rows, 80)
+        yield sound, features
+        at += 8 + 2 * samples + features.nbytes
+
+
+SIGNALS = list(signals())
+
+
+def streamed(sound: NDArray[np.int16], pieces: list[int]) -> Rows:
+    extractor = LogMel()
+    rows = [extractor.push(sound[start:end]) for start, end in pairwise([0, *pieces, len(sound)])]
+    return np.concatenate([*rows, extractor.flush()])
+
+
+@pytest.mark.parametrize("signal", SIGNALS, ids=[f"{len(sound)} samples" for sound, _ in SIGNALS])
+def test_features_are_the_reference_extractors(signal: Signal) -> None:
+    sound, features = signal
+    np.testing.assert_allclose(streamed(sound, []), features, atol=1e-3)
+
+
+@pytest.mark.parametrize("step", [1, 7, 160, 320, 1600])
+def test_pieces_make_no_difference(step: int) -> None:
+    sound, _ = SIGNALS[0]
+    whole = streamed(sound, [])
+    np.testing.assert_allclose(streamed(sound, list(range(step, len(sound), step))), whole, atol=1e-5)
+
+
+def test_row_comes_with_the_last_sample_that_it_reaches() -> None:
+    extractor = LogMel()
+    assert len(extractor.push(np.ones(199, np.int16))) == 0
+    assert len(extractor.push(np.ones(1, np.int16))) == 1
+    assert [len(extractor.push(np.ones(1600, np.int16))) for _ in range(3)] == [10, 10, 10]
+
+
+def test_utterance_after_flush_knows_nothing_of_the_one_before() -> None:
+    extractor = LogMel()
+    sound, _ = SIGNALS[0]
+    first = np.concatenate([extractor.push(sound), extractor.flush()])
+    np.testing.assert_array_equal(np.concatenate([extractor.push(sound), extractor.flush()]), first)
+    assert len(extractor.flush()) == 0

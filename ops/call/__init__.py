@@ -1,0 +1,1 @@
+"""Speaks a recording to a deployment, as a native caller does."""

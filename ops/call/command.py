@@ -1,0 +1,93 @@
+"""`voice call`: speak a recording to a deployment, and print what it hears."""
+
+import asyncio
+import contextlib
+import os
+import time
+from pathlib import Path
+from typing import Annotated
+
+import httpx2
+import typer
+from rich.markup import escape
+
+from ops.call.recording import RATE, RecordingError, read
+from ops.call.senders import Samples, Sender, SrtpSender, WebSocketSender
+from ops.call.session import TIMEOUT_S, CallError, Heard, Session
+from ops.exits import FAILED, INTERRUPTED, REFUSED
+from ops.output import err, out
+
+LOCAL = "http://127.0.0.1:8080"
+
+
+def call(
+    file: Annotated[Path, typer.Argument(metavar="FILE.wav", help="Recording: PCM, any rate, at most an hour.")],
+    server: Annotated[str, typer.Option(metavar="URL", help="Session API, with its stage.")] = LOCAL,
+    api_key_env: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Variable that holds the API key.", show_default=False)
+    ] = None,
+    websocket: Annotated[bool, typer.Option("--websocket", help="Send as browsers do, not by SRTP over UDP.")] = False,
+) -> None:
+    """Speak a recording in real time, and print what is heard as it comes.
+
+    Times are seconds since the first packet, and where in the recording the words are.
+
+    Example: voice call question.wav --server https://api.example.com --api-key-env VOICE_API_KEY
+    """
+    try:
+        samples = read(file)
+    except RecordingError as error:
+        raise _stop(str(error), REFUSED) from None
+    headers = {}
+    if api_key_env is not None:
+        if not os.environ.get(api_key_env):
+            raise _stop(f"--api-key-env {api_key_env}: that variable is not set", REFUSED)
+        headers["x-api-key"] = os.environ[api_key_env]
+    try:
+        asyncio.run(_call(samples, server, headers, websocket=websocket))
+    except CallError as error:
+        raise _stop(str(error), FAILED) from None
+    except KeyboardInterrupt:
+        raise _stop("interrupted: the session is closed", INTERRUPTED) from None
+
+
+async def _call(samples: Samples, server: str, headers: dict[str, str], *, websocket: bool) -> None:
+    async with httpx2.AsyncClient(headers=headers, timeout=TIMEOUT_S) as client:
+        session = await Session.open(client, server, "websocket" if websocket else "srtp")
+        err.print(f"[dim]{samples.size / RATE:.1f} s of audio to {escape(server)}[/]", soft_wrap=True)
+        begin = time.monotonic()
+        printing = asyncio.create_task(_print(session, begin))
+        try:
+            await _sender(session).send(samples)
+            await session.close()
+            await printing
+        except (CallError, asyncio.CancelledError):
+            with contextlib.suppress(CallError):
+                await session.close()
+            raise
+        finally:
+            printing.cancel()
+
+
+def _sender(session: Session) -> Sender:
+    if session.media.websocket:
+        return WebSocketSender(session.media.websocket, session.token)
+    if session.media.srtp:
+        return SrtpSender(session.media.srtp)
+    raise CallError("the server offers neither SRTP nor a WebSocket")
+
+
+async def _print(session: Session, begin: float) -> None:
+    async for heard in session.follow():
+        out.print(_line(heard, time.monotonic() - begin), soft_wrap=True)
+
+
+def _line(heard: Heard, at_s: float) -> str:
+    place = f"{heard.start_ms / 1000:6.2f}-{heard.end_ms / 1000:.2f} s"
+    line = f"{at_s:7.2f} s  {heard.kind:7}  {place:16}  {escape(heard.text)}"
+    return line if heard.kind == "final" else f"[dim]{line}[/]"
+
+
+def _stop(message: str, code: int) -> typer.Exit:
+    err.print(f"[red]✗[/] {escape(message)}", soft_wrap=True)
+    return typer.Exit(code)

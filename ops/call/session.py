@@ -1,0 +1,169 @@
+"""A session, as its caller sees it: opened, followed and closed over HTTP."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any, Literal, Self
+from urllib.parse import urljoin
+
+import httpx2
+from pydantic import BaseModel, ValidationError
+
+from blueprint.contract import TOKEN_HEADER
+from blueprint.session_api import LAST_EVENT_ID_HEADER, SESSIONS_PATH
+
+TIMEOUT_S = 30.0
+"""Longest pause in an answer; event streams have heartbeats."""
+RESUMES = 10
+"""Times in a row that a stream may break off before anything has come."""
+PAUSE_S = 1.0
+
+
+class CallError(Exception):
+    """The call did not come about, or broke off."""
+
+
+class Srtp(BaseModel):
+    """Where and how encrypted packets are taken."""
+
+    host: str
+    port: int
+    ssrc: int
+    suite: Literal["AES_CM_128_HMAC_SHA1_80"]
+    key: str
+
+
+class Media(BaseModel):
+    """The transport that was asked for."""
+
+    websocket: str | None = None
+    srtp: Srtp | None = None
+
+
+class Opened(BaseModel):
+    """What the server answers to an opening."""
+
+    id: str
+    token: str
+    media: Media
+    events: str
+
+
+class Heard(BaseModel):
+    """A transcript event.
+
+    Attributes:
+        kind: A partial may still change.
+        start_ms: Where it begins in the audio.
+        stages_ms: What each stage of the engine took.
+    """
+
+    kind: Literal["partial", "final"]
+    text: str
+    start_ms: int
+    end_ms: int
+    stages_ms: dict[str, float] = {}
+
+
+class Session:
+    """An open session."""
+
+    def __init__(self, client: httpx2.AsyncClient, url: str, opened: Opened) -> None:
+        self.media = opened.media
+        self._client = client
+        self._url = f"{url}/{opened.id}"
+        self._events = urljoin(url, opened.events)
+        self._token = opened.token
+        self._last_event_id = ""
+
+    @classmethod
+    async def open(cls, client: httpx2.AsyncClient, server: str, transport: Literal["websocket", "srtp"]) -> Self:
+        """Open a session.
+
+        Args:
+            server: URL that the API's paths are relative to, with the stage where there is one.
+
+        Raises:
+            CallError: The server cannot be reached, or refuses.
+        """
+        url = server.rstrip("/") + SESSIONS_PATH
+        try:
+            answer = await client.post(url, json={"transport": transport})
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            raise CallError(f"{url} cannot be reached: {error or type(error).__name__}") from None
+        _check(answer, url)
+        try:
+            return cls(client, url, Opened.model_validate_json(answer.content))
+        except ValidationError as error:
+            raise CallError(f"{url} answers, but not as the session API: {error.errors()[0]['msg']}") from None
+
+    @property
+    def token(self) -> str:
+        """The newest token."""
+        return self._token
+
+    async def close(self) -> None:
+        """Say that nothing more will be said.
+
+        Raises:
+            CallError: The server cannot be reached, or refuses.
+        """
+        try:
+            answer = await self._client.delete(self._url, headers={TOKEN_HEADER: self._token})
+        except httpx2.HTTPError as error:
+            raise CallError(f"the session could not be closed: {error or type(error).__name__}") from None
+        _check(answer, self._url)
+
+    async def follow(self) -> AsyncIterator[Heard]:
+        """Yield what is heard until the session has ended, across breaks of the stream.
+
+        Raises:
+            CallError: The stream does not come back, or ends before all was transcribed.
+        """
+        breaks = 0
+        while breaks < RESUMES:
+            try:
+                async for event in self._stream():
+                    breaks = 0
+                    if event.event == "end":
+                        if not json.loads(event.data)["complete"]:
+                            raise CallError("the server gave up before all was transcribed")
+                        return
+                    if event.event in {"partial", "final"}:
+                        yield Heard.model_validate_json(event.data)
+            except httpx2.HTTPError:
+                pass
+            breaks += 1
+            await asyncio.sleep(PAUSE_S)
+        raise CallError(f"the event stream broke off {RESUMES} times in a row")
+
+    async def _stream(self) -> AsyncIterator[httpx2.ServerSentEvent]:
+        headers = {TOKEN_HEADER: self._token, "Accept": "text/event-stream"}
+        if self._last_event_id:
+            headers[LAST_EVENT_ID_HEADER] = self._last_event_id
+        async with self._client.stream("GET", self._events, headers=headers) as answer:
+            if answer.is_server_error:
+                return  # it may pass, or another answers
+            await _check_stream(answer, self._events)
+            async for event in httpx2.EventSource(answer):
+                self._last_event_id = event.id or self._last_event_id
+                if event.event == "token":
+                    self._token = json.loads(event.data)["token"]
+                yield event
+
+
+async def _check_stream(answer: httpx2.Response, url: str) -> None:
+    if not answer.is_success:
+        await answer.aread()
+    _check(answer, url)
+
+
+def _check(answer: httpx2.Response, url: str) -> None:
+    if answer.is_success:
+        return
+    try:
+        body: Any = answer.json()
+        said = ": ".join(str(body[name]) for name in ("error", "detail") if body.get(name))
+    except (ValueError, AttributeError, TypeError):
+        said = answer.reason_phrase
+    raise CallError(f"{url} answers {answer.status_code}: {said}")

@@ -1,0 +1,1 @@
+"""The voice path on this machine: what `make demo` starts, and the page that it serves."""

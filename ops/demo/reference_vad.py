@@ -1,0 +1,245 @@
+"""A VAD stage in Python with the data plane's interfaces: RTP in, ``AudioChunk`` datagrams out.
+
+``make demo`` runs it where the data plane (``make test-native``) has not been built. It takes tens of sessions, not
+thousands, and keeps none of the data plane's promises about time. ``python -m ops.demo.reference_vad`` reads the data
+plane's environment.
+"""
+
+import asyncio
+import base64
+import contextlib
+import logging
+import signal
+import socket
+import struct
+import time
+from collections import deque
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+from pylibsrtp import Error as SrtpError
+from pylibsrtp import Policy
+from pylibsrtp import Session as SrtpSession
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from blueprint.contract import (
+    CHUNK_FRAME_SAMPLES,
+    HOST_HEARTBEAT_S,
+    SessionField,
+    Tier,
+)
+from ops.demo.utterances import SAMPLE_RATE, Utterances
+from voice_runtime import environment, state
+from voice_runtime.chunk import AudioChunk
+from voice_runtime.hosts import Host, HostKind, HostRegistry
+from voice_runtime.sessions import Session, SessionKind, Sessions, SessionState
+from voice_runtime.store import StoreSettings, connect
+
+REORDER_FRAMES = 4
+RESENT_CHUNKS = 60
+MOST_SESSIONS = 64
+CLOSED_AFTER_S = 1.0
+"""A session from which nothing has come for that long has finished its utterance."""
+_RTP = struct.Struct(">BBHII")
+_SEQUENCES = 1 << 16
+
+log = logging.getLogger("reference-vad")
+
+
+class Settings(BaseSettings):
+    """The data plane's variables, as far as they mean something here."""
+
+    model_config = SettingsConfigDict(env_prefix="VOICE_", frozen=True)
+
+    host: str
+    host_address: str
+    rtp_port: int = Field(ge=1, le=65535)
+    chunk_port: int = Field(ge=1, le=65535)
+    health_port: int = Field(ge=1, le=65535)
+
+
+class Stream:
+    """One admitted session: its packets in order, its utterances, its ASR host."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self._srtp = _srtp_of(session)
+        first = session.last_sequence + SAMPLE_RATE // CHUNK_FRAME_SAMPLES * 10 if session.last_sequence >= 0 else 0
+        self._utterances = Utterances(session.ssrc, first)
+        self._waiting: dict[int, NDArray[np.int16]] = {}
+        self._expected: int | None = None
+        self.heard_at = time.monotonic()
+        self.host: Host | None = None
+        self.sent: deque[bytes] = deque(maxlen=RESENT_CHUNKS)
+        self.last_sequence = session.last_sequence
+
+    def take(self, packet: bytes) -> list[AudioChunk]:
+        """Take one RTP packet; return the chunks that it completes."""
+        if self._srtp:
+            try:
+                packet = self._srtp.unprotect(packet)
+            except SrtpError:
+                return []
+        self.heard_at = time.monotonic()
+        _, _, sequence, _, _ = _RTP.unpack_from(packet)
+        samples = np.frombuffer(packet[_RTP.size :], ">i2").astype(np.int16)
+        if len(samples) != CHUNK_FRAME_SAMPLES:
+            return []
+        if self._expected is None:
+            self._expected = sequence
+        ahead = (sequence - self._expected) % _SEQUENCES
+        if ahead >= _SEQUENCES // 2:
+            return []  # late
+        self._waiting[sequence] = samples
+        return self._in_order()
+
+    def close(self) -> list[AudioChunk]:
+        """End the utterance: nothing has come for a while."""
+        chunks = [chunk for sequence in list(self._waiting) for chunk in self._play(sequence)]
+        self._expected = None
+        return chunks + self._utterances.close()
+
+    def _in_order(self) -> list[AudioChunk]:
+        chunks: list[AudioChunk] = []
+        while self._expected is not None and self._waiting:
+            if self._expected in self._waiting:
+                chunks += self._play(self._expected)
+            elif len(self._waiting) >= REORDER_FRAMES:
+                silence = np.zeros(CHUNK_FRAME_SAMPLES, np.int16)
+                chunks += self._utterances.take(silence, concealed=True)
+            else:
+                break
+            self._expected = (self._expected + 1) % _SEQUENCES
+        return chunks
+
+    def _play(self, sequence: int) -> list[AudioChunk]:
+        return self._utterances.take(self._waiting.pop(sequence), concealed=False)
+
+
+def _srtp_of(session: Session) -> SrtpSession | None:
+    if session.kind is SessionKind.GATEWAY or session.srtp_key is None:
+        return None
+    policy = Policy(key=base64.b64decode(session.srtp_key), ssrc_type=Policy.SSRC_SPECIFIC, ssrc_value=session.ssrc)
+    return SrtpSession(policy=policy)
+
+
+class ReferenceVad(asyncio.DatagramProtocol):
+    """The stage: admits sessions, ships their speech."""
+
+    def __init__(self, settings: Settings, store: Redis) -> None:
+        self._settings = settings
+        self._store = store
+        self._sessions = Sessions(store)
+        self._registry = HostRegistry(store, Tier.ASR)
+        self._streams: dict[int, Stream | None] = {}
+        self._early: dict[int, list[bytes]] = {}
+        self._asr: list[Host] = []
+        self._out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.draining = False
+
+    def datagram_received(self, data: bytes, addr: object) -> None:
+        """Take a packet of whatever session."""
+        del addr
+        if len(data) < _RTP.size or data[0] >> 6 != 2:  # noqa: PLR2004  RTP's version
+            return
+        ssrc = _RTP.unpack_from(data)[4]
+        if ssrc in self._streams:
+            stream = self._streams[ssrc]
+            if stream is not None:
+                self._ship(stream, stream.take(data))
+        elif ssrc in self._early:
+            self._early[ssrc].append(data)
+        else:
+            self._early[ssrc] = [data]
+            task = asyncio.create_task(self._admit(ssrc))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def beat(self) -> None:
+        """Once a second: say that this host is there, look who takes chunks, forget sessions that are over."""
+        registry = HostRegistry(self._store, Tier.VAD)
+        while True:
+            live = [stream for stream in self._streams.values() if stream]
+            me = Host(
+                self._settings.host, HostKind.VAD, self._settings.host_address, MOST_SESSIONS - len(live),
+                draining=self.draining,
+            )  # fmt: skip
+            with contextlib.suppress(RedisError, OSError):
+                await registry.beat(me)
+                self._asr = await self._registry.alive()
+                await self._write_behind(live)
+            for stream in live:
+                if time.monotonic() - stream.heard_at > CLOSED_AFTER_S:
+                    self._ship(stream, stream.close())
+                if stream.session.expires_at < time.time():
+                    del self._streams[stream.session.ssrc]
+            await asyncio.sleep(HOST_HEARTBEAT_S)
+
+    async def _admit(self, ssrc: int) -> None:
+        try:
+            session = await self._sessions.read(ssrc)
+        except (RedisError, OSError):
+            session = None
+        admitted = session is not None and session.state is SessionState.OPEN and session.expires_at > time.time()
+        self._streams[ssrc] = Stream(session) if session and admitted else None
+        if not admitted:
+            asyncio.get_running_loop().call_later(10, self._streams.pop, ssrc, None)
+        for packet in self._early.pop(ssrc):
+            self.datagram_received(packet, None)
+
+    async def _write_behind(self, live: list[Stream]) -> None:
+        for stream in live:
+            key = state.session(stream.session.ssrc)
+            if stream.last_sequence > stream.session.last_sequence and await self._store.exists(key):
+                await self._store.hset(key, SessionField.LAST_SEQUENCE, str(stream.last_sequence))
+
+    def _ship(self, stream: Stream, chunks: list[AudioChunk]) -> None:
+        alive = {host.id: host for host in self._asr}
+        if chunks and (stream.host is None or stream.host.id not in alive):
+            moved = stream.host is not None
+            takers = [host for host in self._asr if host.takes_sessions]
+            stream.host = max(takers, key=_preference, default=None)
+            for datagram in stream.sent if moved and stream.host else ():
+                self._send(stream.host, datagram)
+        for chunk in chunks:
+            stream.last_sequence = chunk.sequence
+            stream.sent.append(chunk.datagram())
+            self._send(stream.host, stream.sent[-1])
+
+    def _send(self, host: Host | None, datagram: bytes) -> None:
+        if host:
+            with contextlib.suppress(OSError):
+                self._out.sendto(datagram, (host.address, self._settings.chunk_port))
+
+
+def _preference(host: Host) -> tuple[bool, int]:
+    """Silicon before GPUs, and the emptiest of them."""
+    return host.kind is HostKind.SILICON, host.free_slots
+
+
+async def run(settings: Settings, store: Redis) -> None:
+    """Run until told to stop."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for sign in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(sign, stop.set)
+    vad = ReferenceVad(settings, store)
+    address = (settings.host_address, settings.rtp_port)
+    transport, _ = await loop.create_datagram_endpoint(lambda: vad, local_addr=address)
+    health = await asyncio.start_server(lambda _, writer: writer.close(), settings.host_address, settings.health_port)
+    beating = asyncio.create_task(vad.beat())
+    log.info("taking RTP on %s:%d", *address)
+    await stop.wait()
+    beating.cancel()
+    health.close()
+    transport.close()
+    await store.aclose()
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO)
+    asyncio.run(run(environment.read(Settings), connect(environment.read(StoreSettings))))

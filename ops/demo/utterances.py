@@ -1,0 +1,95 @@
+"""Speech in one session's frames, cut into chunks as the data plane cuts it."""
+
+from collections import deque
+
+import numpy as np
+import webrtcvad
+from numpy.typing import NDArray
+
+from blueprint.contract import CHUNK_MEL_BINS, CHUNK_MEL_FRAMES, ChunkFlag
+from voice_runtime.chunk import AudioChunk
+from voice_runtime.features import LogMel
+
+SAMPLE_RATE = 16000
+FRAMES_IN_CHUNK = 5
+PRE_ROLL_FRAMES = 12
+HANGOVER_FRAMES = 25
+"""Half a second: shorter pauses belong to the sentence."""
+ONSET_FRAMES = 2
+_AGGRESSIVENESS = 2
+"""Of 0 to 3: the lower, the more is taken for speech."""
+
+
+class Utterances:
+    """Cuts one session's frames into utterances, and utterances into chunks.
+
+    Args:
+        first: Place of the session's next frame. A session that comes from another host goes on behind it.
+    """
+
+    def __init__(self, ssrc: int, first: int) -> None:
+        self._ssrc = ssrc
+        self._next = first
+        self._vad = webrtcvad.Vad(_AGGRESSIVENESS)
+        self._mel = LogMel()
+        self._recent: deque[tuple[int, NDArray[np.int16], bool]] = deque(maxlen=PRE_ROLL_FRAMES)
+        self._pending: list[tuple[int, NDArray[np.int16], bool, bool]] = []
+        self._rows: NDArray[np.float32] = np.empty((0, CHUNK_MEL_BINS), np.float32)
+        self._voiced = 0
+        self._quiet = 0
+        self._speaking = False
+        self._starts = False
+
+    def take(self, samples: NDArray[np.int16], *, concealed: bool) -> list[AudioChunk]:
+        """Take the next 20 ms, and return the chunks that they complete."""
+        voiced = self._vad.is_speech(samples.tobytes(), SAMPLE_RATE)
+        place, self._next = self._next, self._next + 1
+        self._voiced = self._voiced + 1 if voiced else 0
+        if not self._speaking:
+            self._recent.append((place, samples, concealed))
+            if self._voiced < ONSET_FRAMES:
+                return []
+            self._begin()
+        else:
+            self._pending.append((place, samples, concealed, voiced))
+        self._quiet = 0 if voiced else self._quiet + 1
+        return self._ship(ends=self._quiet >= HANGOVER_FRAMES)
+
+    def close(self) -> list[AudioChunk]:
+        """End the utterance where nothing more comes."""
+        return self._ship(ends=True) if self._speaking else []
+
+    def _begin(self) -> None:
+        self._speaking = self._starts = True
+        self._pending = [(place, samples, concealed, False) for place, samples, concealed in self._recent]
+        self._recent.clear()
+
+    def _ship(self, *, ends: bool) -> list[AudioChunk]:
+        chunks = []
+        while len(self._pending) >= FRAMES_IN_CHUNK or (ends and self._pending):
+            frames, self._pending = self._pending[:FRAMES_IN_CHUNK], self._pending[FRAMES_IN_CHUNK:]
+            chunks.append(self._chunk(frames, last=ends and not self._pending))
+        if ends:
+            self._speaking = False
+            self._quiet = 0
+            if len(self._rows):  # the last features, which a full chunk had no room for
+                chunks[-1] = AudioChunk(
+                    self._ssrc, chunks[-1].sequence, chunks[-1].flags & ~ChunkFlag.END_OF_SPEECH, chunks[-1].values
+                )
+                chunks.append(AudioChunk(self._ssrc, self._next, ChunkFlag.END_OF_SPEECH, self._rows))
+                self._rows = self._rows[:0]
+        return chunks
+
+    def _chunk(self, frames: list[tuple[int, NDArray[np.int16], bool, bool]], *, last: bool) -> AudioChunk:
+        flags = ChunkFlag.START_OF_SPEECH if self._starts else ChunkFlag(0)
+        self._starts = False
+        for _, samples, concealed, _ in frames:
+            self._rows = np.concatenate([self._rows, self._mel.push(samples)])
+            flags |= ChunkFlag.CONCEALED if concealed else ChunkFlag(0)
+        if last:
+            self._rows = np.concatenate([self._rows, self._mel.flush()])
+            flags |= ChunkFlag.END_OF_SPEECH
+        if not any(voiced for *_, voiced in frames):
+            flags |= ChunkFlag.SILENCE
+        rows, self._rows = self._rows[:CHUNK_MEL_FRAMES], self._rows[CHUNK_MEL_FRAMES:]
+        return AudioChunk(self._ssrc, frames[0][0], flags, rows)

@@ -1,0 +1,44 @@
+"""Serves the demo's page on this machine."""
+
+import threading
+from pathlib import Path
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from ops.demo.services import LOOPBACK, free_port
+
+PAGE = Path(__file__).parent / "page"
+
+
+class PageServer:
+    """A web server in a thread.
+
+    Attributes:
+        url: Where the page is.
+    """
+
+    def __init__(self, port: int = 0) -> None:
+        self._port = port or free_port()
+        self.url = f"http://{LOOPBACK}:{self._port}"
+
+    def start(self, gateway_url: str) -> None:
+        """Serve the page, which speaks to this gateway."""
+
+        async def configuration(_: Request) -> JSONResponse:
+            return JSONResponse({"gateway": gateway_url})
+
+        routes = [Route("/config.json", configuration), Mount("/", StaticFiles(directory=PAGE, html=True))]
+        config = uvicorn.Config(Starlette(routes=routes), host=LOOPBACK, port=self._port, log_level="warning")
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop serving."""
+        self._server.should_exit = True
+        self._thread.join()

@@ -1,0 +1,162 @@
+"""`voice call` against a real gateway, a real store, and a UDP port that decrypts as the VAD tier does."""
+
+import asyncio
+import base64
+import socket
+import sys
+import wave
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pylibsrtp
+import pytest
+from redis.asyncio import Redis
+
+from blueprint.contract import Tier
+from images.conftest import StoreServer, free_port
+from images.gateway.tests.running import GatewayProcess, Hosts, VadHost, free_rtp_port, holds
+from ops.exits import FAILED, REFUSED
+from voice_runtime import state
+from voice_runtime.replies import text
+from voice_runtime.store import connect
+from voice_runtime.transcripts import EventKind, Transcript, Transcripts
+
+SECONDS = 2
+SILENCE_FRAMES = 50
+
+
+@dataclass
+class Scene:
+    """What a call meets."""
+
+    store: Redis
+    gateway: GatewayProcess
+    recording: Path
+    audio: np.ndarray
+
+    async def session(self) -> int:
+        """Wait for the call's session, and return its SSRC."""
+        while True:
+            for key in await self.store.keys("session:[0-9]*"):
+                name = text(key).split(":")
+                if len(name) == 2 and await self.store.hexists(key, "state"):
+                    return int(name[1])
+            await asyncio.sleep(0.05)
+
+    async def transcribe(self, ssrc: int) -> None:
+        """Say what an engine would."""
+        transcripts = Transcripts(self.store)
+        for number, (kind, words) in enumerate([(EventKind.PARTIAL, "good"), (EventKind.FINAL, "good [morning]")], 1):
+            said = Transcript(kind=kind, utterance=0, text=words, start_ms=0, end_ms=1500)
+            assert await transcripts.publish(ssrc, said, number)
+
+
+@pytest.fixture
+async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
+    server = StoreServer(tmp_path)
+    store = connect(server.settings)
+    hosts = Hosts(store)
+    hosts.put(Tier.ASR, "asr-1")
+    hosts.put(Tier.VAD, "vad-1")
+    beating = asyncio.create_task(hosts.run())
+    gateway = await GatewayProcess(server, free_rtp_port()).start().ready()
+    audio = np.random.default_rng(7).integers(-9000, 9000, SECONDS * 16_000).astype("<i2")
+    recording = tmp_path / "speech.wav"
+    with wave.open(str(recording), "wb") as file:
+        file.setparams((1, 2, 16_000, 0, "NONE", ""))
+        file.writeframes(audio.tobytes())
+    await asyncio.sleep(1)
+    yield Scene(store, gateway, recording, audio)
+    gateway.kill()
+    beating.cancel()
+    await store.aclose()
+    server.stop()
+
+
+async def voice_call(*arguments: object) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", "from ops.cli import main; main()", "call", *map(str, arguments)),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+
+
+async def ended(call: asyncio.subprocess.Process) -> tuple[int | None, list[str], str]:
+    out, err = await asyncio.wait_for(call.communicate(), 120)
+    return call.returncode, out.decode().splitlines(), err.decode()
+
+
+def printed(lines: list[str]) -> list[tuple[str, str]]:
+    """Return kind and text of each line."""
+    return [(line.split()[2], line.split("s  ")[-1].strip()) for line in lines]
+
+
+async def test_recording_is_spoken_encrypted_and_its_transcript_printed(scene: Scene) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
+        receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
+        receiver.bind(("127.0.0.1", scene.gateway.rtp_port))
+        call = await voice_call(scene.recording, "--server", scene.gateway.url)
+        ssrc = await scene.session()
+        await asyncio.sleep(1)
+        await scene.transcribe(ssrc)
+        code, lines, _ = await ended(call)
+        packets = []
+        receiver.setblocking(False)
+        while True:
+            try:
+                packets.append(receiver.recv(2048))
+            except BlockingIOError:
+                break
+    key = base64.b64decode(await scene.store.hget(state.session(ssrc), "srtp_key") or b"")
+    policy = pylibsrtp.Policy(key=key, ssrc_type=pylibsrtp.Policy.SSRC_SPECIFIC, ssrc_value=ssrc)
+    srtp = pylibsrtp.Session(policy)
+    heard = np.concatenate([np.frombuffer(srtp.unprotect(packet), ">i2", offset=12) for packet in packets])
+    np.testing.assert_array_equal(heard[: scene.audio.size], scene.audio)
+    assert heard.size == scene.audio.size + SILENCE_FRAMES * 320
+    assert not heard[scene.audio.size :].any()
+    assert await scene.store.hget(state.session(ssrc), "state") == b"closed"
+    assert code == 0
+    assert printed(lines) == [("partial", "good"), ("final", "good [morning]")]
+    assert "0.00-1.50 s" in lines[1]
+
+
+async def test_recording_goes_over_a_websocket_too(scene: Scene) -> None:
+    vad = VadHost(scene.gateway.rtp_port)
+    try:
+        call = await voice_call(scene.recording, "--server", scene.gateway.url, "--websocket")
+        ssrc = await scene.session()
+        await holds("audio", lambda: len(vad.of(ssrc)) > 10)
+        await scene.transcribe(ssrc)
+        code, lines, _ = await ended(call)
+        np.testing.assert_array_equal(vad.audio(ssrc)[: scene.audio.size], scene.audio)
+    finally:
+        vad.stop()
+    assert code == 0
+    assert printed(lines) == [("partial", "good"), ("final", "good [morning]")]
+
+
+async def test_what_the_server_refuses_is_said_in_a_line(scene: Scene) -> None:
+    call = await voice_call(scene.recording, "--server", f"{scene.gateway.url}/nowhere")
+    code, lines, said = await ended(call)
+    assert (code, lines) == (FAILED, [])
+    assert "answers 404: unknown path" in said
+    assert len(said.splitlines()) == 1
+
+
+async def test_server_that_is_not_there_is_said_in_a_line(tmp_path: Path) -> None:
+    recording = tmp_path / "a.wav"
+    with wave.open(str(recording), "wb") as file:
+        file.setparams((1, 2, 16_000, 0, "NONE", ""))
+        file.writeframes(bytes(640))
+    for arguments, code, message in (
+        ((recording, "--server", f"http://127.0.0.1:{free_port()}"), FAILED, "cannot be reached"),
+        ((recording, "--server", "gopher"), FAILED, "cannot be reached"),
+        ((tmp_path / "gone.wav",), REFUSED, "No such file"),
+        ((recording, "--api-key-env", "NO_SUCH_KEY"), REFUSED, "that variable is not set"),
+    ):
+        found, lines, said = await ended(await voice_call(*arguments))
+        assert (found, lines) == (code, [])
+        assert message in said
+        assert len(said.splitlines()) == 1

@@ -1,0 +1,63 @@
+"""Recordings of any kind become the samples that they sound like."""
+
+import wave
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ops.call.recording import FRAME_SAMPLES, RATE, RecordingError, read
+
+TONE_HZ, AMPLITUDE = 440, 0.5
+
+
+def write(file: Path, *, rate: int = RATE, channels: int = 1, width: int = 2, seconds: float = 1.0) -> Path:
+    sound = AMPLITUDE * np.sin(2 * np.pi * TONE_HZ * np.arange(int(rate * seconds)) / rate)
+    full = 2 ** (8 * width - 1) - 1
+    whole = np.repeat(np.rint(sound * full).astype("<i8")[:, None], channels, axis=1)
+    if width == 1:
+        whole = whole + 128
+    data = whole.reshape(-1, 1).view(np.uint8)[:, :width].tobytes()
+    with wave.open(str(file), "wb") as out:
+        out.setparams((channels, width, rate, 0, "NONE", ""))
+        out.writeframes(data)
+    return file
+
+
+@pytest.mark.parametrize("rate", [8_000, 16_000, 44_100, 48_000])
+@pytest.mark.parametrize(("channels", "width"), [(1, 1), (1, 2), (2, 2), (1, 3), (2, 4)])
+def test_every_kind_sounds_the_same(tmp_path: Path, rate: int, channels: int, width: int) -> None:
+    heard = read(write(tmp_path / "a.wav", rate=rate, channels=channels, width=width))
+    assert heard.dtype == np.int16
+    assert heard.size == RATE
+    middle = heard[4000:12_000].astype(float)
+    spectrum = np.abs(np.fft.rfft(middle * np.hanning(middle.size)))
+    assert np.argmax(spectrum) * RATE / middle.size == pytest.approx(TONE_HZ, abs=2)
+    assert np.abs(middle).max() == pytest.approx(AMPLITUDE * 2**15, rel=0.02)
+
+
+def test_last_frame_is_filled_up(tmp_path: Path) -> None:
+    heard = read(write(tmp_path / "a.wav", seconds=0.03))
+    assert heard.size == 2 * FRAME_SAMPLES
+    assert not heard[480:].any()
+
+
+def test_what_cannot_be_spoken_is_refused(tmp_path: Path) -> None:
+    text, empty, short = tmp_path / "a.txt", tmp_path / "b.wav", tmp_path / "c.wav"
+    text.write_text("no sound")
+    write(empty, seconds=0)
+    short.write_bytes(write(tmp_path / "d.wav").read_bytes()[:20])
+    for file, message in (
+        (tmp_path / "gone.wav", "No such file"),
+        (tmp_path, "Is a directory"),
+        (text, "is no WAV file"),
+        (short, "is no WAV file"),
+        (empty, "holds no sound"),
+    ):
+        with pytest.raises(RecordingError, match=message):
+            read(file)
+
+
+def test_longer_than_an_hour_is_refused_unread(tmp_path: Path) -> None:
+    with pytest.raises(RecordingError, match="at most 3600 s"):
+        read(write(tmp_path / "a.wav", rate=1, seconds=4000))
