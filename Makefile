@@ -11,8 +11,9 @@ UV := .tools/bin/uv
 SETUP := .venv/.ready
 CHECKOV := .tools/checkov/.ready
 BENCH_VAD := .tools/bench/.ready
+INSTALL := images/vad-dataplane/tests/install.sh
 
-.PHONY: help setup test images refresh-engines test-native test-dataplane sandbox bench-synth bench-dataplane bench-vad lint format lock clean
+.PHONY: help setup demo demo-page test test-native test-arm64 test-voice images refresh-engines sandbox bench-synth bench-dataplane bench-vad lint format lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -47,13 +48,26 @@ test: $(SETUP) $(CHECKOV) ## Run every check and test
 	shellcheck $$(git ls-files '*.sh' .ci/run)
 	hadolint images/*/Dockerfile
 	mypy
-	pytest -n 2 --dist loadgroup
+	$(INSTALL) tests/packages.txt
+	pytest -n 2 --dist loadgroup --ignore tests/voice
 
-test-native: $(SETUP) ## Build and test the data plane's native code, sanitizers included
+test-native: $(SETUP) ## Build the data plane and test it: units, sanitizers, end to end (as root)
 	images/vad-dataplane/tests/run.sh
 
-test-dataplane: test-native ## Run the data plane end to end, over sockets
-	images/vad-dataplane/tests/e2e/run.sh
+test-arm64: ## Cross-compile the data plane for arm64 and test it under emulation
+	images/vad-dataplane/cross/run.sh
+
+test-voice: $(SETUP) ## The whole voice path with real processes: faults, a drain, the page in a browser
+	$(INSTALL) tests/voice/packages.txt
+	pytest tests/voice
+
+demo: $(SETUP) ## Speech in, transcript out on this machine: store, gateway, VAD, Whisper
+	$(INSTALL) tests/packages.txt
+	python -m ops.demo
+
+demo-page: $(SETUP) ## The same, with a page to speak into
+	$(INSTALL) tests/packages.txt
+	python -m ops.demo --page
 
 sandbox: $(SETUP) ## Rehearse both clouds: deploy to a local AWS, drill it, tear it down; run the Pulumi programs
 	voice sandbox deployments/sandbox.yaml

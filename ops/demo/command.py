@@ -16,7 +16,6 @@ import jiwer
 import typer
 from rich.table import Table
 
-from blueprint.contract import HOST_HEARTBEAT_S
 from ops.call.recording import RATE, RecordingError, read
 from ops.call.senders import Samples, WebSocketSender
 from ops.call.session import TIMEOUT_S, CallError, Heard, Session
@@ -28,9 +27,6 @@ from ops.progress import Progress
 
 WORST_ERROR_RATE = 0.15
 """Of words. More says that something between microphone and transcript is broken; tiny.en alone makes a few."""
-
-HOSTS_KNOWN_WITHIN_S = 10
-"""Hosts and gateway tell and ask every second."""
 
 SAMPLE = PAGE / "sample.wav"
 SAMPLE_TEXT = PAGE / "sample.txt"
@@ -58,12 +54,12 @@ def demo(
 
     Example: make demo-page
     """
-    weights = _weights(model)
+    folder_of_model = weights(model)
     try:
         with tempfile.TemporaryDirectory(prefix="voice-demo-") as folder:
             audio, text = _speech(say, Path(folder))
             stage = None if reference_vad or not (DATA_PLANE_BUILD / "vad-dataplane").exists() else DATA_PLANE_BUILD
-            _run(Path(folder), weights, stage, read(audio), text, page=page, port=port)
+            _run(Path(folder), folder_of_model, stage, read(audio), text, page=page, port=port)
     except RecordingError as error:
         raise _stop(str(error), REFUSED) from None
     except (ServiceError, CallError) as error:
@@ -89,6 +85,7 @@ def _run(
             path.start_vad()
             path.start_engine()
             path.wait_ready()
+            path.wait_for_capacity(gateway)
         heard = asyncio.run(_speak(gateway, samples))
         _report(heard, text)
         if page:
@@ -99,7 +96,7 @@ async def _speak(gateway: Gateway, samples: Samples) -> list[tuple[float, Heard]
     """Speak in real time, and return the finals with the time between the end of their audio and their coming."""
     finals: list[tuple[float, Heard]] = []
     async with httpx2.AsyncClient(timeout=TIMEOUT_S) as client:
-        session = await _open(client, gateway)
+        session = await Session.open(client, gateway.url, "websocket")
         if session.media.websocket is None:
             raise CallError("the gateway offers no WebSocket")
         begin = time.monotonic()
@@ -121,18 +118,6 @@ async def _speak(gateway: Gateway, samples: Samples) -> list[tuple[float, Heard]
     return finals
 
 
-async def _open(client: httpx2.AsyncClient, gateway: Gateway) -> Session:
-    """Open a session, as soon as the gateway has heard of the hosts."""
-    limit = time.monotonic() + HOSTS_KNOWN_WITHIN_S
-    while True:
-        try:
-            return await Session.open(client, gateway.url, "websocket")
-        except CallError:
-            if time.monotonic() > limit:
-                raise
-        await asyncio.sleep(HOST_HEARTBEAT_S)
-
-
 def _report(heard: list[tuple[float, Heard]], text: str) -> None:
     table = Table("utterance", "end of speech to final", "stages, ms", title="Latency")
     for late, final in heard:
@@ -150,7 +135,9 @@ def word_error_rate(said: str, heard: str) -> float:
     steps = [jiwer.ToLowerCase(), jiwer.RemovePunctuation(), jiwer.RemoveMultipleSpaces(), jiwer.Strip()]
     plain = jiwer.Compose([*steps, jiwer.ReduceToListOfListOfWords()])
     return (
-        float(jiwer.wer(" ".join(said.split()), heard, reference_transform=plain, hypothesis_transform=plain)) if heard.strip() else 1.0
+        float(jiwer.wer(" ".join(said.split()), heard, reference_transform=plain, hypothesis_transform=plain))
+        if heard.strip()
+        else 1.0
     )
 
 
@@ -176,7 +163,12 @@ def _speech(say: str | None, folder: Path) -> tuple[Path, str]:
     return audio, say
 
 
-def _weights(model: Path | None) -> Path:
+def weights(model: Path | None) -> Path:
+    """Return the folder of the model: the one that was asked for, or tiny.en.
+
+    Raises:
+        typer.Exit: There is none.
+    """
     if model is not None:
         if not (model / "model.bin").exists():
             raise _stop(f"--model {model}: there is no model.bin in it", REFUSED)

@@ -16,7 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Self
 
+import httpx2
+
 from blueprint.contract import HEALTH_PATH
+from blueprint.session_api import SESSIONS_PATH
+from voice_runtime.store import StoreSettings
 
 ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "images"
@@ -85,14 +89,14 @@ class Service:
             time.sleep(_POLL_S)
         return self
 
-    def stop(self, sign: signal.Signals = signal.SIGTERM) -> int | None:
-        """Tell it to stop, and return its exit code; one that does not obey is killed."""
+    def stop(self, sign: signal.Signals = signal.SIGTERM, within_s: float = STOP_WITHIN_S) -> int | None:
+        """Tell it to stop, and return its exit code; one that does not obey in time is killed and has none."""
         if self.process is None:
             return None
         if self.process.poll() is None:
             self.process.send_signal(sign)
         try:
-            code = self.process.wait(STOP_WITHIN_S)
+            code = self.process.wait(within_s)
         except subprocess.TimeoutExpired:
             code = None
         self._end_group()
@@ -149,6 +153,13 @@ class VoicePath:
         """Stop everything, the last that was started first."""
         for service in reversed(self.services.values()):
             service.stop()
+
+    @property
+    def store_settings(self) -> StoreSettings:
+        """How to reach the store."""
+        return StoreSettings(
+            host=LOOPBACK, port=self.store_port, user="default", password_file=self._password_file, tls=False
+        )
 
     def start_store(self) -> Service:
         """Start Valkey, or Redis where that is what Debian has.
@@ -236,6 +247,18 @@ class VoicePath:
         """
         for service in self.services.values():
             service.wait_ready()
+
+    def wait_for_capacity(self, gateway: "Gateway") -> None:
+        """Wait until a gateway has heard of the hosts: they tell and it asks every second.
+
+        Raises:
+            ServiceError: It still refuses sessions.
+        """
+        limit = time.monotonic() + READY_WITHIN_S
+        while (answer := httpx2.post(gateway.url + SESSIONS_PATH, json={"transport": "websocket"})).is_error:
+            if time.monotonic() > limit:
+                raise ServiceError(f"{gateway.url} refuses sessions: {answer.text}")
+            time.sleep(_POLL_S)
 
     def _start(
         self, name: str, command: list[str], environment: dict[str, str], is_ready: Callable[[], bool]

@@ -15,7 +15,7 @@ FRAMES_IN_CHUNK = 5
 PRE_ROLL_FRAMES = 12
 HANGOVER_FRAMES = 25
 """Half a second: shorter pauses belong to the sentence."""
-ONSET_FRAMES = 2
+ONSET_FRAMES = 3
 _AGGRESSIVENESS = 2
 """Of 0 to 3: the lower, the more is taken for speech."""
 

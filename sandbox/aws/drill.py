@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from blueprint import names
 from blueprint.alarms import AlarmState
+from blueprint.autoscaling import Band, GroupSize, desired_after, step_change
 from blueprint.model.deployment import Deployment
 from blueprint.model.scaling import Comparison, ScalingRule
 from sandbox.aws.live_alarm import LiveAlarm
@@ -137,11 +138,13 @@ class Drill:
         for policy in self._autoscaling.describe_policies()["ScalingPolicies"]:
             if policy["PolicyARN"] not in alarm.actions:
                 continue
-            change = step_change(policy["StepAdjustments"], value - alarm.rule.threshold)
+            steps = [_band(adjustment) for adjustment in policy["StepAdjustments"]]
+            change = step_change(steps, value - alarm.rule.threshold)
             group = self._group(policy["AutoScalingGroupName"])
-            wanted = min(max(group["DesiredCapacity"] + change, group["MinSize"]), group["MaxSize"])
+            capacity = group["DesiredCapacity"]
+            size = GroupSize(capacity, group["MinSize"], group["MaxSize"], in_service=capacity)
             self._autoscaling.set_desired_capacity(
-                AutoScalingGroupName=group["AutoScalingGroupName"], DesiredCapacity=wanted
+                AutoScalingGroupName=group["AutoScalingGroupName"], DesiredCapacity=desired_after(size, change)
             )
 
     def _capacities(self, fleet: str) -> dict[str, int]:
@@ -154,19 +157,9 @@ class Drill:
         return self._autoscaling.describe_auto_scaling_groups(AutoScalingGroupNames=[name])["AutoScalingGroups"][0]
 
 
-def step_change(adjustments: list[StepAdjustmentTypeDef], distance: float) -> int:
-    """Return the change of the step that a breach falls into.
-
-    Bounds are relative to the threshold. Past it upwards the lower bound belongs to a step, past it downwards
-    the upper one: https://docs.aws.amazon.com/autoscaling/ec2/userguide/as-scaling-simple-step.html
-
-    Args:
-        adjustments: Steps as EC2 Auto Scaling describes them.
-        distance: Metric value minus alarm threshold.
-    """
-    for step in adjustments:
-        low = step.get("MetricIntervalLowerBound", float("-inf"))
-        high = step.get("MetricIntervalUpperBound", float("inf"))
-        if low <= distance < high if distance > 0 else low < distance <= high:
-            return step["ScalingAdjustment"]
-    return 0
+def _band(adjustment: StepAdjustmentTypeDef) -> Band:
+    return Band(
+        lower=adjustment.get("MetricIntervalLowerBound", float("-inf")),
+        upper=adjustment.get("MetricIntervalUpperBound", float("inf")),
+        change=adjustment["ScalingAdjustment"],
+    )

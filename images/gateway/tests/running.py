@@ -30,6 +30,8 @@ FOLDER = Path(__file__).parents[2]
 SOURCES = os.pathsep.join(map(str, (FOLDER.parent, FOLDER / "gateway/src", FOLDER / "runtime/src")))
 TOKEN_KEY = "only-for-tests-only-for-tests-only-for-tests"
 FRAME_BYTES = 640
+NO_TLS = False
+"""Certificates need not be loaded for plain HTTP, which takes longer than the requests."""
 
 
 async def holds(what: str, condition: Callable[[], bool], limit_s: float = 60) -> None:
@@ -98,7 +100,9 @@ class GatewayProcess:
 
     def health(self, port: int | None = None) -> int:
         with contextlib.suppress(httpx2.TransportError):
-            return httpx2.get(f"http://127.0.0.1:{port or self.http_port}{contract.HEALTH_PATH}").status_code
+            return httpx2.get(
+                f"http://127.0.0.1:{port or self.http_port}{contract.HEALTH_PATH}", verify=NO_TLS
+            ).status_code
         return 0
 
     def logged(self) -> list[dict[str, Any]]:
@@ -131,7 +135,7 @@ class GatewayProcess:
         return f"http://127.0.0.1:{self.http_port}"
 
     def client(self) -> httpx2.AsyncClient:
-        return httpx2.AsyncClient(base_url=self.url, timeout=30)
+        return httpx2.AsyncClient(base_url=self.url, timeout=30, verify=NO_TLS)
 
     async def open(self, transport: str = "websocket", **request: object) -> "Opened":
         async with self.client() as client:

@@ -154,6 +154,7 @@ async def test_replayed_foreign_and_forged_tokens_are_refused(gateway: GatewayPr
     assert await refused(opened, other.token) == (403, "foreign token")
     assert await refused(opened, "rubbish") == (401, "invalid token")
     assert await refused(native) == (403, "wrong transport")
+    assert not [line for line in gateway.logged() if line.get("level") == "error"], "callers' mistakes are no alarm"
 
 
 async def test_socket_without_token_is_refused(gateway: GatewayProcess) -> None:

@@ -127,6 +127,27 @@ async def test_session_has_so_many_readers_and_no_more(gateway: GatewayProcess, 
             assert len(await reader.transcripts(2)) == 2
 
 
+async def test_readers_do_not_need_a_connection_to_the_store_each(gateway: GatewayProcess, store: Redis) -> None:
+    sessions = [await gateway.open() for _ in range(120)]
+    async with contextlib.AsyncExitStack() as streams:
+        readers = [await streams.enter_async_context(opened.stream()) for opened in sessions]
+        for opened in sessions:
+            await say(store, opened, 0)
+        found = await asyncio.gather(*(reader.transcripts(2) for reader in readers))
+        clients = (await store.info("clients"))["connected_clients"]
+    assert [[event.name for event in events] for events in found] == [["partial", "final"]] * 120
+    assert clients < 60
+
+
+async def test_reader_that_is_behind_does_not_hold_up_another(gateway: GatewayProcess, store: Redis) -> None:
+    opened = await gateway.open()
+    for utterance in range(300):
+        await say(store, opened, utterance)
+    async with opened.stream() as behind, opened.stream(f"290-{2**32}") as ahead:
+        of_both = await asyncio.gather(behind.transcripts(600), ahead.transcripts(18))
+    assert [len({event.id for event in events}) for events in of_both] == [600, 18]
+
+
 def slow_reader(opened: Opened) -> socket.socket:
     """Return a connection that has asked for events and takes none."""
     connection = socket.socket()

@@ -1,4 +1,5 @@
-// The audio that was sent: 20 ms a column, green where an event covers it, grey where the VAD dropped it.
+// The audio that was sent: 20 ms a column, green where an event covers it, grey where the VAD dropped it, pale where
+// nothing is known yet.
 
 const COLUMN_MS = 20;
 const SHORTEST_VIEW = 400;
@@ -13,6 +14,7 @@ export class Waveform {
   clear() {
     this.peaks = [];
     this.spans = new Map();
+    this.isOver = false;
     this.share.textContent = "";
     this.draw();
   }
@@ -31,24 +33,31 @@ export class Waveform {
     this.draw();
   }
 
+  // Nothing more will be heard.
+  finish() {
+    this.isOver = true;
+    this.draw();
+  }
+
   draw() {
     const style = getComputedStyle(document.documentElement);
     const context = this.canvas.getContext("2d");
     const { width, height } = this.canvas;
     const columns = Math.max(this.peaks.length, SHORTEST_VIEW);
     context.clearRect(0, 0, width, height);
-    let covered = 0;
+    const known = this.isOver ? Infinity : Math.max(0, ...this.spans.values());
+    let dropped = 0;
     this.peaks.forEach((peak, column) => {
       const at = column * COLUMN_MS;
       const isHeard = [...this.spans].some(([start, end]) => at >= start && at < end);
-      covered += isHeard ? 1 : 0;
-      context.fillStyle = style.getPropertyValue(isHeard ? "--accent" : "--quiet");
+      const isDropped = !isHeard && at < known;
+      dropped += isDropped ? 1 : 0;
+      context.fillStyle = style.getPropertyValue(isHeard ? "--accent" : isDropped ? "--quiet" : "--pending");
       const tall = Math.max(2, peak * height);
       context.fillRect((column * width) / columns, (height - tall) / 2, Math.max(1, width / columns - 0.5), tall);
     });
-    if (this.spans.size) {
-      const dropped = Math.round(100 * (1 - covered / this.peaks.length));
-      this.share.textContent = `${dropped} % of the audio was dropped`;
+    if (this.isOver) {
+      this.share.textContent = `${Math.round((100 * dropped) / this.peaks.length)} % of the audio was dropped`;
     }
   }
 }

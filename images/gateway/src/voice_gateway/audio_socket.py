@@ -26,10 +26,13 @@ HELD_BACK_S = 10.0
 """Longest that a caller may send faster than real time without a pause; until then it is read only as fast as that."""
 CLOSING_SILENCE_S = 1.0
 """Lets the VAD end its utterance."""
-WATCH_EVERY_S = 1.0
+WATCH_EVERY_S = 2.0
+"""Twice in the lifetime of a socket's right to its session."""
 NO_HOST_S = 5.0
 """Longest that a socket waits for a VAD host."""
-FIRST_EVENT_WAIT_MS = 1000
+ALREADY_SAID_S = 0.2
+"""A session that is older than its socket has transcripts by then; a new one cannot have any."""
+FOLLOW_S = 60.0
 FLUSH_S = BUFFER_S + CLOSING_SILENCE_S + 2
 """What is buffered takes that long to leave."""
 
@@ -200,17 +203,17 @@ class AudioSocket:
 
     async def _measure(self) -> None:
         """Tell how long the first final took after its speech had left; of sessions that this gateway began."""
-        transcripts, loop = self._gateway.transcripts, asyncio.get_running_loop()
-        with contextlib.suppress(RedisError):
-            if await transcripts.read(self._session.ssrc, count=1):
-                return
-            async for events in transcripts.follow(self._session.ssrc, BEFORE_ALL, FIRST_EVENT_WAIT_MS):
-                for _, said in events:
-                    if said.kind is EventKind.FINAL:
-                        sent_at = self._pacer.sent_at(max(0, said.end_ms // FRAME_MS - 1))
-                        if sent_at is not None:
-                            self._gateway.metrics.observe("FirstTranscriptLatency", 1000 * (loop.time() - sent_at))
-                        return
+        followers, loop, after = self._gateway.followers, asyncio.get_running_loop(), BEFORE_ALL
+        if await followers.news(self._session.ssrc, after, ALREADY_SAID_S):
+            return
+        while True:
+            for place, said in await followers.news(self._session.ssrc, after, FOLLOW_S):
+                after = place
+                if said.kind is EventKind.FINAL:
+                    sent_at = self._pacer.sent_at(max(0, said.end_ms // FRAME_MS - 1))
+                    if sent_at is not None:
+                        self._gateway.metrics.observe("FirstTranscriptLatency", 1000 * (loop.time() - sent_at))
+                    return
 
 
 class Speed:

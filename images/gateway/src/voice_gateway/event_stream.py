@@ -1,6 +1,5 @@
 """Transcripts as server-sent events (HTML Standard, section 9.2)."""
 
-import asyncio
 import contextlib
 import json
 import time
@@ -18,12 +17,9 @@ from voice_runtime.sessions import Session, SessionState
 from voice_runtime.transcripts import BEFORE_ALL, EventId
 
 LAST_EVENT_ID_HEADER = "Last-Event-ID"
-EVENTS_AT_ONCE = 32
-"""What is read ahead of a reader; where it takes no more, the rest waits in the state store."""
-WAIT_MS = 500
-"""Below the state client's own time limit; how soon a closed session or a stopping gateway is noticed."""
+WAIT_S = 1.0
+"""How soon a closed session or a stopping gateway is noticed."""
 RECONNECT_MS = 1000
-STORE_PAUSE_S = 0.5
 
 SETTLE_S = 2.0
 """After closing, the VAD tier may still have an utterance to end and to ship."""
@@ -85,12 +81,8 @@ class EventStream:
             if time.monotonic() >= beat_at:
                 yield ": still here\n\n"
                 beat_at = time.monotonic() + self._beat_s
-            try:
-                found = await self._news()
-                complete = None if found else await self._is_over()
-            except RedisError:
-                await asyncio.sleep(STORE_PAUSE_S)
-                continue
+            found = await self._news()
+            complete = None if found else await self._is_over()
             if complete is not None:
                 yield _event("end", {"complete": complete})
                 return
@@ -100,9 +92,7 @@ class EventStream:
         yield _event("resume", {"last_event_id": str(self._after)})
 
     async def _news(self) -> list[str]:
-        found = await self._gateway.transcripts.read(
-            self._session.ssrc, self._after, count=EVENTS_AT_ONCE, wait_ms=WAIT_MS
-        )
+        found = await self._gateway.followers.news(self._session.ssrc, self._after, min(WAIT_S, self._beat_s))
         if found:
             self._after = found[-1][0]
         return [
@@ -112,7 +102,10 @@ class EventStream:
 
     async def _is_over(self) -> bool | None:
         """Return whether all was transcribed, once nothing more will come; ``None`` before that."""
-        session = await self._gateway.sessions.read(self._session.ssrc)
+        try:
+            session = await self._gateway.sessions.read(self._session.ssrc)
+        except RedisError:
+            return None
         if session is None:
             return False
         if session.state is SessionState.OPEN and time.time() < session.expires_at:

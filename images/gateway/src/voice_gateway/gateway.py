@@ -9,6 +9,7 @@ from redis.asyncio import Redis
 
 from voice_gateway.callers import Callers, JwtCallers, TrustedCallers
 from voice_gateway.fleet import Fleet
+from voice_gateway.followers import Followers
 from voice_gateway.metrics import Metrics
 from voice_gateway.refusals import Refusal, busy, draining, retry_after, unknown_session
 from voice_gateway.settings import GatewaySettings
@@ -34,7 +35,7 @@ class Gateway:
         self.store = store
         self.metrics = metrics
         self.sessions = Sessions(store)
-        self.transcripts = Transcripts(store)
+        self.followers = Followers(Transcripts(store))
         self.tokens = SessionTokens(settings.token_key.get_secret_value(), settings.token_ttl_s)
         self.fleet = Fleet(store)
         self.callers: Callers = (

@@ -32,5 +32,7 @@ def set_up() -> None:
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(JsonFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    # uvicorn says so of every WebSocket that is refused with an answer, as if nobody had answered.
+    logging.getLogger("uvicorn.error").addFilter(lambda record: "without completing handshake" not in record.msg)
     for chatty in ("httpx2", "uvicorn.error"):
         logging.getLogger(chatty).setLevel(logging.WARNING)

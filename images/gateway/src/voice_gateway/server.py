@@ -100,7 +100,9 @@ async def serve(settings: GatewaySettings, store_settings: StoreSettings) -> Non
     servers = [_server(app, settings) for app in (session_api(gateway), media_api(gateway))]
     for each in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(each, gateway.draining.set)
-    background = [asyncio.create_task(each) for each in (gateway.fleet.watch(), _publish(gateway))]
+    background = [
+        asyncio.create_task(each) for each in (gateway.fleet.watch(), gateway.followers.run(), _publish(gateway))
+    ]
     serving = [
         asyncio.create_task(server.serve(sockets=[listener]))
         for server, listener in zip(servers, listeners, strict=True)

@@ -21,13 +21,11 @@ class SocketLease:
 
     async def renew(self) -> bool:
         """Keep it, and return whether it is still this socket's."""
-        holder = await self._store.get(self._key)
-        if holder is None:
-            return await self.take()
-        if holder != self._mine:
-            return False
-        await self._store.expire(self._key, state.LEASE_S)
-        return True
+        async with self._store.pipeline(transaction=True) as pipe:
+            pipe.get(self._key)
+            pipe.expire(self._key, state.LEASE_S)
+            holder, _ = await pipe.execute()
+        return holder == self._mine or (holder is None and await self.take())
 
     async def give_back(self) -> None:
         """Let another socket have it."""

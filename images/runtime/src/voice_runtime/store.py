@@ -5,7 +5,7 @@ from typing import Self
 
 from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
-from redis.asyncio import Redis
+from redis.asyncio import BlockingConnectionPool, Redis, SSLConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialWithJitterBackoff
 from redis.exceptions import ConnectionError as StoreConnectionError
@@ -14,6 +14,9 @@ from redis.exceptions import TimeoutError as StoreTimeoutError
 TIMEOUT_S = 2.0
 RETRIES = 6
 """With the pauses between them about 5 s: a failover of the replication group takes longer, and callers retry too."""
+
+CONNECTIONS = 50
+"""Of one process; who finds all of them busy waits, where the client's own pool would fail."""
 
 
 class StoreSettings(BaseSettings):
@@ -53,17 +56,20 @@ def connect(settings: StoreSettings) -> "Redis":
         OSError: The file of the password cannot be read.
     """
     password = settings.secret()
-    return Redis(
+    encrypted = {"connection_class": SSLConnection, "ssl_ca_certs": settings.ca_file and str(settings.ca_file)}
+    pool = BlockingConnectionPool(
+        max_connections=CONNECTIONS,
+        timeout=TIMEOUT_S,
         host=settings.host,
         port=settings.port,
         username=settings.user if password else None,
         password=password,
-        ssl=settings.tls,
-        ssl_ca_certs=str(settings.ca_file) if settings.tls and settings.ca_file else None,
         decode_responses=False,
         socket_timeout=TIMEOUT_S,
         socket_connect_timeout=TIMEOUT_S,
         socket_keepalive=True,
         retry=Retry(ExponentialWithJitterBackoff(base=0.05, cap=1.0), RETRIES),
         retry_on_error=[StoreConnectionError, StoreTimeoutError],
+        **(encrypted if settings.tls else {}),
     )
+    return Redis.from_pool(pool)

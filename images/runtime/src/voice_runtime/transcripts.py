@@ -1,6 +1,6 @@
 """Transcripts: one bounded stream per session, in the order of the audio."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Self
@@ -11,7 +11,7 @@ from redis.exceptions import ResponseError
 
 from blueprint.contract import TRANSCRIPT_FINAL_NUMBER, SessionField
 from voice_runtime import state
-from voice_runtime.replies import entries
+from voice_runtime.replies import entries, text
 
 _FIELD = b"event"
 
@@ -142,6 +142,20 @@ class Transcripts:
         streams: Any = await self._store.xread({key: str(after)}, count=count, block=wait_ms)
         found = entries(streams[0][1]) if streams else []
         return [(EventId.of(entry_id), Transcript.model_validate_json(fields[_FIELD])) for entry_id, fields in found]
+
+    async def read_many(
+        self, after: Mapping[int, EventId], *, count: int
+    ) -> dict[int, list[tuple[EventId, Transcript]]]:
+        """Return what is behind a place in each of several sessions, at most so many events of each, in one request."""
+        places = {state.transcript(ssrc): (ssrc, place) for ssrc, place in after.items()}
+        answer: Any = await self._store.xread({key: str(place) for key, (_, place) in places.items()}, count=count)
+        return {
+            places[text(key)][0]: [
+                (EventId.of(entry_id), Transcript.model_validate_json(fields[_FIELD]))
+                for entry_id, fields in entries(found)
+            ]
+            for key, found in answer or ()
+        }
 
     async def follow(self, ssrc: int, after: EventId, wait_ms: int) -> AsyncIterator[list[tuple[EventId, Transcript]]]:
         """Yield what comes behind a place, and an empty list after each ``wait_ms`` without news."""

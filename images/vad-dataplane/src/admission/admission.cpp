@@ -19,7 +19,7 @@ std::int64_t seconds_since_1970() noexcept { return static_cast<std::int64_t>(st
 }  // namespace
 
 void Admission::start() {
-    thread_ = start_quiet_thread([this] { run(); });
+    thread_ = start_quiet_thread("admission", [this] { run(); });
 }
 
 void Admission::stop() {

@@ -42,6 +42,31 @@ std::optional<srtp::Key> read_key(std::string_view text) {
     return key;
 }
 
+// 0 where there is none, or none that makes sense: it is our own, and nobody's right depends on it.
+std::uint64_t read_count(const valkey::Fields& fields, std::string_view name) {
+    const auto text = valkey::value_of(fields, name);
+    std::uint64_t number = 0;
+    const auto [at, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    return error == std::errc{} && at == text.data() + text.size() ? number : 0;
+}
+
+// Where a session that has been heard before goes on: as many frames after its last chunk as time has passed. What the
+// store holds may be two seconds old when a host dies.
+session::Progress read_progress(const valkey::Fields& fields, std::int64_t now) {
+    constexpr std::uint64_t kFramesPerS = 50;
+    constexpr std::uint64_t kOldS = 2;
+    const auto chunks = read_count(fields, kChunks);
+    if (chunks == 0) {
+        return {};
+    }
+    const auto last = read_count(fields, kLastSequence);
+    const auto seen_at = read_count(fields, kSeenAt);
+    const auto passed = static_cast<std::uint64_t>(now) > seen_at ? static_cast<std::uint64_t>(now) - seen_at : 0;
+    return {.next_frame = last + kFramesPerS * (passed + kOldS),
+            .chunks = chunks,
+            .last_sequence = static_cast<std::uint32_t>(last)};
+}
+
 }  // namespace
 
 std::string session_key(std::uint32_t ssrc) { return std::string(kSessionKeyPrefix) + std::to_string(ssrc); }
@@ -72,6 +97,7 @@ std::variant<SessionRecord, Refusal> read_session(const valkey::Fields& fields, 
     if (!is_gateway && !is_external) {
         return Refusal::kMalformed;
     }
+    record.progress = read_progress(fields, now);
     return record;
 }
 

@@ -1,9 +1,15 @@
-// What the state store says of a session: the hash `session:<ssrc>`, its SSRC in decimal. The gateway writes it.
+// What the state store says of a session: the hash `session:<ssrc>`, its SSRC in decimal. The gateway writes
 //
 //   state       `open`; anything else is not let in
 //   kind        `gateway`: plain RTP from inside the network; `external`: SRTP from outside
 //   srtp_key    base64 of the 30 bytes of master key and salt; required of `external`, refused for `gateway`
 //   expires_at  seconds since 1970 (UTC) after which nothing is let in
+//
+// and this tier's state/write_behind.hpp, so that the next host, or this one when it starts again, goes on counting:
+//
+//   chunks         chunks made so far
+//   last_sequence  of the last chunk
+//   seen_at        seconds since 1970 (UTC) of the last packet
 //
 // Fields that are not listed here are others' and are skipped.
 #pragma once
@@ -13,6 +19,7 @@
 #include <string>
 #include <variant>
 
+#include "session/progress.hpp"
 #include "srtp/receiver.hpp"
 #include "valkey/client.hpp"
 
@@ -26,10 +33,14 @@ inline constexpr std::string_view kKindGateway = "gateway";
 inline constexpr std::string_view kKindExternal = "external";
 inline constexpr std::string_view kSrtpKey = "srtp_key";
 inline constexpr std::string_view kExpiresAt = "expires_at";
+inline constexpr std::string_view kChunks = "chunks";
+inline constexpr std::string_view kLastSequence = "last_sequence";
+inline constexpr std::string_view kSeenAt = "seen_at";
 
 struct SessionRecord {
     std::optional<srtp::Key> srtp_key;  // set: nothing but SRTP is taken
     std::int64_t expires_at = 0;
+    session::Progress progress;
 };
 
 enum class Refusal : std::uint8_t { kUnknown, kClosed, kExpired, kMalformed };

@@ -44,7 +44,8 @@ constexpr std::array kOwn{
     Variable{"VOICE_VALKEY_TLS", "on"},
     Variable{"VOICE_VALKEY_CA_FILE", ""},
     Variable{"VOICE_VALKEY_TIMEOUT_MS", "1000"},
-    Variable{"VOICE_CONTROL_SOCKET", "/run/voice/dataplane.sock"},
+    Variable{"VOICE_CONTROL_SOCKET", "/run/voice/dataplane/control.sock"},
+    Variable{"VOICE_STATE_FILE", "/dev/shm/voice-sessions"},
     Variable{"VOICE_VAD_MODULE", "/usr/lib/voice/vad.so"},
     Variable{"VOICE_CHUNK_KIND", "log-mel"},
     Variable{"VOICE_XDP_MODE", "native"},
@@ -52,6 +53,10 @@ constexpr std::array kOwn{
     Variable{"VOICE_SESSION_PACKETS_PER_S", "100"},
     Variable{"VOICE_ADMISSIONS_PER_S", "2000"},
     Variable{"VOICE_SILENT_AFTER_S", "60"},
+    // A host is taken for dead three seconds after its last heartbeat, which is up to a second old, and found out within
+    // another one. 64 MiB hold the chunks of 400 people who speak all the time.
+    Variable{"VOICE_RESEND_WINDOW_S", "5"},
+    Variable{"VOICE_RESEND_MIB", "64"},
 };
 
 constexpr std::string_view kSetInLauncher = "set it in the launcher (user data, task definition or manifest)";
@@ -106,7 +111,7 @@ public:
         }
         std::string limit = "one of";
         for (const auto each : choices) {
-            limit += " " + std::string(each);
+            limit.append(" ").append(each);  // GCC 12 warns of `" " + string` at -O3
         }
         if (!value.empty()) {
             refuse(name, value, std::move(limit), std::string(kSetInLauncher));
@@ -186,6 +191,7 @@ void read_data_path(Reader& reader, Config& config) {
 void read_own(Reader& reader, Config& config) {
     config.drain_timeout = std::chrono::seconds(reader.number("VOICE_DRAIN_TIMEOUT_S", 1, 86'400));
     config.control_socket = reader.path("VOICE_CONTROL_SOCKET");
+    config.state_file = reader.path("VOICE_STATE_FILE");
     config.vad_module = reader.path("VOICE_VAD_MODULE");
     config.log_mel = reader.choice<2>("VOICE_CHUNK_KIND", {"log-mel", "pcm16"}) == 0;
     config.max_sessions =
@@ -193,6 +199,8 @@ void read_own(Reader& reader, Config& config) {
     // Half of what a sender of 20 ms packets sends would starve it; a million is no limit.
     config.packets_per_s = reader.number("VOICE_SESSION_PACKETS_PER_S", 50, 1'000'000);
     config.admissions_per_s = reader.number("VOICE_ADMISSIONS_PER_S", 1, 1'000'000);
+    config.resend_window = std::chrono::seconds(reader.number("VOICE_RESEND_WINDOW_S", 1, 60));
+    config.resend_mib = reader.number("VOICE_RESEND_MIB", 1, 65'536);
     config.silent_after = std::chrono::seconds(reader.number("VOICE_SILENT_AFTER_S", 1, 86'400));
 }
 

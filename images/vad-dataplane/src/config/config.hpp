@@ -41,6 +41,7 @@ struct Config {
 
     // Our own.
     std::string control_socket;
+    std::string state_file;  // each receive queue adds its number
     std::string vad_module;
     bool log_mel = true;        // what chunks hold; otherwise PCM16
     bool generic_xdp = false;   // for drivers without XDP
@@ -48,6 +49,9 @@ struct Config {
     unsigned packets_per_s = 0;     // of one session
     unsigned admissions_per_s = 0;  // unknown senders that are asked about
     std::chrono::seconds silent_after{0};
+    // Chunks that are kept for the case that their ASR host dies.
+    std::chrono::seconds resend_window{0};
+    unsigned resend_mib = 0;  // at most
 };
 
 struct Problem {

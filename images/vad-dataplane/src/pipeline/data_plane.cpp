@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <utility>
 
@@ -14,10 +15,18 @@ namespace {
 
 constexpr auto kNap = std::chrono::microseconds(200);
 constexpr int kEmptyPassesBeforeNap = 64;
+constexpr std::chrono::seconds kWriteBehindEvery{1};
 
 ship::HostRegistry::Settings registry_settings(const config::Config& config) {
     ship::HostRegistry::Settings settings;
     settings.chunk_port = config.chunk_port;
+    return settings;
+}
+
+ship::Shipper::Settings shipper_settings(const config::Config& config) {
+    ship::Shipper::Settings settings;
+    settings.resend_window = config.resend_window;
+    settings.resend_bytes = std::size_t{config.resend_mib} << 20;
     return settings;
 }
 
@@ -62,21 +71,32 @@ DataPlane::DataPlane(const config::Config& config)
             throw std::runtime_error("VOICE_MAX_SESSIONS " + std::to_string(config.max_sessions) + " is more than the " +
                                      std::to_string(instance->streams()) + " streams of " + vad_module_);
         }
-        pollers_.push_back(source_->make_poller(static_cast<int>(i), std::move(instance)));
+        tables_.push_back(std::make_unique<StateFile>(config.state_file + "." + std::to_string(i), config.max_sessions));
+        pollers_.push_back(source_->make_poller({.index = static_cast<int>(i),
+                                                 .vad = std::move(instance),
+                                                 .table = tables_.back()->table(),
+                                                 .keep = config.silent_after}));
         slots_.tell(*pollers_.back());
-        rings_.push_back(std::make_unique<ship::RingSource<ChunkRing>>(pollers_.back()->chunks()));
+        rings_.push_back(std::make_unique<PollerChunks>(pollers_.back()->chunks(), pollers_.back()->host_notes()));
     }
     std::vector<ship::ChunkSource*> rings;
     for (const auto& ring : rings_) {
         rings.push_back(ring.get());
     }
-    shipper_ = std::make_unique<ship::Shipper>(ship::Shipper::Settings{}, std::move(rings), registry_);
+    shipper_ = std::make_unique<ship::Shipper>(shipper_settings(config), std::move(rings), registry_);
     std::string error;
     if (!shipper_->open(error)) {
         throw std::runtime_error("the shipper: " + error);
     }
+    std::vector<const state::SessionTable*> tables;
+    for (const auto& file : tables_) {
+        tables.push_back(&file->table());
+    }
+    write_behind_ = std::make_unique<state::WriteBehind>(kWriteBehindEvery, config.store, tables);
     admission_ = std::make_unique<admission::Admission>(admission_settings(config), config.store, source_->requests(),
                                                         source_->gate(), slots_);
+    presence_ = std::make_unique<admission::Presence>(
+        admission::Presence::Identity{config.host, config.host_address}, config.store, [this] { return presence(); });
 }
 
 DataPlane::~DataPlane() { stop(); }
@@ -85,18 +105,22 @@ void DataPlane::start() {
     registry_.start();
     shipper_->start();
     for (std::size_t i = 0; i < pollers_.size(); ++i) {
-        threads_.push_back(start_quiet_thread([this, i] { poll(*pollers_[i], static_cast<int>(i)); }));
+        threads_.push_back(start_quiet_thread("poller", [this, i] { poll(*pollers_[i], static_cast<int>(i)); }));
     }
+    write_behind_->start();
     admission_->start();
+    presence_->start();
 }
 
 void DataPlane::stop() {
+    presence_->stop();
     admission_->stop();
     stopping_.store(true, std::memory_order_relaxed);
     for (std::thread& thread : threads_) {
         thread.join();
     }
     threads_.clear();
+    write_behind_->stop();
     shipper_->stop();
     registry_.stop();
 }
@@ -117,6 +141,12 @@ void DataPlane::poll(Poller& poller, int core) {
 bool DataPlane::can_flow() {
     const std::int64_t passed = last_pass_ns_.load(std::memory_order_relaxed);
     return passed != 0 && !draining_ && now_ns() - passed < std::chrono::nanoseconds(kStalledAfter).count();
+}
+
+admission::Presence::Report DataPlane::presence() {
+    const std::size_t sessions = slots_.sessions();
+    return {.can_flow = can_flow(), .draining = draining_,
+            .free_slots = config_.max_sessions - std::min<std::size_t>(sessions, config_.max_sessions)};
 }
 
 void DataPlane::begin_drain() {
@@ -186,11 +216,15 @@ control::Telemetry DataPlane::telemetry() {
     control::drops_of(telemetry.drops, control::DropReason::kShed) += ship.shed_silence + ship.shed_oldest;
     const admission::Counters& admission = admission_->counters();
     telemetry.groups = {
-        {"ship", {{"sent", ship.sent}, {"failed", ship.failed}, {"stalls", ship.stalls}, {"moves", ship.moves}}},
+        {"ship", {{"sent", ship.sent}, {"resent", ship.resent}, {"window_short", ship.window_short},
+                  {"failed", ship.failed}, {"stalls", ship.stalls}, {"moves", ship.moves}}},
         {"admission", {{"admitted", admission.admitted}, {"refused", admission.refused},
                        {"unanswered", admission.unanswered}, {"silent", admission.silent},
                        {"expired", admission.expired}, {"no_room", admission.no_room}}},
-        {"registry", {{"hosts", registry_.counters().hosts}, {"unanswered", registry_.counters().unanswered}}},
+        {"state", {{"written", write_behind_->counters().written}, {"gone", write_behind_->counters().gone},
+                   {"unanswered", write_behind_->counters().unanswered}}},
+        {"registry", {{"hosts", registry_.counters().hosts}, {"refreshes", registry_.counters().refreshes},
+                       {"unanswered", registry_.counters().unanswered}}},
     };
     return telemetry;
 }
@@ -232,7 +266,7 @@ std::vector<control::Session> DataPlane::sessions(std::size_t first, std::size_t
                          .encrypted = slot.srtp != nullptr,
                          .packets = slot.packets,
                          .concealed = slot.concealed,
-                         .chunks = 0,
+                         .chunks = slot.chunks.load(std::memory_order_relaxed),
                          .speaking = slot.speaking});
     }
     return found;

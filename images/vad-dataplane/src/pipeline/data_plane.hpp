@@ -9,13 +9,16 @@
 #include <vector>
 
 #include "admission/admission.hpp"
+#include "admission/presence.hpp"
 #include "config/config.hpp"
 #include "control/commands.hpp"
 #include "pipeline/poller.hpp"
 #include "pipeline/session_slots.hpp"
 #include "pipeline/source.hpp"
+#include "pipeline/state_file.hpp"
 #include "ship/host_registry.hpp"
 #include "ship/shipper.hpp"
+#include "state/write_behind.hpp"
 
 namespace voice::pipeline {
 
@@ -42,6 +45,7 @@ private:
     static constexpr std::chrono::seconds kStalledAfter{2};
 
     void poll(Poller& poller, int core);
+    admission::Presence::Report presence();
     control::QueueLoad load_of(Poller& poller);
     void add(control::Telemetry& telemetry, Poller& poller);
 
@@ -50,11 +54,14 @@ private:
     std::string vad_module_;
     SessionSlots slots_;
     std::unique_ptr<Source> source_;
+    std::vector<std::unique_ptr<StateFile>> tables_;
     std::vector<std::unique_ptr<Poller>> pollers_;
     std::vector<std::unique_ptr<ship::ChunkSource>> rings_;
     ship::HostRegistry registry_;
     std::unique_ptr<ship::Shipper> shipper_;
+    std::unique_ptr<state::WriteBehind> write_behind_;
     std::unique_ptr<admission::Admission> admission_;
+    std::unique_ptr<admission::Presence> presence_;
     std::vector<std::thread> threads_;
     std::atomic<bool> stopping_{false};
     std::atomic<bool> draining_{false};

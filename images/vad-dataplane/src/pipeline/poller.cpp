@@ -11,11 +11,19 @@ void Poller::obey() noexcept {
             sessions_.erase(command->ssrc);
             if (slot.owner.load(std::memory_order_relaxed) == index_) {
                 slot.utterances.close(chunks_, counters_.audio);
+                live_.close(slot, now_ns_);
                 vad_.reset(command->slot);
             }
             slot.known_to.fetch_sub(1, std::memory_order_release);
         }
         commands_.release();
+    }
+    while (const HostNote* note = host_notes_.peek()) {
+        const std::uint32_t at = sessions_.find(note->ssrc);
+        if (at != kNoSlot && slots_[at].owner.load(std::memory_order_relaxed) == index_) {
+            slots_[at].host.store(note->address, std::memory_order_relaxed);
+        }
+        host_notes_.release();
     }
 }
 
@@ -94,8 +102,8 @@ void Poller::hear(Slot& slot, std::uint32_t stream, const rtp::Packet& packet) n
         }
         const Stopwatch watch(stage(Stage::kFeatures));
         slot.utterances.take(frame, decision, chunks_, counters_.audio);
-        slot.speaking.store(slot.utterances.speaking(), std::memory_order_relaxed);
     }
+    live_.follow(slot, now_ns_);
 }
 
 void Poller::measure_backlog(std::size_t received, std::size_t batch) noexcept {

@@ -14,10 +14,12 @@
 #include <utility>
 
 #include "control/drop_reason.hpp"
+#include "pipeline/live_state.hpp"
 #include "pipeline/session_map.hpp"
 #include "pipeline/slot.hpp"
 #include "ring/spsc_ring.hpp"
 #include "rtp/packet.hpp"
+#include "ship/chunk_source.hpp"
 #include "support/cycles.hpp"
 #include "vad/host.hpp"
 
@@ -31,6 +33,29 @@ struct Command {
     std::uint32_t slot;
 };
 using CommandRing = SpscRing<Command, 4096>;
+
+// Where a session's chunks go, from the shipper. Lost where the ring is full: the next start of speech tells it again.
+struct HostNote {
+    std::uint32_t ssrc;
+    std::uint32_t address;  // IPv4, in network order
+};
+using HostNotes = SpscRing<HostNote, 4096>;
+
+// The shipper's side of a poller.
+class PollerChunks final : public ship::RingSource<ChunkRing> {
+public:
+    PollerChunks(ChunkRing& chunks, HostNotes& notes) noexcept : RingSource(chunks), notes_(notes) {}
+
+    void on_host(std::uint64_t session, const sockaddr_in& host) override {
+        if (HostNote* note = notes_.claim()) {
+            *note = {static_cast<std::uint32_t>(session), host.sin_addr.s_addr};
+            notes_.commit();
+        }
+    }
+
+private:
+    HostNotes& notes_;
+};
 
 enum class Stage : std::uint8_t { kUnprotect, kReorder, kVad, kFeatures };
 inline constexpr std::size_t kStages = 4;
@@ -60,11 +85,20 @@ public:
     virtual control::DropReason on_packet(std::uint32_t ssrc) noexcept = 0;
 };
 
+// What a poller owns or writes, whatever its source of packets.
+struct PollerParts {
+    int index;
+    std::unique_ptr<vad::Instance> vad;
+    state::SessionTable& table;
+    std::chrono::nanoseconds keep;  // how long a session's row lives without a packet
+};
+
 // All of a poller but its source of packets.
 class Poller {
 public:
-    Poller(int index, std::span<Slot> slots, std::unique_ptr<vad::Instance> vad, UnknownSenders& unknown)
-        : index_(index), slots_(slots), sessions_(slots.size()), vad_(std::move(vad)), unknown_(unknown) {}
+    Poller(PollerParts parts, std::span<Slot> slots, UnknownSenders& unknown)
+        : index_(parts.index), slots_(slots), sessions_(slots.size()), vad_(std::move(parts.vad)), unknown_(unknown),
+          live_(parts.table, parts.keep) {}
     Poller(const Poller&) = delete;
     Poller& operator=(const Poller&) = delete;
     virtual ~Poller() = default;
@@ -76,12 +110,16 @@ public:
 
     CommandRing& commands() noexcept { return commands_; }
     ChunkRing& chunks() noexcept { return chunks_; }
+    HostNotes& host_notes() noexcept { return host_notes_; }
     vad::Vad& vad() noexcept { return vad_; }
     PollerCounters& counters() noexcept { return counters_; }
 
 protected:
     void obey() noexcept;
-    void begin(std::int64_t now_ns) noexcept { now_ns_ = now_ns; }
+    void begin(std::int64_t now_ns) noexcept {
+        now_ns_ = now_ns;
+        live_.sweep(now_ns);
+    }
     void take(std::span<std::uint8_t> datagram) noexcept;
     // Packets that a run of full batches took were there together, or came while we were late: the receive ring's
     // occupancy, which drivers do not tell.
@@ -100,10 +138,12 @@ private:
     SessionMap sessions_;
     vad::Vad vad_;
     UnknownSenders& unknown_;
+    LiveState live_;
     std::int64_t now_ns_ = 0;
     std::uint32_t run_ = 0;
     CommandRing commands_;
     ChunkRing chunks_;
+    HostNotes host_notes_;
     PollerCounters counters_;
 };
 
@@ -115,8 +155,8 @@ public:
         : Poller(std::forward<Arguments>(arguments)...), ring_size_(ring_size), queue_(queue) {}
 
     std::size_t pass() noexcept override {
-        obey();
         begin(std::chrono::steady_clock::now().time_since_epoch().count());
+        obey();
         const std::size_t received = queue_.poll([this](std::span<std::uint8_t> datagram) { take(datagram); });
         measure_backlog(received, Queue::kBatch);
         return received;

@@ -31,7 +31,12 @@ bool SessionSlots::open(std::uint32_t ssrc, const admission::SessionRecord& reco
     free_.pop_back();
     slot.ssrc = ssrc;
     slot.jitter = rtp::JitterBuffer();
-    slot.utterances = session::Utterances(ssrc, kind_);
+    slot.utterances = session::Utterances(ssrc, kind_, record.progress);
+    slot.packets.reset();
+    slot.concealed.reset();
+    slot.speaking.store(false, std::memory_order_relaxed);
+    slot.chunks.store(record.progress.chunks, std::memory_order_relaxed);
+    slot.host.store(0, std::memory_order_relaxed);
     slot.owner.store(kNobody, std::memory_order_relaxed);
     slot.seen_ns.store(std::chrono::steady_clock::now().time_since_epoch().count(), std::memory_order_relaxed);
     slot.known_to.store(static_cast<unsigned>(pollers_.size()), std::memory_order_relaxed);

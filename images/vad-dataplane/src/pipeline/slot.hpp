@@ -26,8 +26,10 @@ struct Slot {
     std::atomic<unsigned> known_to{0};     // pollers that know it; a free slot is known to none
     std::atomic<std::int64_t> seen_ns{0};  // steady clock, of its last packet
     std::atomic<bool> speaking{false};
+    std::atomic<std::uint32_t> host{0};  // IPv4 address that its chunks go to, in network order; 0: none yet
     Count packets;
     Count concealed;
+    std::atomic<std::uint64_t> chunks{0};
 };
 
 }  // namespace voice::pipeline

@@ -28,9 +28,9 @@ public:
         }
     }
 
-    std::unique_ptr<Poller> make_poller(int index, std::unique_ptr<vad::Instance> vad) override {
-        return std::make_unique<QueuePoller<receive::SocketQueue>>(0U, *queues_[static_cast<std::size_t>(index)], index,
-                                                                   slots_.slots(), std::move(vad), gate_);
+    std::unique_ptr<Poller> make_poller(PollerParts parts) override {
+        auto& queue = queues_[static_cast<std::size_t>(parts.index)];
+        return std::make_unique<QueuePoller<receive::SocketQueue>>(0U, *queue, std::move(parts), slots_.slots(), gate_);
     }
     admission::Requests& requests() override { return requests_; }
     admission::Gate& gate() override { return gate_; }
@@ -53,9 +53,10 @@ public:
         }
     }
 
-    std::unique_ptr<Poller> make_poller(int index, std::unique_ptr<vad::Instance> vad) override {
-        return std::make_unique<QueuePoller<receive::DpdkQueue>>(ring_size_, queues_[static_cast<std::size_t>(index)],
-                                                                 index, slots_.slots(), std::move(vad), gate_);
+    std::unique_ptr<Poller> make_poller(PollerParts parts) override {
+        auto& queue = queues_[static_cast<std::size_t>(parts.index)];
+        return std::make_unique<QueuePoller<receive::DpdkQueue>>(ring_size_, queue, std::move(parts), slots_.slots(),
+                                                                 gate_);
     }
     admission::Requests& requests() override { return requests_; }
     admission::Gate& gate() override { return gate_; }
@@ -86,10 +87,10 @@ public:
         }
     }
 
-    std::unique_ptr<Poller> make_poller(int index, std::unique_ptr<vad::Instance> vad) override {
-        return std::make_unique<QueuePoller<receive::DpdkQueue>>(
-            ring_size_, queues_[static_cast<std::size_t>(index)], index, slots_.slots(), std::move(vad),
-            static_cast<UnknownSenders&>(*this));
+    std::unique_ptr<Poller> make_poller(PollerParts parts) override {
+        auto& queue = queues_[static_cast<std::size_t>(parts.index)];
+        return std::make_unique<QueuePoller<receive::DpdkQueue>>(ring_size_, queue, std::move(parts), slots_.slots(),
+                                                                 static_cast<UnknownSenders&>(*this));
     }
     admission::Requests& requests() override { return gate_; }
     admission::Gate& gate() override { return gate_; }

@@ -16,7 +16,7 @@ namespace voice::pipeline {
 class Source {
 public:
     virtual ~Source() = default;
-    virtual std::unique_ptr<Poller> make_poller(int index, std::unique_ptr<vad::Instance> vad) = 0;
+    virtual std::unique_ptr<Poller> make_poller(PollerParts parts) = 0;
     virtual admission::Requests& requests() = 0;
     virtual admission::Gate& gate() = 0;
     // Adds what was dropped before a poller saw it.

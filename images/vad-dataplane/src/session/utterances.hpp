@@ -4,7 +4,9 @@
 // is one contiguous stretch of audio: features are computed over it as if nothing else had been there.
 //
 // A chunk's `sequence` is the place of its first 20 ms frame in the session, so it tells when in the call it was said;
-// inside an utterance a chunk that does not continue where the last one ended has lost its predecessor.
+// inside an utterance a chunk that does not continue where the last one ended has lost its predecessor. A chunk that
+// ends an utterance and has no frame of its own carries the place of the last frame: no two chunks of a session have
+// the same number.
 #pragma once
 
 #include <algorithm>
@@ -14,6 +16,7 @@
 
 #include "features/log_mel.hpp"
 #include "rtp/jitter_buffer.hpp"
+#include "session/progress.hpp"
 #include "support/count.hpp"
 #include "vad/host.hpp"
 #include "wire/audio_chunk.h"
@@ -36,7 +39,9 @@ public:
     static constexpr std::size_t kMaxPreRoll = vad::kMaxPreRoll;  // 320 ms
     static constexpr std::size_t kHistory = kMaxPreRoll + kChunkFrames;
 
-    Utterances(std::uint64_t session, voice_chunk_kind kind) noexcept : session_(session), kind_(kind) {}
+    Utterances(std::uint64_t session, voice_chunk_kind kind, const Progress& before = {}) noexcept
+        : session_(session), kind_(kind), heard_(before.next_frame), shipped_until_(before.next_frame),
+          chunks_(before.chunks), last_sequence_(before.last_sequence) {}
 
     // Takes the next frame of the session and what the VAD says of it.
     template <typename Ring>
@@ -64,6 +69,9 @@ public:
     }
 
     [[nodiscard]] bool speaking() const noexcept { return speaking_; }
+    // Of the whole session.
+    [[nodiscard]] std::uint64_t chunks() const noexcept { return chunks_; }
+    [[nodiscard]] std::uint32_t last_sequence() const noexcept { return last_sequence_; }
 
 private:
     struct Remembered {
@@ -95,23 +103,27 @@ private:
     // Ships all that is pending, a chunk at a time.
     template <typename Ring>
     void ship(Ring& ring, Counters& counters, bool ends) noexcept {
+        bool ended = false;
         while (pending_ >= kChunkFrames || (ends && pending_ > 0)) {
             const std::size_t frames = std::min(pending_, kChunkFrames);
-            ship_chunk(ring, counters, frames, ends && frames == pending_);
+            ended = ship_chunk(ring, counters, frames, ends && frames == pending_);
         }
-        if (ends && kind_ == VOICE_CHUNK_LOG_MEL && log_mel_.owed() > 0) {
-            ship_chunk(ring, counters, 0, true);  // the last features, which a full chunk had no room for
+        if (ends && !ended) {
+            ship_chunk(ring, counters, 0, true);  // nothing was pending, or a full chunk had no room for all features
         }
         shipped_until_ = heard_ - pending_;
         speaking_ = !ends;
     }
 
+    // Returns whether the chunk ends the utterance.
     template <typename Ring>
-    void ship_chunk(Ring& ring, Counters& counters, std::size_t frames, bool last) noexcept {
+    bool ship_chunk(Ring& ring, Counters& counters, std::size_t frames, bool last) noexcept {
         voice_audio_chunk* slot = ring.claim();
         // Without a slot the chunk is lost, but not what comes after it: features go on as if it had been sent.
-        fill(slot != nullptr ? *slot : lost_, frames, last);
+        const bool ends = fill(slot != nullptr ? *slot : lost_, frames, last);
         if (slot != nullptr) {
+            last_sequence_ = slot->sequence;
+            ++chunks_;
             ring.commit();
             ++counters.chunks;
             counters.shipped_frames += frames;
@@ -119,12 +131,13 @@ private:
             ++counters.ring_full;
         }
         pending_ -= frames;
+        return ends;
     }
 
-    void fill(voice_audio_chunk& chunk, std::size_t frames, bool last) noexcept {
+    bool fill(voice_audio_chunk& chunk, std::size_t frames, bool last) noexcept {
         const std::uint64_t first = heard_ - pending_;
         chunk.session = session_;
-        chunk.sequence = static_cast<std::uint32_t>(first);
+        chunk.sequence = static_cast<std::uint32_t>(frames > 0 ? first : heard_ - 1);
         chunk.kind = static_cast<std::uint8_t>(kind_);
         unsigned flags = starts_ ? unsigned{VOICE_CHUNK_START_OF_SPEECH} : 0U;
         starts_ = false;
@@ -144,6 +157,7 @@ private:
         chunk.flags = static_cast<std::uint8_t>(flags | (voiced ? 0U : unsigned{VOICE_CHUNK_SILENCE}));
         chunk.count = static_cast<std::uint16_t>(count);
         blank(chunk, count);
+        return last;
     }
 
     std::size_t append(voice_audio_chunk& chunk, std::size_t count, const Remembered& frame) noexcept {
@@ -166,8 +180,10 @@ private:
     bool speaking_ = false;
     bool starts_ = false;
     std::size_t pending_ = 0;          // frames of the utterance that are not shipped yet; the newest ones
-    std::uint64_t heard_ = 0;          // frames of the session so far
-    std::uint64_t shipped_until_ = 0;  // place after the last frame that was shipped
+    std::uint64_t heard_;          // frames of the session so far
+    std::uint64_t shipped_until_;  // place after the last frame that was shipped
+    std::uint64_t chunks_;
+    std::uint32_t last_sequence_;
     std::array<Remembered, kHistory> history_{};
     features::LogMel log_mel_;
 

@@ -1,7 +1,10 @@
 // The consumer's side of one ring of chunks.
 #pragma once
 
+#include <netinet/in.h>
+
 #include <cstddef>
+#include <cstdint>
 
 #include "wire/audio_chunk.h"
 
@@ -16,10 +19,12 @@ public:
     virtual void release(std::size_t count) = 0;
     [[nodiscard]] virtual std::size_t occupancy() const = 0;
     [[nodiscard]] virtual std::size_t slots() const = 0;
+    // Told where a session's chunks go: with every start of speech, and when they go elsewhere from now on.
+    virtual void on_host(std::uint64_t /*session*/, const sockaddr_in& /*host*/) {}
 };
 
 template <typename Ring>
-class RingSource final : public ChunkSource {
+class RingSource : public ChunkSource {
 public:
     explicit RingSource(Ring& ring) noexcept : ring_(ring) {}
 

@@ -51,8 +51,10 @@ using Hosts = std::shared_ptr<const std::vector<Host>>;
 class HostSource {
 public:
     virtual ~HostSource() = default;
-    // The hosts that live; the same pointer as before while nothing was read anew.
+    // The hosts that live.
     [[nodiscard]] virtual Hosts hosts() const = 0;
+    // Counts the readings: another number, other hosts. Takes no lock.
+    [[nodiscard]] virtual std::uint64_t reading() const noexcept = 0;
 };
 
 // Nothing when a field is missing or makes no sense: such a host gets no audio.

@@ -8,7 +8,7 @@
 namespace voice::ship {
 
 void HostRegistry::start() {
-    thread_ = start_quiet_thread([this] { run(); });
+    thread_ = start_quiet_thread("registry", [this] { run(); });
 }
 
 void HostRegistry::stop() {
@@ -80,9 +80,11 @@ void HostRegistry::read(const std::vector<std::string>& ids) {
     }
     std::erase_if(beats_, [&](const auto& beat) { return std::find(ids.begin(), ids.end(), beat.first) == ids.end(); });
     counters_.hosts.store(alive->size(), std::memory_order_relaxed);
-    counters_.refreshes.fetch_add(1, std::memory_order_relaxed);
-    const std::scoped_lock lock(mutex_);
-    hosts_ = std::move(alive);
+    {
+        const std::scoped_lock lock(mutex_);
+        hosts_ = std::move(alive);
+    }
+    counters_.refreshes.fetch_add(1, std::memory_order_relaxed);  // after the hosts: who sees it takes them
 }
 
 bool HostRegistry::is_alive(const Host& host) {

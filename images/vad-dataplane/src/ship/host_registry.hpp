@@ -17,7 +17,7 @@ class HostRegistry final : public HostSource {
 public:
     struct Settings {
         std::chrono::milliseconds refresh{1'000};
-        std::chrono::milliseconds dead_after{5'000};  // without a new heartbeat, by this host's clock
+        std::chrono::milliseconds dead_after{3'000};  // without a new heartbeat, by this host's clock; the contract's
         std::uint16_t chunk_port = 5006;
     };
 
@@ -39,6 +39,7 @@ public:
     void stop();
 
     [[nodiscard]] Hosts hosts() const override;
+    [[nodiscard]] std::uint64_t reading() const noexcept override { return counters_.refreshes; }
     [[nodiscard]] const Counters& counters() const noexcept { return counters_; }
     [[nodiscard]] const valkey::Client::Counters& store() const noexcept { return store_.counters(); }
 

@@ -1,31 +1,85 @@
 #include "ship/pinning.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace voice::ship {
 
-void Pinning::update(Hosts hosts, Clock::time_point now) {
-    std::unordered_map<std::string_view, std::size_t> places;
-    for (std::size_t i = 0; i < hosts->size(); ++i) {
-        places.emplace((*hosts)[i].id, i);
+bool Pinning::update(Hosts hosts, Clock::time_point now) {
+    std::erase_if(pins_, [&](const auto& each) { return now - each.second.used >= kIdle; });
+    const bool any_lost = !are_the_same(*hosts) && replace(*hosts);
+    hosts_ = std::move(hosts);
+    for (std::size_t i = 0; i < offers_.size(); ++i) {
+        offers_[i].free_slots = (*hosts_)[i].free_slots;
     }
-    for (auto at = pins_.begin(); at != pins_.end();) {
-        auto& pin = at->second;
-        if (now - pin.used >= kIdle) {
-            at = pins_.erase(at);
-            continue;
+    return any_lost;
+}
+
+bool Pinning::are_the_same(const std::vector<Host>& hosts) const noexcept {
+    const auto same = [](const Host& left, const Host& right) { return left.id == right.id; };
+    return std::equal(hosts.begin(), hosts.end(), hosts_->begin(), hosts_->end(), same);
+}
+
+// Hosts have come or gone: pins follow those that stay.
+bool Pinning::replace(const std::vector<Host>& hosts) {
+    std::unordered_map<std::string_view, std::size_t> places;
+    std::vector<Offer> offers(hosts.size());
+    for (std::size_t i = 0; i < hosts.size(); ++i) {
+        places.emplace(hosts[i].id, i);
+    }
+    std::vector<std::size_t> now_at(hosts_->size(), kNone);
+    bool any_lost = false;
+    for (std::size_t i = 0; i < hosts_->size(); ++i) {
+        const auto place = places.find((*hosts_)[i].id);
+        if (place != places.end()) {
+            now_at[i] = place->second;
+            offers[place->second] = offers_[i];
+        } else if (!(*hosts_)[i].draining) {
+            lost_[offers_[i].number] = true;
+            any_lost = true;
         }
+    }
+    for (auto& [session, pin] : pins_) {
         if (pin.host != kNone) {
-            const auto place = places.find((*hosts_)[pin.host].id);
-            pin.host = place == places.end() ? kNone : place->second;
+            pin.moving = pin.moving || lost_[offers_[pin.host].number];
+            pin.host = now_at[pin.host];
         }
+    }
+    for (auto& offer : offers) {
+        offer.number = offer.number == 0 ? new_number() : offer.number;
+    }
+    offers_ = std::move(offers);
+    return any_lost;
+}
+
+bool Pinning::refused(const sockaddr_in& address, Clock::time_point now) {
+    std::size_t at = 0;
+    while (at < hosts_->size() && ((*hosts_)[at].address.sin_addr.s_addr != address.sin_addr.s_addr ||
+                                   (*hosts_)[at].address.sin_port != address.sin_port)) {
         ++at;
     }
-    hosts_ = std::move(hosts);
-    free_slots_.clear();
-    for (const auto& host : *hosts_) {
-        free_slots_.push_back(host.free_slots);
+    if (at == hosts_->size()) {
+        return false;
     }
+    Offer& offer = offers_[at];
+    if (now - offer.refused_since >= kAvoid) {
+        offer.refusals = 0;
+        offer.refused_since = now;
+    }
+    if (now < offer.avoid_until || ++offer.refusals < kRefusals) {
+        return false;  // of what was under way when it was lost, more refusals come
+    }
+    lost_[offer.number] = true;
+    offer.number = new_number();
+    offer.refusals = 0;
+    offer.avoid_until = now + kAvoid;
+    for (auto& [session, pin] : pins_) {
+        if (pin.host == at) {
+            pin.host = kNone;
+            pin.moving = true;
+        }
+    }
+    return true;
 }
 
 const Host* Pinning::host_of(std::uint64_t session, bool starts_speech, Clock::time_point now) {
@@ -33,13 +87,15 @@ const Host* Pinning::host_of(std::uint64_t session, bool starts_speech, Clock::t
     auto& pin = at->second;
     const bool stays = pin.host != kNone && !((*hosts_)[pin.host].draining && starts_speech);
     if (!stays) {
-        const auto found = best();
+        const auto found = best(now);
         if (found != kNone) {
-            --free_slots_[found];
+            --offers_[found].free_slots;
             moves_ += is_new ? 0 : 1;
             pin.host = found;
         } else if (pin.host == kNone) {
-            pins_.erase(at);
+            if (!pin.moving) {
+                pins_.erase(at);
+            }
             return nullptr;
         }
         // With nowhere else to go, a draining host is better than none.
@@ -48,15 +104,31 @@ const Host* Pinning::host_of(std::uint64_t session, bool starts_speech, Clock::t
     return &(*hosts_)[pin.host];
 }
 
-std::size_t Pinning::best() const noexcept {
+bool Pinning::is_moving(std::uint64_t session) const noexcept {
+    const auto found = pins_.find(session);
+    return found != pins_.end() && found->second.moving;
+}
+
+void Pinning::settle() noexcept {
+    for (auto& [session, pin] : pins_) {
+        pin.moving = false;
+    }
+}
+
+std::uint32_t Pinning::new_number() {
+    lost_.push_back(false);
+    return static_cast<std::uint32_t>(lost_.size() - 1);
+}
+
+std::size_t Pinning::best(Clock::time_point now) const noexcept {
     std::size_t best = kNone;
     for (std::size_t i = 0; i < hosts_->size(); ++i) {
         const auto& host = (*hosts_)[i];
-        if (host.draining || free_slots_[i] == 0) {
+        if (host.draining || offers_[i].free_slots == 0 || now < offers_[i].avoid_until) {
             continue;
         }
         const bool better = best == kNone || host.kind < (*hosts_)[best].kind ||
-                            (host.kind == (*hosts_)[best].kind && free_slots_[i] > free_slots_[best]);
+                            (host.kind == (*hosts_)[best].kind && offers_[i].free_slots > offers_[best].free_slots);
         best = better ? i : best;
     }
     return best;

@@ -4,6 +4,9 @@
 // (pre-roll, hangover) and made-up audio as soon as a ring is half full, oldest first; everything, oldest first, before
 // a ring is full, since late audio is worth less than the audio that comes. Chunks of a session that no host has a slot
 // for are dropped at once: they must not hold up the sessions behind them.
+//
+// What was sent lately is kept. When a host is lost, what it had goes to other hosts, in its order, beside what comes;
+// what comes of those sessions queues behind. A chunk may so arrive twice: receivers know it by session and sequence.
 #pragma once
 
 #include <netinet/in.h>
@@ -18,6 +21,7 @@
 
 #include "ship/chunk_source.hpp"
 #include "ship/pinning.hpp"
+#include "ship/resend_window.hpp"
 #include "support/descriptor.hpp"
 
 namespace voice::ship {
@@ -25,6 +29,8 @@ namespace voice::ship {
 // Written by the shipper's thread, read by any.
 struct ShipCounters {
     std::atomic<std::uint64_t> sent{0};
+    std::atomic<std::uint64_t> resent{0};        // once more, to another host
+    std::atomic<std::uint64_t> window_short{0};  // no longer kept though young: the window has too few bytes
     std::atomic<std::uint64_t> shed_silence{0};
     std::atomic<std::uint64_t> shed_oldest{0};
     std::atomic<std::uint64_t> no_host{0};
@@ -37,16 +43,20 @@ struct ShipCounters {
 class Shipper {
 public:
     static constexpr std::size_t kBatch = 64;  // datagrams of one system call
+    static constexpr int kResendBatches = 8;   // of one round: what comes must not wait long
 
     struct Settings {
         unsigned shed_silence_percent = 50;  // of a ring's slots
         unsigned shed_any_percent = 90;
         int send_buffer_bytes = 4 << 20;
+        std::chrono::seconds resend_window{5};
+        std::size_t resend_bytes = 64 << 20;
         std::chrono::microseconds idle{500};  // pause when the rings are empty: pollers make no system call
     };
 
     Shipper(Settings settings, std::vector<ChunkSource*> sources, const HostSource& hosts)
-        : settings_(settings), sources_(std::move(sources)), source_of_hosts_(hosts) {}
+        : settings_(settings), sources_(std::move(sources)), source_of_hosts_(hosts),
+          window_(settings.resend_window, settings.resend_bytes) {}
     Shipper(const Shipper&) = delete;
     Shipper& operator=(const Shipper&) = delete;
     ~Shipper() { stop(); }
@@ -64,22 +74,34 @@ public:
     [[nodiscard]] const ShipCounters& counters() const noexcept { return counters_; }
 
 private:
-    enum class Verdict : std::uint8_t { kSend, kShedSilence, kShedOldest, kNoHost, kFailed };
+    enum class Verdict : std::uint8_t { kSend, kShedSilence, kShedOldest, kNoHost, kFailed, kOwed, kKept };
+    static constexpr std::size_t kVerdicts = 7;
 
     void run();
     void refresh_hosts();
-    bool ship(ChunkSource& source);
+    bool ship(std::uint32_t source);
     std::size_t judge(ChunkSource& source);
     Verdict verdict(const voice_audio_chunk& chunk, std::size_t percent_full, Pinning::Clock::time_point now);
-    void add_message(const voice_audio_chunk& chunk, const sockaddr_in& to);
+    bool resend();
+    void begin_to_resend();
+    std::size_t judge_again();
+    bool add_message(const voice_audio_chunk& chunk, Pinning::Clock::time_point now);
     std::size_t send(std::size_t window);
+    bool take_refusals();
+    void remember(std::uint32_t source, std::size_t released);
+    void count_replaced(Pinning::Clock::time_point now);
+    void mark_again(std::size_t done);
     void count(std::size_t released);
 
     Settings settings_;
     std::vector<ChunkSource*> sources_;
     const HostSource& source_of_hosts_;
-    Hosts hosts_;
+    std::uint64_t reading_ = 0;
     Pinning pinning_;
+    ResendWindow window_;
+    bool resending_ = false;
+    bool restart_ = false;  // resending, from the first entry again
+    std::uint64_t cursor_ = 0;  // the next entry to look at while resending
     Descriptor socket_;
 
     // One window of a ring: its chunks' verdicts, and the messages for those that are sent.
@@ -88,6 +110,7 @@ private:
     std::array<iovec, kBatch> slices_{};
     std::array<sockaddr_in, kBatch> addresses_{};
     std::array<std::size_t, kBatch> places_{};  // of each message's chunk in the window
+    std::array<std::uint32_t, kBatch> numbers_{};  // of each message's host
     std::size_t message_count_ = 0;
 
     std::atomic<bool> stopping_{false};

@@ -54,9 +54,9 @@ std::size_t size_of(int file, const std::string& path) {
     return static_cast<std::size_t>(status.st_size);
 }
 
-std::string versus(const char* what, std::uint64_t found, std::uint64_t wanted) {
-    return std::string(what) + " is " + std::to_string(found) + ", this program needs " + std::to_string(wanted) +
-           "; stop its writer and remove the file";
+[[noreturn]] void refuse_shape(const std::string& path, const char* what, std::uint64_t found, std::uint64_t wanted) {
+    throw OtherShape("session table " + path + ": " + what + " is " + std::to_string(found) + ", this program needs " +
+                     std::to_string(wanted) + "; stop its writer and remove the file");
 }
 
 // Read with pread(): a mapping of a file that is too short would end the process.
@@ -66,13 +66,13 @@ Header checked_header(int file, const std::string& path) {
         refuse(path, "is no session table");
     }
     if (header.version != kVersion) {
-        refuse(path, versus("its version", header.version, kVersion));
+        refuse_shape(path, "its version", header.version, kVersion);
     }
     if (header.value_bytes != kValueBytes) {
-        refuse(path, versus("its value size", header.value_bytes, kValueBytes));
+        refuse_shape(path, "its value size", header.value_bytes, kValueBytes);
     }
     if (header.entry_bytes != sizeof(Entry)) {
-        refuse(path, versus("its entry size", header.entry_bytes, sizeof(Entry)));
+        refuse_shape(path, "its entry size", header.entry_bytes, sizeof(Entry));
     }
     if (!std::has_single_bit(header.slots) || header.sessions > header.slots / 2) {
         refuse(path, std::to_string(header.slots) + " slots cannot hold " + std::to_string(header.sessions) +
@@ -80,7 +80,7 @@ Header checked_header(int file, const std::string& path) {
     }
     const std::size_t size = size_of(file, path);
     if (size != bytes_of(header.slots)) {
-        refuse(path, versus("its size", size, bytes_of(header.slots)));
+        refuse_shape(path, "its size", size, bytes_of(header.slots));
     }
     return header;
 }
@@ -131,7 +131,7 @@ Mapping Mapping::open_to_write(const std::string& path, std::uint32_t sessions) 
     }
     const Header header = checked_header(file.number(), path);
     if (header.sessions != sessions) {
-        refuse(path, versus("its number of sessions", header.sessions, sessions));
+        refuse_shape(path, "its number of sessions", header.sessions, sessions);
     }
     const std::size_t bytes = bytes_of(header.slots);
     void* base = map(file.number(), bytes, PROT_READ | PROT_WRITE, path);

@@ -4,11 +4,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <stdexcept>
 #include <string>
 
 #include "state/layout.hpp"
 
 namespace voice::state {
+
+// A table of another version or size, which nobody writes.
+struct OtherShape : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
 
 // Owns the mapping and the file's descriptor. All errors are std::runtime_error with the file, what is wrong with it
 // and the remedy.

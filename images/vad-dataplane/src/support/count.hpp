@@ -13,6 +13,7 @@ public:
         value_.store(value_.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
         return *this;
     }
+    void reset() noexcept { value_.store(0, std::memory_order_relaxed); }
     Count& operator++() noexcept { return *this += 1; }
     operator std::uint64_t() const noexcept { return value_.load(std::memory_order_relaxed); }  // NOLINT: reads as one
 

@@ -10,14 +10,16 @@
 
 namespace voice {
 
+// `name`: what the kernel shows; 15 characters at most.
 template <typename Body>
-std::thread start_quiet_thread(Body&& body) {
+std::thread start_quiet_thread(const char* name, Body&& body) {
     sigset_t all;
     sigset_t before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     std::thread thread(std::forward<Body>(body));  // starts with this thread's mask
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    pthread_setname_np(thread.native_handle(), name);
     return thread;
 }
 

@@ -51,6 +51,23 @@ TEST(SessionRecord, FromTheGatewayHasNone) {
     EXPECT_FALSE(std::get<SessionRecord>(found).srtp_key);
 }
 
+TEST(SessionRecord, ANewSessionBeginsAtItsFirstFrame) {
+    const auto found = read_session(record("gateway", ""), kNow);
+    EXPECT_EQ(std::get<SessionRecord>(found).progress.next_frame, 0U);
+    EXPECT_EQ(std::get<SessionRecord>(found).progress.chunks, 0U);
+}
+
+TEST(SessionRecord, ASessionThatWasHeardBeforeGoesOnAfterItsLastChunk) {
+    Fields fields = record("gateway", "");
+    const auto seen_at = std::to_string(kNow - 3);
+    fields.insert(fields.end(), {{"chunks", "12"}, {"last_sequence", "400"}, {"seen_at", seen_at}});
+    const auto found = read_session(fields, kNow);
+    const auto& progress = std::get<SessionRecord>(found).progress;
+    EXPECT_EQ(progress.next_frame, 400U + 50 * (3 + 2)) << "three seconds have passed, and the record may be two old";
+    EXPECT_EQ(progress.chunks, 12U);
+    EXPECT_EQ(progress.last_sequence, 400U);
+}
+
 struct Refused {
     const char* name;
     Fields fields;

@@ -51,7 +51,7 @@ TEST(Configuration, ReadsTheContractAndFillsInTheRest) {
     EXPECT_EQ(config.rx_queues, 4U);
     EXPECT_EQ(config.rx_ring_size, 256U);
     EXPECT_EQ(config.drain_timeout, std::chrono::seconds(110));
-    EXPECT_EQ(config.control_socket, "/run/voice/dataplane.sock");
+    EXPECT_EQ(config.control_socket, "/run/voice/dataplane/control.sock");
     EXPECT_TRUE(config.log_mel);
     EXPECT_FALSE(config.generic_xdp);
     EXPECT_EQ(config.packets_per_s, 100U);

@@ -2,4 +2,4 @@
 
 import os
 
-collect_ignore_glob = [] if "VOICE_DATAPLANE_BUILD" in os.environ else ["test_*.py"]
+collect_ignore_glob = [] if "VOICE_DATAPLANE_BUILD" in os.environ else ["*.py"]

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "ring/spsc_ring.hpp"
@@ -12,7 +13,7 @@ namespace {
 using voice::session::Counters;
 using voice::vad::Decision;
 using voice::session::Utterances;
-using Ring = voice::SpscRing<voice_audio_chunk, 64>;
+using Ring = voice::SpscRing<voice_audio_chunk, 128>;
 
 const Decision kSilence{.speech = false};
 const Decision kSpeech{.speech = true, .pre_roll_frames = 3};
@@ -140,6 +141,44 @@ TEST(Utterances, AFullRingCostsItsChunkAndNotTheNextOne) {
     const auto chunks = session.shipped();
     ASSERT_EQ(chunks.size(), 1U);
     EXPECT_EQ(chunks[0].sequence, 5U) << "the gap shows";
+}
+
+TEST(Utterances, NoTwoChunksOfASessionHaveTheSameNumber) {
+    Session session(VOICE_CHUNK_LOG_MEL);
+    for (int utterance = 0; utterance < 20; ++utterance) {
+        session.hear(4 + utterance, kSpeech);
+        session.hear(1, kSilence);
+    }
+    std::set<std::uint32_t> numbers;
+    int ends = 0;
+    for (const auto& chunk : session.shipped()) {
+        EXPECT_TRUE(numbers.insert(chunk.sequence).second) << chunk.sequence;
+        ends += (chunk.flags & VOICE_CHUNK_END_OF_SPEECH) != 0 ? 1 : 0;
+    }
+    EXPECT_EQ(ends, 20);
+}
+
+TEST(Utterances, OfASessionThatWasHeardBeforeGoOn) {
+    Session session;
+    session.utterances = Utterances(7, VOICE_CHUNK_PCM16, {.next_frame = 1000, .chunks = 9, .last_sequence = 800});
+    EXPECT_EQ(session.utterances.last_sequence(), 800U);
+    session.hear(5, kSpeech);
+    const auto chunks = session.shipped();
+    ASSERT_EQ(chunks.size(), 1U);
+    EXPECT_EQ(chunks[0].sequence, 1000U) << "no pre-roll of what this process has not heard";
+    EXPECT_EQ(session.utterances.chunks(), 10U);
+    EXPECT_EQ(session.utterances.last_sequence(), 1000U);
+}
+
+TEST(Utterances, ASessionThatEndsBetweenTwoChunksStillEndsItsUtterance) {
+    Session session;
+    session.hear(5, kSpeech);
+    session.utterances.close(*session.ring, session.counters);
+    const auto chunks = session.shipped();
+    ASSERT_EQ(chunks.size(), 2U);
+    EXPECT_EQ(chunks[1].count, 0U);
+    EXPECT_EQ(chunks[1].sequence, 4U);
+    EXPECT_TRUE(chunks[1].flags & VOICE_CHUNK_END_OF_SPEECH);
 }
 
 // Features of an utterance are those of its audio alone, however it is cut into chunks.

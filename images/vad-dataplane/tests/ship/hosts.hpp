@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 
+#include <atomic>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -43,14 +44,19 @@ public:
         const std::scoped_lock lock(mutex_);
         return hosts_;
     }
+    [[nodiscard]] std::uint64_t reading() const noexcept override { return reading_; }
     void set(std::vector<ship::Host> list) {
-        const std::scoped_lock lock(mutex_);
-        hosts_ = test::hosts(std::move(list));
+        {
+            const std::scoped_lock lock(mutex_);
+            hosts_ = test::hosts(std::move(list));
+        }
+        ++reading_;
     }
 
 private:
     mutable std::mutex mutex_;
     ship::Hosts hosts_;
+    std::atomic<std::uint64_t> reading_{1};
 };
 
 // Both ends of the payload carry the sequence.

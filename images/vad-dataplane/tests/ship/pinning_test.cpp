@@ -87,6 +87,49 @@ TEST_F(PinningTest, ADrainingHostKeepsTheUtteranceAndLosesTheNext) {
     EXPECT_EQ(pinning_.moves(), 1U);
 }
 
+TEST_F(PinningTest, AHostIsLostWhenItDiesAndNotWhenItHasDrained) {
+    update({host("a", kSilicon, 5), host("b", kSilicon, 4), host("c", kGpu, 5)});
+    EXPECT_EQ(place(1), "a");
+    const auto a = pinning_.number_of(*pinning_.host_of(1, false, now_));
+    EXPECT_FALSE(pinning_.update(hosts({host("a", kSilicon, 5), draining(host("b", kSilicon, 4)), host("c", kGpu, 5)}), now_));
+    EXPECT_FALSE(pinning_.update(hosts({host("a", kSilicon, 5), host("c", kGpu, 5)}), now_)) << "b has finished";
+    EXPECT_TRUE(pinning_.update(hosts({host("c", kGpu, 5)}), now_));
+    EXPECT_TRUE(pinning_.is_lost(a));
+    EXPECT_TRUE(pinning_.is_moving(1));
+    pinning_.settle();
+    EXPECT_FALSE(pinning_.is_moving(1));
+    update({host("a", kSilicon, 5), host("c", kGpu, 5)});
+    EXPECT_EQ(place(2), "a");
+    EXPECT_NE(pinning_.number_of(*pinning_.host_of(2, false, now_)), a) << "it holds nothing of what it had";
+}
+
+TEST_F(PinningTest, AHostThatRefusesIsLeftAloneForAWhile) {
+    const auto a = host("a", kSilicon, 5);
+    update({a, host("b", kGpu, 5, "127.0.0.2")});
+    EXPECT_EQ(place(1), "a");
+    EXPECT_FALSE(pinning_.refused(a.address, now_));
+    now_ += Pinning::kAvoid;
+    EXPECT_FALSE(pinning_.refused(a.address, now_)) << "one was long ago";
+    EXPECT_FALSE(pinning_.refused(a.address, now_));
+    EXPECT_TRUE(pinning_.refused(a.address, now_));
+    EXPECT_TRUE(pinning_.is_moving(1));
+    for (unsigned i = 0; i < 10; ++i) {
+        EXPECT_FALSE(pinning_.refused(a.address, now_)) << "what was under way";
+    }
+    EXPECT_EQ(place(1), "b");
+    EXPECT_EQ(place(2), "b");
+    now_ += Pinning::kAvoid;
+    EXPECT_EQ(place(3), "a");
+}
+
+TEST_F(PinningTest, SlotsAreThoseOfTheLastReading) {
+    update({host("a", kSilicon, 1)});
+    EXPECT_EQ(place(1), "a");
+    EXPECT_EQ(place(2), "");
+    update({host("a", kSilicon, 1)});
+    EXPECT_EQ(place(2), "a");
+}
+
 TEST_F(PinningTest, ADrainingHostIsBetterThanNone) {
     update({host("a", kSilicon, 5)});
     EXPECT_EQ(place(1), "a");

@@ -10,11 +10,10 @@
 #include <cstring>
 #include <string>
 
+#include "state/session_state.hpp"
 #include "state/session_table.hpp"
 
 namespace voice::state {
-
-using Value = std::array<std::byte, kValueBytes>;
 
 inline constexpr std::uint64_t kNow = 1000;
 inline constexpr std::uint64_t kLater = 2000;

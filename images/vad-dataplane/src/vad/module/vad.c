@@ -10,7 +10,7 @@
 #define EXPORT(name) name
 #endif
 
-enum { STREAMS = 4096 };
+enum { STREAMS = 8192 };
 
 #ifdef __wasm__
 /* The compiler calls it for large zeroes; there is no C library in here. */

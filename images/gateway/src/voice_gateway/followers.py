@@ -1,0 +1,70 @@
+"""Reads transcripts for everybody who waits for one, in one request and over one connection."""
+
+import asyncio
+from dataclasses import dataclass
+
+from redis.exceptions import RedisError
+
+from voice_runtime.transcripts import EventId, Transcript, Transcripts
+
+LOOK_EVERY_S = 0.025
+"""Longest that an event is in the store before it is seen; a blocking read for each reader would take a connection of
+each, and one for all would have to be asked anew with every event of anybody."""
+STORE_PAUSE_S = 0.5
+
+EVENTS_AT_ONCE = 32
+"""What is read ahead of a reader; where it takes no more, the rest waits in the store."""
+
+Events = list[tuple[EventId, Transcript]]
+
+
+@dataclass(eq=False)
+class _Waiting:
+    ssrc: int
+    after: EventId
+    events: asyncio.Future[Events]
+
+
+class Followers:
+    """Those who wait. Nothing is read for a reader that is busy with what it has."""
+
+    def __init__(self, transcripts: Transcripts) -> None:
+        self._transcripts = transcripts
+        self._waiting: set[_Waiting] = set()
+        self._somebody = asyncio.Event()
+
+    async def news(self, ssrc: int, after: EventId, wait_s: float) -> Events:
+        """Return the events behind a place; empty when none came in that time."""
+        waiting = _Waiting(ssrc, after, asyncio.get_running_loop().create_future())
+        self._waiting.add(waiting)
+        self._somebody.set()
+        try:
+            async with asyncio.timeout(wait_s):
+                return await waiting.events
+        except TimeoutError:
+            return []
+        finally:
+            self._waiting.discard(waiting)
+
+    async def run(self) -> None:
+        """Look until cancelled; while the store is away, nobody hears anything."""
+        while True:
+            if not self._waiting:
+                self._somebody.clear()
+                await self._somebody.wait()
+            try:
+                await self._look()
+            except (RedisError, OSError):
+                await asyncio.sleep(STORE_PAUSE_S)
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    async def _look(self) -> None:
+        after: dict[int, EventId] = {}
+        for waiting in self._waiting:
+            after[waiting.ssrc] = min(waiting.after, after.get(waiting.ssrc, waiting.after))
+        found = await self._transcripts.read_many(after, count=EVENTS_AT_ONCE)
+        for waiting in self._waiting:
+            # Of two readers of a session, the one that is further waits until the other has caught up.
+            events = [(place, said) for place, said in found.get(waiting.ssrc, ()) if place > waiting.after]
+            if events and not waiting.events.done():
+                waiting.events.set_result(events)

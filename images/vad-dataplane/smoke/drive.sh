@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Sends audio through the program of a built image, on veth pairs in network namespaces, with the end-to-end tests.
+#   drive.sh ROOT CAPABILITY,... COMMAND...
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+export PATH=$here/../../../.venv/bin:$PATH
+# The tests hand the program paths in there: they have to hold on both sides.
+work=$(mktemp -d /tmp/voice-smoke-XXXXXX)
+trap 'rm -rf "$work"' EXIT
+
+# What the tests take for a build is a program that starts the image's.
+mkdir -p "$work/build/src"
+printf '#!/bin/sh\nexec unshare --mount %s\n' "$(printf '%q ' "$here/as_on_host.sh" "$work" "$@")" \
+  >"$work/build/src/vad-dataplane"
+chmod +x "$work/build/src/vad-dataplane"
+"$here/../tests/e2e/run.sh" "$work/build" --basetemp="$work/tests" \
+  -k '(af_packet or af_xdp) and (test_speech_arrives or test_an_unknown_sender or test_a_drain)'

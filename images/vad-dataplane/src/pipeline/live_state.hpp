@@ -1,0 +1,59 @@
+// A poller's rows of the session table: other processes read there how far its sessions have come.
+#pragma once
+
+#include <chrono>
+
+#include "pipeline/slot.hpp"
+#include "state/session_state.hpp"
+#include "state/session_table.hpp"
+
+namespace voice::pipeline {
+
+// Used by the poller's thread. Rows change when a chunk is made, when speech begins or ends, and once a second of audio.
+class LiveState {
+public:
+    static constexpr std::uint64_t kPacketsPerS = 50;
+    // Rows of sessions that are over stay for the write-behind thread to see them.
+    static constexpr std::chrono::seconds kAfterlife{3};
+
+    // `keep`: how long a row lives without a packet.
+    LiveState(state::SessionTable& table, std::chrono::nanoseconds keep) noexcept : table_(table), keep_(keep) {}
+
+    void follow(Slot& slot, std::int64_t now_ns) noexcept {
+        const std::uint64_t chunks = slot.utterances.chunks();
+        const bool speaking = slot.utterances.speaking();
+        if (chunks != slot.chunks.load(std::memory_order_relaxed) ||
+            speaking != slot.speaking.load(std::memory_order_relaxed) || slot.packets % kPacketsPerS == 1) {
+            slot.chunks.store(chunks, std::memory_order_relaxed);
+            slot.speaking.store(speaking, std::memory_order_relaxed);
+            put(slot, now_ns, keep_);
+        }
+    }
+
+    void close(Slot& slot, std::int64_t now_ns) noexcept {
+        slot.chunks.store(slot.utterances.chunks(), std::memory_order_relaxed);
+        slot.speaking.store(false, std::memory_order_relaxed);
+        put(slot, now_ns, kAfterlife);
+    }
+
+    // Makes room where rows have expired, a look at a time: those of sessions that are over, or of a process before.
+    void sweep(std::int64_t now_ns) noexcept { table_.expire(static_cast<std::uint64_t>(now_ns), 1); }
+
+private:
+    void put(const Slot& slot, std::int64_t now_ns, std::chrono::nanoseconds keep) noexcept {
+        const state::SessionState row{.packets = slot.packets,
+                                      .chunks = slot.utterances.chunks(),
+                                      .concealed = slot.concealed,
+                                      .seen_ns = slot.seen_ns.load(std::memory_order_relaxed),
+                                      .last_sequence = slot.utterances.last_sequence(),
+                                      .host = slot.host.load(std::memory_order_relaxed),
+                                      .speaking = slot.utterances.speaking() ? 1U : 0U};
+        // A full table holds rows that expire soon: the session is stored the next time.
+        static_cast<void>(table_.put(slot.ssrc, state::to_value(row), static_cast<std::uint64_t>(now_ns + keep.count())));
+    }
+
+    state::SessionTable& table_;
+    std::chrono::nanoseconds keep_;
+};
+
+}  // namespace voice::pipeline

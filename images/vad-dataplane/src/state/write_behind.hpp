@@ -1,0 +1,75 @@
+// Copies what has changed in the session tables to the state store, once a second: the hash `session:<ssrc>` gets
+//
+//   chunks         chunks made of the session's speech
+//   last_sequence  of the last chunk; not there before the first one
+//   seen_at        seconds since 1970 (UTC) of the last packet
+//
+// The hash is the gateway's. Its own fields are never touched, and a hash that has expired is not made again: HSET would
+// do that, so what it made is taken away with HDEL, which leaves alone what a gateway may have written meanwhile.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "state/session_state.hpp"
+#include "state/session_table.hpp"
+#include "valkey/client.hpp"
+
+namespace voice::state {
+
+class WriteBehind {
+public:
+    static constexpr std::size_t kBatch = 256;  // sessions that share a round trip
+
+    // Written by its thread, read by any.
+    struct Counters {
+        std::atomic<std::uint64_t> written{0};
+        std::atomic<std::uint64_t> gone{0};        // rows whose hash has expired
+        std::atomic<std::uint64_t> unanswered{0};  // rounds that the state store did not answer; repeated a second later
+    };
+
+    WriteBehind(std::chrono::milliseconds every, valkey::Endpoint store, const std::vector<const SessionTable*>& tables);
+    WriteBehind(const WriteBehind&) = delete;
+    WriteBehind& operator=(const WriteBehind&) = delete;
+    ~WriteBehind() { stop(); }
+
+    void start();
+    // After a last round.
+    void stop();
+
+    // One round. start() repeats it.
+    void pass();
+
+    [[nodiscard]] const Counters& counters() const noexcept { return counters_; }
+
+private:
+    struct Row {
+        std::uint64_t chunks = 0;
+        std::uint32_t last_sequence = 0;
+        std::int64_t seen_at = 0;
+        bool operator==(const Row&) const = default;
+    };
+    using Rows = std::unordered_map<std::uint32_t, Row>;
+
+    void run();
+    [[nodiscard]] Rows rows() const;
+    bool write(std::vector<std::pair<std::uint32_t, Row>>& batch);
+    void append(std::uint32_t ssrc, const Row& row);
+
+    std::chrono::milliseconds every_;
+    valkey::Client store_;
+    std::vector<SessionTableReader> tables_;
+    Rows written_;
+    std::mutex mutex_;
+    std::condition_variable wake_;
+    bool stopping_ = false;
+    std::thread thread_;
+    Counters counters_;
+};
+
+}  // namespace voice::state

@@ -1,0 +1,99 @@
+"""Where the program runs and where callers are."""
+
+import contextlib
+import ctypes
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+_CLONE_NEWNET = 0x40000000
+_THIS_THREADS = Path("/proc/thread-self/ns/net")
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _enter(file: int) -> None:
+    if _libc.setns(file, _CLONE_NEWNET) != 0:
+        raise OSError(ctypes.get_errno(), "entering a network namespace")
+
+
+class Namespace:
+    """A network namespace without a name: it goes with this process, however that ends."""
+
+    def __init__(self) -> None:
+        home = os.open(_THIS_THREADS, os.O_RDONLY)
+        if _libc.unshare(_CLONE_NEWNET) != 0:
+            raise OSError(ctypes.get_errno(), "a network namespace of its own needs root")
+        self._file = os.open(_THIS_THREADS, os.O_RDONLY)
+        _enter(home)
+        os.close(home)
+        self.path = f"/proc/{os.getpid()}/fd/{self._file}"
+
+    @contextlib.contextmanager
+    def inside(self) -> Iterator[None]:
+        """Run the calling thread in the namespace: its new sockets and processes stay there."""
+        home = os.open(_THIS_THREADS, os.O_RDONLY)
+        _enter(self._file)
+        try:
+            yield
+        finally:
+            _enter(home)
+            os.close(home)
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+def ip(*words: str) -> None:
+    """Run ip(8) in the calling thread's namespace."""
+    subprocess.run(["ip", *words], check=True)
+
+
+class Network:
+    """Loopback: everything in the namespace that the tests run in."""
+
+    interface = "lo"
+    near_address = "127.0.0.1"
+
+    def near(self) -> contextlib.AbstractContextManager[None]:
+        """Return a scope whose sockets and processes are where the program runs."""
+        return contextlib.nullcontext()
+
+    def far(self) -> contextlib.AbstractContextManager[None]:
+        """Return a scope whose sockets and processes are where callers are."""
+        return contextlib.nullcontext()
+
+    def close(self) -> None:
+        pass
+
+
+class Veth(Network):
+    """Two namespaces, and a pair of interfaces that connects them."""
+
+    interface = "voice0"
+    near_address = "10.7.0.1"
+    far_address = "10.7.0.2"
+
+    def __init__(self) -> None:
+        self._near, self._far = Namespace(), Namespace()
+        with self.near():
+            ip("link", "set", "lo", "up")
+            # XDP wants no fewer receive queues than the peer has transmit queues.
+            queues = ("numrxqueues", "1", "numtxqueues", "1")
+            peer = ("peer", "name", "voice1", *queues, "netns", self._far.path)
+            ip("link", "add", self.interface, *queues, "type", "veth", *peer)
+            ip("address", "add", f"{self.near_address}/24", "dev", self.interface)
+            ip("link", "set", self.interface, "up")
+        with self.far():
+            ip("address", "add", f"{self.far_address}/24", "dev", "voice1")
+            ip("link", "set", "voice1", "up")
+
+    def near(self) -> contextlib.AbstractContextManager[None]:
+        return self._near.inside()
+
+    def far(self) -> contextlib.AbstractContextManager[None]:
+        return self._far.inside()
+
+    def close(self) -> None:
+        self._near.close()
+        self._far.close()

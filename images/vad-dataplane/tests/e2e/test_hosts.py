@@ -1,0 +1,82 @@
+"""What becomes of speech when ASR hosts come and go. The packets' path makes no difference to it."""
+
+from collections.abc import Iterator
+
+import pytest
+from audio import silence, speech
+from running import END_OF_SPEECH, START_OF_SPEECH, AsrHost, Caller, DataPlane, Store, frames, wait_for
+
+pytestmark = pytest.mark.parametrize("path", ["socket"], indirect=True, scope="session")
+SECOND = "127.0.0.2"
+
+
+@pytest.fixture
+def second(store: Store, plane: DataPlane, host: AsrHost) -> Iterator[AsrHost]:  # noqa: ARG001
+    """Another host, which gets nothing while the first one, of silicon, has slots."""
+    asr = AsrHost(store, plane.port("VOICE_CHUNK_PORT"), name="asr-2", kind="gpu", address=SECOND)
+    plane.knows_host(2)
+    yield asr
+    asr.die()
+
+
+def say_half(caller: Caller, host: AsrHost) -> bytes:
+    """Say the first half of a sentence and return the rest, and the silence after it."""
+    sentence = b"".join(frames(speech("how can I help you today")))
+    half = len(sentence) // 2
+    caller.say(sentence[:half])
+    wait_for("the first half is heard", lambda: len(host.of(caller.ssrc)) >= 3)
+    return sentence[half:] + silence(3)
+
+
+def numbers(host: AsrHost, caller: Caller) -> list[int]:
+    return [chunk.sequence for chunk in host.of(caller.ssrc)]
+
+
+def test_a_host_that_is_killed_takes_no_speech_with_it(
+    plane: DataPlane, caller: Caller, host: AsrHost, second: AsrHost
+) -> None:
+    rest = say_half(caller, host)
+    caller.is_taken()
+    host.die()
+    caller.say(rest)
+    wait_for("the end of the utterance", lambda: second.has_ended(caller.ssrc))
+    found = plane.session(caller.ssrc)
+    assert found
+    assert len(numbers(second, caller)) >= found["chunks"]
+    assert set(numbers(host, caller)) < set(numbers(second, caller)), "what the dead one had is here, and the rest"
+    assert numbers(second, caller) == sorted(numbers(second, caller)), "in its order"
+    assert plane.ask("counters")["ship"]["resent"] >= len(numbers(host, caller))
+
+
+def test_a_host_whose_heartbeat_stops_takes_no_speech_with_it(
+    plane: DataPlane, caller: Caller, host: AsrHost, second: AsrHost
+) -> None:
+    rest = say_half(caller, host)
+    host.fall_silent()
+    plane.knows_host(1)
+    caller.say(rest)
+    wait_for("the end of the utterance", lambda: second.has_ended(caller.ssrc))
+    caller.is_taken()
+    found = plane.session(caller.ssrc)
+    assert found
+    assert len(set(numbers(second, caller))) == found["chunks"]
+
+
+def test_a_draining_host_keeps_the_utterance_and_gets_no_other(
+    store: Store, plane: DataPlane, caller: Caller, host: AsrHost, second: AsrHost
+) -> None:
+    rest = say_half(caller, host)
+    before = len(numbers(host, caller))
+    host.draining = True
+    wait_for("it says so", lambda: store.do("HGET", "host:asr:asr-1", "draining") == b"$1\r\n1\r\n")
+    refreshes = plane.ask("counters")["registry"]["refreshes"]
+    wait_for("it is read", lambda: plane.ask("counters")["registry"]["refreshes"] >= refreshes + 2)
+    caller.say(rest)
+    wait_for("its host hears the end", lambda: host.has_ended(caller.ssrc))
+    assert len(numbers(host, caller)) > before
+    caller.say(speech() + silence(3))
+    wait_for("the next utterance is the other's", lambda: second.has_ended(caller.ssrc))
+    caller.is_taken()
+    assert host.of(caller.ssrc)[-1].flags & END_OF_SPEECH
+    assert second.of(caller.ssrc)[0].flags & START_OF_SPEECH
+    assert plane.ask("counters")["ship"]["resent"] == 0

@@ -1,0 +1,92 @@
+"""The threads that audio passes through allocate nothing and take no lock once they are warm."""
+
+import struct
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from audio import silence, speech
+from running import BUILD, AsrHost, Caller, DataPlane, Store, wait_for
+from srtp import master, text_of
+
+ROW = struct.Struct("<qqq")
+COUNTING = BUILD.parent / "tests" / "libcounting.so"
+
+
+@dataclass
+class Counts:
+    """What a thread has done so far."""
+
+    allocations: int
+    locks: int
+
+
+def counts(plane: DataPlane) -> dict[str, Counts]:
+    """Return the counts of each thread by its name; a thread without a row has done neither."""
+    assert plane.process
+    rows = {thread: Counts(*done) for thread, *done in ROW.iter_unpack((plane.folder / "counts").read_bytes())}
+    threads = Path(f"/proc/{plane.process.pid}/task").iterdir()
+    return {(each / "comm").read_text().strip(): rows.get(int(each.name), Counts(0, 0)) for each in threads}
+
+
+@pytest.fixture
+def environment(plane: DataPlane) -> dict[str, str]:
+    plane.environment |= {"LD_PRELOAD": str(COUNTING), "VOICE_COUNTS_FILE": str(plane.folder / "counts")}
+    return plane.environment
+
+
+def run(store: Store, plane: DataPlane) -> tuple[dict[str, Counts], dict[str, Counts], int]:
+    """Warm the program up, run everything that audio can meet, and return the counts around that."""
+    key = master(1)
+    host = AsrHost(store, plane.port("VOICE_CHUNK_PORT"))
+    plane.start()
+    plane.knows_host()
+    plain, secret = Caller(plane, 1), Caller(plane, 2, key=key)
+    store.open_session(1)
+    store.open_session(2, srtp_key=text_of(key))
+    callers = (plain, secret)
+    said = speech() + silence(2)
+    for who in callers:
+        who.enter()
+        who.say(said)
+        who.is_taken()
+    readings = plane.ask("counters")["registry"]["refreshes"]
+    wait_for("the registry is read", lambda: plane.ask("counters")["registry"]["refreshes"] > readings)
+    before, chunks = counts(plane), len(host.chunks)
+    readings = plane.ask("counters")["registry"]["refreshes"]
+    for who in callers:
+        who.say(said)
+        who.sequence += 3  # lost
+        twice, forged = who.packet(said[:640]), who.packet(said[:640])
+        for packet in (twice, twice, forged[:-1] + bytes([forged[-1] ^ 1]), forged[:11]):
+            who.send(packet)
+            time.sleep(0.002)
+        who.say(silence(0.5))
+    wait_for("the last packets are taken", lambda: plane.ask("counters")["drops"]["unauthenticated"] > 0)
+    wait_for("they are heard", lambda: len(host.chunks) >= chunks + 20)
+    after = counts(plane)
+    readings = plane.ask("counters")["registry"]["refreshes"] - readings
+    host.die()
+    return before, after, readings
+
+
+@pytest.mark.usefixtures("environment")
+def test_nothing_is_allocated_or_locked(store: Store, plane: DataPlane) -> None:
+    before, after, readings = run(store, plane)
+    assert after["poller"] == before["poller"]
+    assert after["shipper"].allocations == before["shipper"].allocations
+    # One lock for each reading of the registry, once a second.
+    assert after["shipper"].locks - before["shipper"].locks <= readings + 1
+    assert after["admission"] != before["admission"], "a thread that may allocate does"
+
+
+@pytest.mark.parametrize("path", ["socket"], indirect=True, scope="session")
+def test_an_allocation_and_a_lock_would_be_seen(
+    store: Store, plane: DataPlane, environment: dict[str, str]
+) -> None:
+    environment["VOICE_COUNTS_CONTROL"] = "1"
+    before, after, readings = run(store, plane)
+    for thread in ("poller", "shipper"):
+        assert after[thread].allocations > before[thread].allocations
+        assert after[thread].locks - before[thread].locks > readings + 1

@@ -1,0 +1,84 @@
+"""An interface that the program shares with the kernel: everything that is not audio stays the kernel's."""
+
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+
+import pytest
+from audio import silence, speech
+from network import Veth, ip
+from running import AsrHost, Caller, DataPlane, wait_for
+
+pytestmark = pytest.mark.parametrize("path", ["af_packet", "af_xdp"], indirect=True, scope="session")
+BYTES = 4_000_000
+
+
+@pytest.fixture
+def echo(network: Veth) -> Iterator[int]:
+    """The port of a server beside the program that sends back what it gets, as an SSH session does."""
+    with network.near():
+        listener = socket.create_server((network.near_address, 0))
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            while got := connection.recv(65536):
+                connection.sendall(got)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    yield listener.getsockname()[1]
+    listener.close()
+
+
+def ping(network: Veth) -> bool:
+    """Whether the program's host answers, from the question for its hardware address on."""
+    with network.far():
+        ip("neigh", "flush", "dev", "voice1")
+        found = subprocess.run(
+            ["ping", "-c", "3", "-i", "0.2", "-W", "5", network.near_address], check=False, capture_output=True
+        )
+    return found.returncode == 0
+
+
+def test_tcp_arp_and_ping_are_unharmed_while_audio_flows(
+    network: Veth, plane: DataPlane, caller: Caller, host: AsrHost, echo: int
+) -> None:
+    talking = threading.Thread(target=caller.say, args=(speech() + silence(2) + speech() + silence(3),))
+    talking.start()
+    sent = bytes(range(256)) * (BYTES // 256)
+    with network.far():
+        connection = socket.create_connection((network.near_address, echo), 30)
+    with connection:
+        writing = threading.Thread(target=connection.sendall, args=(sent,))
+        writing.start()
+        received = bytearray()
+        while len(received) < len(sent):
+            received += connection.recv(65536)
+        writing.join()
+    assert received == sent
+    assert ping(network)
+    talking.join()
+    caller.is_taken()
+    wait_for("the end of the utterance", lambda: host.has_ended(caller.ssrc))
+    assert plane.drops()["not-rtp"] == 0, "nothing but audio was taken for audio"
+
+
+def test_buffers_come_back(caller: Caller) -> None:
+    """DPDK has 8,192 of them; a driver that loses some stands still when it has lost all."""
+    caller.say(silence(1) * 200, pace_s=0.0002)
+    caller.is_taken()
+
+
+@pytest.mark.usefixtures("host")
+def test_a_killed_program_leaves_the_interface_usable(network: Veth, plane: DataPlane, caller: Caller) -> None:
+    caller.say(silence(0.2))
+    plane.kill()
+    assert ping(network)
+    plane.start()
+    again = Caller(plane, caller.ssrc)
+    again.enter()
+    again.say(silence(0.2))
+    again.is_taken()
+    assert ping(network)

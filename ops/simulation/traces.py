@@ -1,0 +1,137 @@
+"""What callers do: how many calls are wanted at each moment, and which zone fails when."""
+
+import csv
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+_MINUTE, _HOUR = 60.0, 3600.0
+_COLUMNS = ["second", "calls"]
+
+
+class TraceError(ValueError):
+    """A trace that cannot be read; the text names the file and the line."""
+
+
+@dataclass(frozen=True)
+class Outage:
+    """A whole zone is lost, and comes back empty.
+
+    Attributes:
+        zone: Position among the deployment's availability zones.
+    """
+
+    zone: int
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Calls that would be alive at each moment if none were refused, linear between its points.
+
+    Attributes:
+        seconds: Time of each point, rising from 0.
+        calls: Calls wanted at that time.
+    """
+
+    name: str
+    seconds: tuple[float, ...]
+    calls: tuple[float, ...]
+    outages: tuple[Outage, ...] = ()
+
+    @property
+    def duration_s(self) -> float:
+        """Time of the last point."""
+        return self.seconds[-1]
+
+    @property
+    def peak(self) -> float:
+        """Most calls at once."""
+        return max(self.calls)
+
+    def at(self, second: float) -> float:
+        """Return the calls wanted at a moment; before the first point as at the first."""
+        return float(np.interp(second, self.seconds, self.calls))
+
+
+def diurnal(peak: float) -> Trace:
+    """Return a day of office hours: a fifth of the peak at 03:00, the peak at 15:00."""
+    seconds = np.arange(0, 24 * _HOUR + 1, 5 * _MINUTE)
+    share = 0.6 - 0.4 * np.cos((seconds / _HOUR - 3) * math.pi / 12)
+    return Trace("diurnal", tuple(map(float, seconds)), tuple(map(float, peak * share)))
+
+
+def spike(peak: float) -> Trace:
+    """Return ten times the calls within 60 s, for an hour."""
+    points = {0.0: 0.1, 10 * _MINUTE: 0.1, 11 * _MINUTE: 1.0, 71 * _MINUTE: 1.0, 81 * _MINUTE: 0.1, 120 * _MINUTE: 0.1}
+    return Trace("spike", tuple(points), tuple(peak * share for share in points.values()))
+
+
+def az_outage(peak: float) -> Trace:
+    """Return half the peak throughout, while the first zone is gone from minute 20 to minute 80."""
+    end = 120 * _MINUTE
+    return Trace("az-outage", (0.0, end), (peak / 2, peak / 2), (Outage(0, 20 * _MINUTE, 80 * _MINUTE),))
+
+
+def flash_crowd(peak: float) -> Trace:
+    """Return five times the calls within 5 minutes, fading with a half-life of 20 minutes."""
+    start, top = 10 * _MINUTE, 15 * _MINUTE
+    fading = np.arange(top, 180 * _MINUTE + 1, _MINUTE)
+    share = 0.2 + 0.8 * 0.5 ** ((fading - top) / (20 * _MINUTE))
+    seconds = (0.0, start, *map(float, fading))
+    return Trace("flash-crowd", seconds, (peak / 5, peak / 5, *map(float, peak * share)))
+
+
+BUILT_IN: dict[str, Callable[[float], Trace]] = {
+    "diurnal": diurnal,
+    "spike": spike,
+    "az-outage": az_outage,
+    "flash-crowd": flash_crowd,
+}
+"""Traces by the name that ``--load`` takes; each is given its peak."""
+
+
+def read(file: Path) -> Trace:
+    """Read a trace from a CSV file with the header ``second,calls``.
+
+    ``second`` rises strictly from 0; ``calls`` is how many callers want to be connected then, between two rows in
+    proportion.
+
+    Raises:
+        TraceError: The file cannot be read, or a row of it is wrong.
+    """
+    try:
+        with file.open(newline="", encoding="utf-8") as lines:
+            points = list(_points(file, csv.reader(lines)))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise TraceError(f"{file}: {getattr(error, 'strerror', None) or error}") from error
+    if len(points) < 2:  # noqa: PLR2004  a course has a beginning and an end
+        raise TraceError(f"{file}: a trace needs two rows or more below its header, not {len(points)}")
+    seconds, calls = zip(*points, strict=True)
+    if not max(calls):
+        raise TraceError(f"{file}: every row has 0 calls")
+    return Trace(file.stem, seconds, calls)
+
+
+def _points(file: Path, rows: Iterator[list[str]]) -> Iterator[tuple[float, float]]:
+    header = next(rows, [])
+    if header != _COLUMNS:
+        raise TraceError(f"{file}:1: the header is {','.join(header)!r}; write {','.join(_COLUMNS)!r}")
+    last = -1.0
+    for line, row in enumerate(rows, start=2):
+        try:
+            second, calls = map(float, row)
+        except ValueError:
+            raise TraceError(f"{file}:{line}: {','.join(row)!r} is not two numbers: second,calls") from None
+        if not (math.isfinite(second) and math.isfinite(calls)) or calls < 0:
+            raise TraceError(f"{file}:{line}: calls and seconds are finite and not negative, unlike {','.join(row)!r}")
+        if last < 0 and second:
+            raise TraceError(f"{file}:{line}: the first second is 0, not {second:g}")
+        if second <= last:
+            raise TraceError(f"{file}:{line}: second {second:g} does not come after {last:g}")
+        last = second
+        yield second, calls

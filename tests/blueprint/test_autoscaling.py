@@ -1,0 +1,73 @@
+"""Auto Scaling's rules, against the examples of its user guide and against the model's own bands."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blueprint.alarms import AlarmState, evaluate
+from blueprint.autoscaling import Band, GroupSize, alarm_of, bands, desired_after, step_change, warm_pool_size
+from blueprint.model.scaling import Comparison, MissingData, ScalingRule, Statistic, Step
+
+
+def rule(comparison: Comparison, threshold: float, *steps: Step) -> ScalingRule:
+    return ScalingRule(
+        name="rule",
+        metric="GpuBusy",
+        statistic=Statistic.AVERAGE,
+        comparison=comparison,
+        threshold=threshold,
+        period_s=10,
+        breaching_datapoints=2,
+        evaluated_datapoints=3,
+        missing_data=MissingData.NOT_BREACHING,
+        steps=steps,
+    )
+
+
+HIGH = rule(Comparison.ABOVE, 80, Step(change=1), Step(beyond=5, change=3))
+LOW = rule(Comparison.BELOW, 20, Step(change=1), Step(beyond=10, change=3))
+
+
+def test_bands_are_relative_to_the_threshold_and_leave_no_gap() -> None:
+    assert bands(HIGH) == (Band(0, 5, 1), Band(5, float("inf"), 3))
+    assert bands(LOW) == (Band(-10, 0, 1), Band(float("-inf"), -10, 3))
+
+
+@given(value=st.floats(-100, 200), which=st.sampled_from([HIGH, LOW]))
+def test_steps_and_rules_agree(value: float, which: ScalingRule) -> None:
+    if alarm_of(which).breaches(value):
+        assert step_change(bands(which), value - which.threshold) == which.change_at(value)
+
+
+def test_a_value_on_the_other_side_changes_nothing() -> None:
+    assert step_change(bands(HIGH), -1) == 0
+    assert step_change(bands(LOW), 1) == 0
+
+
+def test_the_alarm_is_the_rule_s() -> None:
+    alarm = alarm_of(HIGH)
+    assert evaluate(alarm, (None, None, 90, 70, 90), AlarmState.OK) is AlarmState.ALARM
+    assert evaluate(alarm, (None, None, 70, 70, 90), AlarmState.OK) is AlarmState.OK
+
+
+def test_a_breach_that_lasts_while_hosts_warm_up_is_not_answered_twice() -> None:
+    # The guide's example: 10 hosts and one on its way; the same step adds none, the step of 3 adds 2.
+    size = GroupSize(desired=11, minimum=10, maximum=20, in_service=10, warming=1)
+    assert desired_after(size, 1) == 11
+    assert desired_after(size, 3) == 13
+
+
+def test_scale_in_waits_for_warm_up_and_counts_terminating_hosts() -> None:
+    assert desired_after(GroupSize(5, 1, 9, in_service=4, warming=1), -1) == 5
+    assert desired_after(GroupSize(5, 1, 9, in_service=5), -1) == 4
+    assert desired_after(GroupSize(4, 1, 9, in_service=4, terminating=1), -1) == 4
+
+
+@pytest.mark.parametrize(("change", "desired"), [(9, 6), (-9, 2)])
+def test_bounds_hold(change: int, desired: int) -> None:
+    assert desired_after(GroupSize(4, 2, 6, in_service=4), change) == desired
+
+
+def test_a_warm_pool_is_what_the_group_could_still_become() -> None:
+    assert warm_pool_size(GroupSize(2, 2, 12, in_service=2), 1) == 10
+    assert warm_pool_size(GroupSize(12, 2, 12, in_service=12), 1) == 1

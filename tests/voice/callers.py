@@ -1,0 +1,98 @@
+"""People who call: each says a few sentences with pauses between them, and reads what was heard."""
+
+import asyncio
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Literal, Self
+
+import httpx2
+import numpy as np
+
+from ops.call.recording import FRAME_SAMPLES, RATE, read
+from ops.call.senders import Samples, Sender, SrtpSender, WebSocketSender
+from ops.call.session import Heard, Session
+from ops.demo.command import SAMPLE, word_error_rate
+
+PLACES_S = {
+    "The whole system is running on one machine.": (2.1, 4.96),
+    "We can see the answer on the screen while you are still talking.": (7.3, 11.24),
+    "The silence between two sentences is never sent.": (13.6, 17.06),
+    "Please call me back tomorrow afternoon.": (19.44, 22.3),
+}
+"""Where the sample's sentences begin and end, with a little of the pauses around them."""
+
+SENTENCES = tuple(PLACES_S)
+WORST_ERROR_RATE = 0.25
+"""Of a caller's words: tiny.en mistakes a few."""
+
+Transport = Literal["websocket", "srtp"]
+
+
+@lru_cache
+def speech(sentences: tuple[str, ...], pause_s: float) -> Samples:
+    """Return sentences of the sample with pauses between them, in whole frames."""
+    sample = read(SAMPLE)
+    pause = np.zeros(round(pause_s * RATE), np.int16)
+    parts = [sample[round(begin * RATE) : round(end * RATE)] for begin, end in map(PLACES_S.__getitem__, sentences)]
+    said = np.concatenate([parts[0], *(piece for part in parts[1:] for piece in (pause, part))])
+    return said[: said.size // FRAME_SAMPLES * FRAME_SAMPLES]
+
+
+@dataclass
+class Caller:
+    """One call.
+
+    Attributes:
+        finals: What was heard, as it came.
+        is_speaking: Whether its audio is on its way.
+    """
+
+    sentences: tuple[str, ...]
+    pause_s: float
+    session: Session
+    finals: list[Heard] = field(default_factory=list)
+    is_speaking: bool = False
+
+    @classmethod
+    async def open(
+        cls, client: httpx2.AsyncClient, server: str, number: int, *, pause_s: float, transport: Transport = "websocket"
+    ) -> Self:
+        """Open a session to say two sentences in, other ones than the callers before and behind say."""
+        sentences = tuple(SENTENCES[(number + each) % len(SENTENCES)] for each in range(2))
+        return cls(sentences, pause_s, await Session.open(client, server, transport))
+
+    async def call(self, after_s: float = 0.0) -> None:
+        """Speak, and listen until all that was said is transcribed.
+
+        Raises:
+            CallError: The call broke off, or the gateway gave up before all was transcribed.
+        """
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._listen())
+            await asyncio.sleep(after_s)
+            self.is_speaking = True
+            await self._sender().send(speech(self.sentences, self.pause_s))
+            self.is_speaking = False
+            if self.session.media.srtp:  # a socket that ends closes its session
+                await self.session.close()
+
+    async def _listen(self) -> None:
+        async for event in self.session.follow():
+            if event.kind == "final" and event.text:
+                self.finals.append(event)
+
+    def _sender(self) -> Sender:
+        media = self.session.media
+        if media.srtp:
+            return SrtpSender(media.srtp)
+        assert media.websocket
+        return WebSocketSender(media.websocket, self.session.token)
+
+    def check(self, worst_error_rate: float = WORST_ERROR_RATE) -> None:
+        """Assert that every sentence was heard once, in order: one that is lost or said twice is half of the words."""
+        heard = [final.text for final in self.finals]
+        places = [final.start_ms for final in self.finals]
+        assert places == sorted(set(places)), f"finals twice or out of order: {list(zip(places, heard, strict=True))}"
+        assert len(heard) >= len(self.sentences), f"said {self.sentences}, heard {heard}"
+        wrong = word_error_rate(" ".join(self.sentences), " ".join(heard))
+        assert wrong <= worst_error_rate, f"{wrong:.0%} wrong: said {self.sentences}, heard {heard}"

@@ -1,0 +1,57 @@
+"""A host is taken away while everybody speaks, and nobody notices."""
+
+import asyncio
+import os
+import signal
+
+import httpx2
+import pytest
+
+from blueprint.contract import Tier
+from ops.call.session import TIMEOUT_S
+from ops.demo.services import VoicePath
+from tests.voice.callers import Caller
+from voice_runtime.hosts import HostRegistry
+from voice_runtime.store import connect
+
+CALLERS = 50
+SLOTS = 64
+"""Of each host: one alone could take everybody."""
+BEGIN_WITHIN_S = 5.0
+"""Callers begin one after another within that time, so that there is a sentence in every state when the host goes."""
+PAUSE_S = 5.0
+DRAINED_WITHIN_S = 130
+ENDED_WITHIN_S = 150
+
+REPEATS = int(os.environ.get("VOICE_REPEAT", "1"))
+"""The nightly run repeats the test."""
+
+
+@pytest.mark.parametrize("repeat", range(REPEATS))
+async def test_drained_asr_host_loses_no_final_of_50_live_streams(path: VoicePath, repeat: int) -> None:
+    del repeat
+    gateway = path.start_gateway()
+    path.wait_ready()
+    path.wait_for_capacity(gateway)
+    leaving = path.services["asr-1"]
+    async with asyncio.timeout(ENDED_WITHIN_S), httpx2.AsyncClient(timeout=TIMEOUT_S) as client:
+        callers = [await Caller.open(client, gateway.url, number, pause_s=PAUSE_S) for number in range(CALLERS)]
+        async with asyncio.TaskGroup() as group:
+            for number, caller in enumerate(callers):
+                group.create_task(caller.call(number * BEGIN_WITHIN_S / CALLERS))
+            await all_have_a_host(path)
+            assert all(caller.is_speaking for caller in callers)
+            code = await asyncio.to_thread(leaving.stop, signal.SIGTERM, DRAINED_WITHIN_S)
+    assert code == 0, leaving.last_words()
+    assert "drained: 0 sessions are left to other hosts" in leaving.last_words()
+    for caller in callers:
+        caller.check()
+
+
+async def all_have_a_host(path: VoicePath) -> None:
+    """Wait until the ASR hosts tell the others that they have every session, and assert that each has a share."""
+    async with connect(path.store_settings) as store:
+        registry = HostRegistry(store, Tier.ASR)
+        while sum(taken := [SLOTS - host.free_slots for host in await registry.alive()]) < CALLERS:
+            await asyncio.sleep(0.1)
+    assert min(taken) >= CALLERS // 5, f"to drain one of the hosts would say little: {taken}"
