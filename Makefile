@@ -13,7 +13,7 @@ CHECKOV := .tools/checkov/.ready
 BENCH_VAD := .tools/bench/.ready
 INSTALL := images/vad-dataplane/tests/install.sh
 
-.PHONY: help setup demo demo-page test test-native test-arm64 test-voice images refresh-engines sandbox bench-synth bench-dataplane bench-vad lint format lock clean
+.PHONY: help setup demo demo-page test test-native test-arm64 test-voice images refresh-engines sandbox bench-synth bench-dataplane bench-vad bench-simulate lint format lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -85,6 +85,9 @@ bench-dataplane: $(SETUP) ## Time the data plane's stages beside their rivals
 bench-vad: $(BENCH_VAD) ## Cost of the VAD, and its quality beside Silero and webrtcvad
 	bench/vad/packages.sh
 	.tools/bench/bin/python -m bench.vad
+
+bench-simulate: $(SETUP) ## Simulate a day of a million calls, in bulk beside one by one
+	python -m bench.simulate
 
 diagram: $(SETUP) ## Draw docs/architecture.svg anew, from the templates
 	voice diagram deployments/production-us-east-1.yaml --output docs/architecture.svg

@@ -2,8 +2,14 @@
 
 import typer
 
-from ops import checks, diagram, images, plan, preview, sandbox
+from ops import checks, diagram, images, plan, preview, sandbox, simulate
+from ops.call import command as call
+from ops.cost import command as cost
 from ops.exits import HELP
+from ops.loadtest import command as loadtest
+from ops.preflight import command as preflight
+from ops.status import command as status
+from ops.teardown import command as teardown
 
 app = typer.Typer(
     name="voice",
@@ -14,11 +20,18 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("plan", epilog=HELP)(plan.plan)
+app.command("preflight", epilog=HELP)(preflight.preflight)
 app.command("diagram", epilog=HELP)(diagram.diagram)
 app.add_typer(preview.app, name="preview")
 app.add_typer(images.app, name="images")
+app.command("simulate", epilog=HELP)(simulate.simulate)
 app.command("sandbox", epilog=HELP)(sandbox.sandbox)
+app.command("cost", epilog=HELP)(cost.cost)
+app.command("status", epilog=HELP)(status.status)
+app.command("teardown", epilog=HELP)(teardown.teardown)
 app.command("checks", epilog=HELP)(checks.list_checks)
+app.command("call", epilog=HELP)(call.call)
+app.command("bench", epilog=HELP)(loadtest.bench)
 
 
 def main() -> None:

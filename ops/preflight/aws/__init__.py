@@ -1,0 +1,53 @@
+"""What AWS says to a deployment file, asked through boto3 with the operator's credentials."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any
+
+import boto3
+
+from blueprint.model.deployment import Deployment
+from ops.preflight.aws import fleets, identity, quotas, setup
+from ops.preflight.aws.account import AREA, Account, Clients
+from ops.preflight.aws.refusals import ERRORS, explain
+from ops.preflight.questions import Question, ask_all, not_asked
+from ops.preflight.report import Row
+
+TOPICS: dict[str, Callable[[Account], Iterable[Row]]] = {
+    "identity": identity.identity_rows,
+    "CDK bootstrap": setup.bootstrap_rows,
+    "permissions of the deploy": identity.permission_rows,
+    "service quotas and open requests": quotas.quota_rows,
+    "instance types in each zone": fleets.offering_rows,
+    "instance types against the catalogue": fleets.drift_rows,
+    "machine images": fleets.image_rows,
+    "RunInstances dry run": fleets.dry_run_rows,
+    "domain and certificate": setup.domain_rows,
+    "secrets that must exist": setup.secret_rows,
+}
+"""Everything that is asked, in this order."""
+
+
+def examine(deployment: Deployment, templates: dict[str, dict[str, Any]]) -> Iterator[Row]:
+    """Ask AWS everything that the deploy depends on, or say what was not asked.
+
+    Args:
+        deployment: A deployment that has passed its checks.
+        templates: Its CloudFormation templates by stack name.
+    """
+    nothing = [Question(about, list) for about in TOPICS]
+    try:
+        session = boto3.Session(region_name=deployment.aws.region)
+        credentials = session.get_credentials()
+    except ERRORS as error:
+        refusal = explain(error)
+        yield from not_asked(AREA, nothing, refusal.found, refusal.remedy)
+        return
+    if credentials is None:
+        yield from not_asked(AREA, nothing, "no credentials", "sign in, for example with `aws sso login`")
+        return
+    account = Account(deployment, templates, Clients(session))
+    questions = [Question(about, partial(ask, account)) for about, ask in TOPICS.items()]
+    yield from ask_all(AREA, questions, ERRORS, explain)

@@ -1,0 +1,175 @@
+"""Fleets: are their types sold in their zones, are they what the catalogue says, would a launch be allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import ClientError
+
+from blueprint.catalog import InstanceType
+from blueprint.checks.fleets import Fleet, fleets
+from blueprint.model.aws import CapacityBlock, CapacityReservation, Spot
+from ops.preflight.aws.account import AREA, Account
+from ops.preflight.aws.refusals import code_of, is_denied
+from ops.preflight.questions import first_line
+from ops.preflight.report import Row, Status
+
+if TYPE_CHECKING:
+    from types_boto3_ec2.type_defs import InstanceTypeInfoTypeDef
+
+
+def offering_rows(account: Account) -> Iterator[Row]:
+    """Say in which of its zones each fleet's type is sold."""
+    ec2 = account.clients.ec2
+    filters: Any = [{"Name": "instance-type", "Values": sorted(_types(account))}]
+    pages = ec2.get_paginator("describe_instance_type_offerings").paginate(
+        LocationType="availability-zone", Filters=filters
+    )
+    sold = {(row["InstanceType"], row["Location"]) for page in pages for row in page["InstanceTypeOfferings"]}
+    for fleet in fleets(account.deployment):
+        yield _offering(fleet, [zone for zone in fleet.zones if (fleet.instance_type.name, zone) in sold])
+
+
+def _offering(fleet: Fleet, zones: list[str]) -> Row:
+    missing = [zone for zone in fleet.zones if zone not in zones]
+    # A group of its own in each zone has nowhere to go from a zone that does not sell its type.
+    blocks = missing and (not zones or fleet.groups > 1)
+    status = Status.BLOCKS if blocks else Status.WARNING if missing else Status.FINE
+    remedy = f"give fleet {fleet.name} the availability_zones {', '.join(zones)}" if zones else "take another region"
+    if blocks and zones:
+        remedy = f"take zones that sell {fleet.instance_type.name}; {', '.join(missing)} does not"
+    return Row(
+        AREA,
+        f"zones of {fleet.instance_type.name} for {fleet.name}",
+        status,
+        ", ".join(zones) or "none of them sells it",
+        ", ".join(fleet.zones),
+        remedy if missing else "",
+    )
+
+
+def drift_rows(account: Account) -> Iterator[Row]:
+    """Compare the catalogue's rows with the live API: ENA Express, EFA, vCPUs."""
+    types: Any = sorted(_types(account))
+    pages = account.clients.ec2.get_paginator("describe_instance_types").paginate(InstanceTypes=types)
+    for live in (row for page in pages for row in page["InstanceTypes"]):
+        yield _drift(account, _types(account)[live["InstanceType"]], live)
+
+
+def _drift(account: Account, row: InstanceType, live: InstanceTypeInfoTypeDef) -> Row:
+    network = live.get("NetworkInfo", {})
+    facts = {
+        "ENA Express": (row.ena_express, bool(network.get("EnaSrdSupported", False))),
+        "EFA": (row.efa, bool(network.get("EfaSupported", False))),
+        "vCPU": (row.vcpus, live["VCpuInfo"]["DefaultVCpus"]),
+    }
+    wrong = [f"{name} {_word(now)}" for name, (ours, now) in facts.items() if ours != now]
+    vad = account.deployment.aws.vad
+    needs_ena = vad.ena_express.enabled and vad.instance_type == row.name
+    blocks = needs_ena and not facts["ENA Express"][1]
+    remedy = f"correct {row.name} in blueprint/catalog/instance_types.yaml" if wrong else ""
+    return Row(
+        AREA,
+        f"{row.name} as the catalogue has it",
+        Status.BLOCKS if blocks else Status.WARNING if wrong else Status.FINE,
+        f"the API says {', '.join(wrong)}" if wrong else "the API agrees",
+        ", ".join(f"{name} {_word(ours)}" for name, (ours, _) in facts.items()),
+        "set vad.ena_express.enabled to false, or take a type that has it" if blocks else remedy,
+    )
+
+
+def _word(value: bool | int) -> str:
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+
+
+def image_rows(account: Account) -> Iterator[Row]:
+    """Say whether the public parameters that name the machine images exist in the region."""
+    for path in sorted(set(_image_parameters(account).values())):
+        asked = f"machine image {'/'.join(path.split('/')[-4:-2])}"
+        image = _image(account, path)
+        if image:
+            yield Row(AREA, asked, Status.FINE, image, "an image id")
+        else:
+            yield Row(AREA, asked, Status.BLOCKS, f"no parameter {path}", "an image id", "take another region")
+
+
+def dry_run_rows(account: Account) -> Iterator[Row]:
+    """Ask EC2 to launch one host of each fleet without launching it.
+
+    It needs a subnet; before the first deploy to an account without any there is nothing to try in.
+    """
+    subnets = account.clients.ec2.describe_subnets()["Subnets"]
+    by_zone = {subnet["AvailabilityZone"]: subnet["SubnetId"] for subnet in subnets}
+    for fleet in fleets(account.deployment):
+        subnet = next((by_zone[zone] for zone in fleet.zones if zone in by_zone), None)
+        image = _image(account, _image_parameters(account)[fleet.instance_type.name])
+        if subnet is None or image is None:
+            lacks = "subnet in its zones" if image else "machine image"
+            yield Row(AREA, f"launch of a {fleet.name} host", Status.NOT_ASKED, f"there is no {lacks} yet")
+        else:
+            yield _dry_run(account, fleet, subnet, image)
+
+
+def _dry_run(account: Account, fleet: Fleet, subnet: str, image: str) -> Row:
+    asked, needed = f"launch of a {fleet.name} host", f"{fleet.instance_type.name} with {image}"
+    request: dict[str, Any] = {
+        "DryRun": True,
+        "ImageId": image,
+        "InstanceType": fleet.instance_type.name,
+        "MinCount": 1,
+        "MaxCount": 1,
+        "SubnetId": subnet,
+        **_market(fleet),
+    }
+    try:
+        account.clients.ec2.run_instances(**request)
+    except ClientError as error:
+        if code_of(error) == "DryRunOperation":
+            return Row(AREA, asked, Status.FINE, "it would succeed, capacity aside", needed)
+        if is_denied(error):
+            return Row(AREA, asked, Status.BLOCKS, "denied", needed, "allow ec2:RunInstances and iam:PassRole")
+        if code_of(error).startswith(("Invalid", "Unsupported", "VcpuLimit", "InsufficientInstanceCapacity")):
+            message = first_line(str(error.response["Error"].get("Message", "")))
+            return Row(AREA, asked, Status.BLOCKS, f"{code_of(error)}: {message}", needed, "see the message")
+        raise
+    raise AssertionError("a dry run always ends in an error")
+
+
+def _market(fleet: Fleet) -> dict[str, Any]:
+    match fleet.purchase:
+        case Spot():
+            return {"InstanceMarketOptions": {"MarketType": "spot"}}
+        case CapacityReservation(reservation_id=reservation):
+            return _target(reservation)
+        case CapacityBlock(reservation_id=reservation):
+            return {"InstanceMarketOptions": {"MarketType": "capacity-block"}, **_target(reservation)}
+        case _:
+            return {}
+
+
+def _target(reservation: str) -> dict[str, Any]:
+    target = {"CapacityReservationId": reservation}
+    return {"CapacityReservationSpecification": {"CapacityReservationTarget": target}}
+
+
+def _types(account: Account) -> dict[str, InstanceType]:
+    return {fleet.instance_type.name: fleet.instance_type for fleet in fleets(account.deployment)}
+
+
+def _image_parameters(account: Account) -> dict[str, str]:
+    # Imported here: aws-cdk-lib is large; whoever has templates has paid for it.
+    from voice_constructs.aws.host import AMI_PARAMETERS  # noqa: PLC0415
+
+    return {
+        name: AMI_PARAMETERS[row.accelerator.kind if row.accelerator else None] for name, row in _types(account).items()
+    }
+
+
+def _image(account: Account, path: str) -> str | None:
+    try:
+        return account.clients.ssm.get_parameter(Name=path)["Parameter"]["Value"]
+    except ClientError as error:
+        if code_of(error) == "ParameterNotFound":
+            return None
+        raise

@@ -1,0 +1,50 @@
+"""What CloudFormation calls for each resource type, from the handlers in CloudFormation's own schemas.
+
+`python -m ops.preflight.aws.permission_table` writes the table again from the installed cfn-lint, which carries those
+schemas. Development only: cfn-lint is none of the command's dependencies.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import yaml
+
+TABLE = Path(__file__).with_name("permissions.yaml")
+HANDLERS = ("create", "read", "update", "delete")
+"""A deploy calls the first three, a rollback the last."""
+CALLS_NOTHING = {"AWS::CDK::Metadata", "AWS::CloudFormation::WaitConditionHandle"}
+ACTION = re.compile(r"[a-z0-9-]+:[A-Za-z]+\*?")
+"""What IAM takes for an action; a few schemas hold names of other kinds."""
+
+
+def derive(types: Iterable[str]) -> dict[str, list[str]]:
+    """Return the actions of each type, sorted, as cfn-lint's schemas have them.
+
+    Raises:
+        ValueError: A type's schema names no handlers.
+    """
+    from cfnlint.schema import PROVIDER_SCHEMA_MANAGER  # type: ignore[import-untyped]  # noqa: PLC0415  see above
+
+    table: dict[str, list[str]] = {kind: [] for kind in types if kind in CALLS_NOTHING}
+    for kind in sorted(set(types) - CALLS_NOTHING):
+        handlers = PROVIDER_SCHEMA_MANAGER.get_resource_schema("us-east-1", kind).schema.get("handlers")
+        if not handlers:
+            raise ValueError(f"the schema of {kind} names no handlers")
+        actions = {action for name in HANDLERS for action in handlers.get(name, {}).get("permissions", ())}
+        table[kind] = sorted(action for action in actions if ACTION.fullmatch(action))
+    return table
+
+
+def main() -> None:
+    """Write the table for every resource type that the local AWS has an adapter for: all that this project deploys."""
+    from sandbox.aws.adapters.base import ADAPTERS  # noqa: PLC0415  imports moto
+
+    header = "# Written by python -m ops.preflight.aws.permission_table from the schemas in cfn-lint; do not edit.\n"
+    TABLE.write_text(header + yaml.safe_dump(derive(ADAPTERS), default_flow_style=False), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

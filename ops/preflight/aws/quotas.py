@@ -1,0 +1,219 @@
+"""Service quotas: what the account has, what runs in it, what the deployment needs, what is requested."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from botocore.exceptions import ClientError
+
+from blueprint import catalog
+from blueprint.checks.fleets import fleets
+from blueprint.model.aws import CapacityBlock, Spot
+from blueprint.model.deployment import Deployment
+from ops.preflight.aws.account import AREA, Account
+from ops.preflight.aws.refusals import ERRORS, code_of, explain
+from ops.preflight.quota import Pending, QuotaState, quota_row
+from ops.preflight.report import IncreaseError, Row, Status
+
+if TYPE_CHECKING:
+    from types_boto3_service_quotas import ServiceQuotasClient
+    from types_boto3_service_quotas.type_defs import ServiceQuotaTypeDef
+
+OPEN = ("PENDING", "CASE_OPENED")
+
+SPOT_CODES = {
+    "standard": ("L-34B43A08",),
+    "inf": ("L-B5D1601B",),
+    "trn": ("L-6B0D517C",),
+    "p": ("L-C4BD4855", "L-7212CCBC"),
+    "g-vt": ("L-3819A6DF",),
+}
+"""Quotas of spot vCPUs by family. Listings of 2024 have a quota for P5 alone, those of 2026 count every P type against
+"All P Spot Instance Requests": the first one that the account knows is taken, for p5 types.
+Source: Service Quotas ListServiceQuotas (service code ec2); several public listings of its answer agree."""
+
+STANDARD = {"a", "c", "d", "h", "i", "im", "is", "m", "r", "t", "z"}
+"""Instance families of the Standard quota. https://docs.aws.amazon.com/ec2/latest/instancetypes/ec2-instance-quotas.html"""
+
+
+@dataclass(frozen=True)
+class Need:
+    """What the deployment takes of one quota.
+
+    Attributes:
+        codes: Service Quotas codes; the first that the account knows counts.
+        used_by_others: Counts what the account uses of it beside this deployment.
+    """
+
+    service: str
+    codes: tuple[str, ...]
+    unit: str
+    low: int
+    high: int
+    used_by_others: Callable[[Account], int]
+
+
+def vcpu_needs(deployment: Deployment) -> dict[tuple[str, bool], tuple[int, int]]:
+    """Return vCPUs at the minimum and at the maximum, by family and whether they are bought as spot.
+
+    A Capacity Block counts against no quota.
+    """
+    needs: dict[tuple[str, bool], tuple[int, int]] = defaultdict(lambda: (0, 0))
+    for fleet in fleets(deployment):
+        if not isinstance(fleet.purchase, CapacityBlock):
+            family = catalog.quotas()[fleet.instance_type.quota_code].family
+            key = (family, isinstance(fleet.purchase, Spot))
+            low, high = needs[key]
+            vcpus = fleet.instance_type.vcpus
+            needs[key] = (low + fleet.min_hosts * vcpus, high + fleet.max_hosts * vcpus)
+    return dict(needs)
+
+
+def quota_rows(account: Account) -> Iterator[Row]:
+    """Compare every quota that the deployment counts against with its need."""
+    client = account.clients.service_quotas
+    requested: dict[str, dict[str, Pending]] = {}
+    for need in _needs(account):
+        if need.service not in requested:
+            requested[need.service] = _open_requests(client, need.service)
+        yield _row(account, client, need, requested[need.service])
+
+
+def _row(account: Account, client: ServiceQuotasClient, need: Need, requested: dict[str, Pending]) -> Row:
+    quota = _quota(client, need)
+    if quota is None:
+        return Row(
+            AREA,
+            f"quota: {need.codes[0]} of {need.service}",
+            Status.UNANSWERED,
+            f"Service Quotas knows none in {account.region}",
+            f"{need.low} at the minimum, {need.high} at the maximum",
+            "look it up in the console of Service Quotas",
+        )
+    code = quota["QuotaCode"]
+    state = QuotaState(
+        name=f"{quota['QuotaName']} ({code})",
+        unit=need.unit,
+        limit=int(quota["Value"]),
+        others=need.used_by_others(account),
+        low=need.low,
+        high=need.high,
+    )
+    return quota_row(AREA, state, requested.get(code), lambda desired: _file(client, need.service, code, desired))
+
+
+def _needs(account: Account) -> Iterator[Need]:
+    codes = {row.family: row.code for row in catalog.quotas().values()}
+    running: dict[tuple[str, bool], int] = {}
+
+    def others(key: tuple[str, bool]) -> Callable[[Account], int]:
+        def count(account: Account) -> int:
+            if not running:
+                running.update(_running_vcpus(account))
+            return running.get(key, 0)
+
+        return count
+
+    for (family, spot), (low, high) in vcpu_needs(account.deployment).items():
+        chosen = SPOT_CODES[family] if spot else (codes[family],)
+        yield Need("ec2", chosen, "vCPU", low, high, others((family, spot)))
+    types = account.resources()
+    addresses, networks = types["AWS::EC2::EIP"], types["AWS::EC2::VPC"]
+    balancers = sum(
+        resource["Properties"].get("Type") == "network"
+        for template in account.templates.values()
+        for resource in template["Resources"].values()
+        if resource["Type"] == "AWS::ElasticLoadBalancingV2::LoadBalancer"
+    )
+    yield Need("ec2", ("L-0263D0A3",), "addresses", addresses, addresses, _addresses)
+    yield Need("vpc", ("L-F678F1CE",), "VPCs", networks, networks, _networks)
+    yield Need("elasticloadbalancing", ("L-69A177A2",), "load balancers", balancers, balancers, _balancers)
+
+
+def _quota(client: ServiceQuotasClient, need: Need) -> ServiceQuotaTypeDef | None:
+    for code in need.codes:
+        for ask in (client.get_service_quota, client.get_aws_default_service_quota):
+            try:
+                return ask(ServiceCode=need.service, QuotaCode=code)["Quota"]
+            except ClientError as error:
+                if code_of(error) != "NoSuchResourceException":
+                    raise
+    return None
+
+
+def _open_requests(client: ServiceQuotasClient, service: str) -> dict[str, Pending]:
+    pages = client.get_paginator("list_requested_service_quota_change_history").paginate(ServiceCode=service)
+    return {
+        request["QuotaCode"]: Pending(int(request["DesiredValue"]), f"{request['Id']}, {request['Created']:%Y-%m-%d}")
+        for page in pages
+        for request in page["RequestedQuotas"]
+        if request["Status"] in OPEN
+    }
+
+
+def _file(client: ServiceQuotasClient, service: str, code: str, desired: int) -> str:
+    try:
+        answer = client.request_service_quota_increase(ServiceCode=service, QuotaCode=code, DesiredValue=desired)
+    except ERRORS as error:
+        if isinstance(error, ClientError) and code_of(error) == "ResourceAlreadyExistsException":
+            return "somebody else's request is open; nothing was filed"
+        refusal = explain(error)
+        raise IncreaseError(f"{refusal.found}; {refusal.remedy}") from None
+    return f"request {answer['RequestedQuota']['Id']} is filed"
+
+
+def family_of(instance_type: str) -> str | None:
+    """Return the quota family of a running instance's type; `None` where no fleet can count against it."""
+    letters = re.match(r"[a-z]+", instance_type)
+    prefix = letters[0] if letters else ""
+    if prefix in STANDARD:
+        return "standard"
+    return {"inf": "inf", "trn": "trn", "p": "p", "g": "g-vt", "gr": "g-vt", "vt": "g-vt"}.get(prefix)
+
+
+def _running_vcpus(account: Account) -> Counter[tuple[str, bool]]:
+    """Count the vCPUs of running instances that are none of the deployment's.
+
+    Quotas count a type's default vCPUs, whatever CPU options an instance was launched with.
+    """
+    ec2 = account.clients.ec2
+    running: Counter[tuple[str, bool]] = Counter()
+    filters = [{"Name": "instance-state-name", "Values": ["pending", "running"]}]
+    for page in ec2.get_paginator("describe_instances").paginate(Filters=filters):  # type: ignore[arg-type]
+        for instance in (each for reservation in page["Reservations"] for each in reservation["Instances"]):
+            tags = {tag["Key"]: tag["Value"] for tag in instance.get("Tags", [])}
+            if tags.get("aws:autoscaling:groupName") not in account.groups:
+                running[instance["InstanceType"], instance.get("InstanceLifecycle") == "spot"] += 1
+    types = sorted({kind for kind, _ in running})
+    vcpus: dict[str, int] = {}
+    if types:
+        for answer in ec2.get_paginator("describe_instance_types").paginate(InstanceTypes=types):  # type: ignore[arg-type]
+            vcpus |= {row["InstanceType"]: row["VCpuInfo"]["DefaultVCpus"] for row in answer["InstanceTypes"]}
+    total: Counter[tuple[str, bool]] = Counter()
+    for (kind, spot), count in running.items():
+        if family := family_of(kind):
+            total[family, spot] += count * vcpus[kind]
+    return total
+
+
+def _addresses(account: Account) -> int:
+    addresses = account.clients.ec2.describe_addresses()["Addresses"]
+    return sum(not account.is_ours(address.get("Tags", [])) for address in addresses)
+
+
+def _networks(account: Account) -> int:
+    pages = account.clients.ec2.get_paginator("describe_vpcs").paginate()
+    return sum(not account.is_ours(vpc.get("Tags", [])) for page in pages for vpc in page["Vpcs"])
+
+
+def _balancers(account: Account) -> int:
+    client = account.clients.elbv2
+    pages = client.get_paginator("describe_load_balancers").paginate()
+    arns = [row["LoadBalancerArn"] for page in pages for row in page["LoadBalancers"] if row["Type"] == "network"]
+    batches = [arns[start : start + 20] for start in range(0, len(arns), 20)]  # DescribeTags takes 20
+    tags = [row for batch in batches for row in client.describe_tags(ResourceArns=batch)["TagDescriptions"]]
+    return sum(not account.is_ours(row["Tags"]) for row in tags)

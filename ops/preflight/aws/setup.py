@@ -1,0 +1,123 @@
+"""What has to stand in the account before the first deploy: bootstrap, DNS zone, certificate, secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from botocore.exceptions import ClientError
+
+from blueprint.model.edge import Domain
+from ops.preflight.aws.account import AREA, Account
+from ops.preflight.aws.refusals import code_of
+from ops.preflight.report import Row, Status
+
+BOOTSTRAP = "BootstrapVersion"
+"""The CDK's name of the parameter of every template that holds the bootstrap's version."""
+
+
+def bootstrap_rows(account: Account) -> Iterator[Row]:
+    """Compare the version of the account's CDK bootstrap with what the templates ask for."""
+    template = next(iter(account.templates.values()))
+    path = template["Parameters"][BOOTSTRAP]["Default"]
+    (rule,) = template["Rules"]["CheckBootstrapVersion"]["Assertions"]
+    too_old = [int(version) for version in rule["Assert"]["Fn::Not"][0]["Fn::Contains"][0]]
+    asked, needed = "CDK bootstrap", f"version {max(too_old) + 1} or later"
+    target = f"aws://{account.caller['Account']}/{account.region}"
+    try:
+        version = int(account.clients.ssm.get_parameter(Name=path)["Parameter"]["Value"])
+    except ClientError as error:
+        if code_of(error) != "ParameterNotFound":
+            raise
+        yield Row(AREA, asked, Status.BLOCKS, f"no parameter {path}", needed, f"run `cdk bootstrap {target}`")
+        return
+    old = version <= max(too_old)
+    yield Row(
+        AREA,
+        asked,
+        Status.BLOCKS if old else Status.FINE,
+        f"version {version}",
+        needed,
+        f"run `cdk bootstrap {target}` again" if old else "",
+    )
+
+
+def domain_rows(account: Account) -> Iterator[Row]:
+    """Look up the domain's zone and the certificate of the TLS listener."""
+    edge = account.deployment.aws.edge
+    if edge.domain:
+        yield _zone(account, edge.domain)
+        yield _made_certificate(account, edge.domain)
+    if edge.certificate_arn:
+        yield _given_certificate(account, edge.certificate_arn)
+
+
+def _zone(account: Account, domain: Domain) -> Row:
+    asked, needed = f"hosted zone {domain.zone_id}", f"public zone {domain.zone_name}"
+    try:
+        zone = account.clients.route53.get_hosted_zone(Id=domain.zone_id)["HostedZone"]
+    except ClientError as error:
+        if code_of(error) not in {"NoSuchHostedZone", "InvalidInput"}:
+            raise
+        remedy = "write the id of your own zone into edge.domain, or create the zone in this account"
+        return Row(AREA, asked, Status.BLOCKS, "not in this account", needed, remedy)
+    name, private = zone["Name"].rstrip("."), zone.get("Config", {}).get("PrivateZone", False)
+    fine = name == domain.zone_name and not private
+    found = f"{'private' if private else 'public'} zone {name}"
+    remedy = "" if fine else "callers and ACM need the public zone of that name: correct edge.domain"
+    return Row(AREA, asked, Status.FINE if fine else Status.BLOCKS, found, needed, remedy)
+
+
+def _made_certificate(account: Account, domain: Domain) -> Row:
+    """Show a certificate of an earlier deploy that waits for its validation."""
+    pages = account.clients.acm.get_paginator("list_certificates").paginate()
+    known = [
+        row
+        for page in pages
+        for row in page["CertificateSummaryList"]
+        if row["DomainName"] == domain.name or row["DomainName"].endswith(f".{domain.name}")
+    ]
+    waiting = [row for row in known if row.get("Status") in {"PENDING_VALIDATION", "FAILED", "VALIDATION_TIMED_OUT"}]
+    found = ", ".join(f"{row['DomainName']} {row.get('Status', 'of unknown status')}" for row in known)
+    remedy = f"delegate {domain.zone_name} to the zone's name servers; ACM validates through it" if waiting else ""
+    return Row(
+        AREA,
+        f"certificate of {domain.name}",
+        Status.WARNING if waiting else Status.FINE,
+        found or "none yet",
+        "made by the deploy",
+        remedy,
+    )
+
+
+def _given_certificate(account: Account, arn: str) -> Row:
+    asked, needed = "certificate of the TLS listener", f"issued, in {account.region}"
+    region = arn.split(":")[3]
+    if region != account.region:
+        remedy = f"request one in {account.region}"
+        return Row(AREA, asked, Status.BLOCKS, f"it lies in {region}", needed, remedy)
+    try:
+        status = account.clients.acm.describe_certificate(CertificateArn=arn)["Certificate"]["Status"]
+    except ClientError as error:
+        if code_of(error) != "ResourceNotFoundException":
+            raise
+        return Row(AREA, asked, Status.BLOCKS, "no such certificate", needed, "correct edge.certificate_arn")
+    issued = status == "ISSUED"
+    remedy = "" if issued else "finish its validation in ACM, or request another"
+    return Row(AREA, asked, Status.FINE if issued else Status.BLOCKS, status, needed, remedy)
+
+
+def secret_rows(account: Account) -> Iterator[Row]:
+    """Look up the secret that the alert topic reads."""
+    name = account.deployment.aws.observability.chat_webhook_secret
+    if name is None:
+        return
+    asked, needed = f"secret {name}", "a secret that holds the webhook's URL"
+    try:
+        account.clients.secretsmanager.describe_secret(SecretId=name)
+    except ClientError as error:
+        if code_of(error) != "ResourceNotFoundException":
+            raise
+        remedy = f"create it: aws secretsmanager create-secret --name {name} --secret-string <url>"
+        yield Row(AREA, asked, Status.BLOCKS, "no such secret", needed, remedy)
+        return
+    yield Row(AREA, asked, Status.FINE, "it exists", needed)

@@ -1,0 +1,93 @@
+"""The subscription that is asked, and the SDK clients that ask it."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import logging
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from azure.core.credentials import TokenCredential
+from azure.core.exceptions import ClientAuthenticationError
+from azure.identity import DefaultAzureCredential
+from azure.mgmt.authorization import AuthorizationManagementClient
+from azure.mgmt.compute import ComputeManagementClient
+from azure.mgmt.quota import QuotaMgmtClient
+
+from blueprint.model.deployment import Deployment
+
+AREA = "Azure"
+SCOPE = "https://management.azure.com/.default"
+RETRIES = 3
+"""Attempts after the first; the SDKs wait as long as ``Retry-After`` says."""
+
+
+@dataclass(frozen=True)
+class Account:
+    """One deployment and the subscription that it is meant for.
+
+    Attributes:
+        resources: What the cluster program creates, by type such as ``network:NatGateway``.
+        options: Passed to every SDK client; a test brings a transport.
+    """
+
+    deployment: Deployment
+    resources: Counter[str]
+    subscription: str
+    credential: TokenCredential
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def location(self) -> str:
+        """The deployment's location."""
+        return self.deployment.azure.location
+
+    @cached_property
+    def claims(self) -> dict[str, str]:
+        """What the token says of whoever holds it: ``oid``, ``tid`` and, for users, ``upn``.
+
+        Raises:
+            ClientAuthenticationError: There is no token, or it cannot be read.
+        """
+        token = self.credential.get_token(SCOPE).token
+        try:
+            payload = token.split(".")[1]
+            claims: dict[str, str] = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+        except (IndexError, binascii.Error, ValueError):
+            raise ClientAuthenticationError("the access token is none of Microsoft Entra's") from None
+        return claims
+
+    @cached_property
+    def compute(self) -> ComputeManagementClient:
+        """Usage, SKUs and scale sets."""
+        return ComputeManagementClient(self.credential, self.subscription, **self._options)
+
+    @cached_property
+    def quota(self) -> QuotaMgmtClient:
+        """Limits, requests for increases, and the usage of other providers than compute."""
+        return QuotaMgmtClient(self.credential, self.subscription, **self._options)
+
+    @cached_property
+    def authorization(self) -> AuthorizationManagementClient:
+        """Role assignments and definitions."""
+        return AuthorizationManagementClient(self.credential, self.subscription, **self._options)
+
+    def quota_scope(self, provider: str) -> str:
+        """Return the scope of a provider's quotas in the location."""
+        return f"subscriptions/{self.subscription}/providers/{provider}/locations/{self.location}"
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        return {"retry_total": RETRIES, **self.options}
+
+
+def connect(deployment: Deployment, resources: Counter[str], subscription: str) -> Account:
+    """Return the account behind the operator's own sign-in: environment, workload identity or the Azure CLI."""
+    # It logs every way of signing in that it has tried, which the answer says in a line.
+    logging.getLogger("azure.identity").setLevel(logging.CRITICAL)
+    return Account(deployment, resources, subscription, DefaultAzureCredential())

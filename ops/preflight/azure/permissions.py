@@ -1,0 +1,44 @@
+"""The least permissions that `pulumi up` needs, from the resource types of the cluster program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+
+from sandbox.azure.arm import arm_type
+
+OPERATIONS = ("read", "write", "delete")
+LINKS = {
+    "managedidentity:UserAssignedIdentity": "assign/action",
+    "network:NatGateway": "join/action",
+    "network:NetworkSecurityGroup": "join/action",
+    "network:PublicIPAddress": "join/action",
+    "network:Subnet": "join/action",
+    "network:VirtualNetwork": "join/action",
+}
+"""What ARM asks for when another resource refers to one of these.
+https://learn.microsoft.com/azure/role-based-access-control/permissions/networking"""
+GROUP = "Microsoft.Resources/subscriptions/resourceGroups"
+ALWAYS = ("Microsoft.ContainerService/managedClusters/listClusterUserCredential/action",)
+"""The stack exports a kubeconfig."""
+
+
+def actions_of(kinds: Iterable[str]) -> list[str]:
+    """Return what whoever runs `pulumi up` must be allowed.
+
+    Args:
+        kinds: Types such as ``network:NatGateway``.
+    """
+    kinds = set(kinds)
+    links = {f"{arm_type(kind)}/{LINKS[kind]}" for kind in kinds & LINKS.keys()}
+    types = {GROUP if kind == "resources:ResourceGroup" else arm_type(kind) for kind in kinds}
+    return sorted({f"{kind}/{operation}" for kind in types for operation in OPERATIONS} | links | set(ALWAYS))
+
+
+def allows(action: str, actions: Iterable[str], not_actions: Iterable[str]) -> bool:
+    """Whether one role's permission allows an action; Azure compares without regard to case."""
+
+    def matches(patterns: Iterable[str]) -> bool:
+        return any(fnmatchcase(action.lower(), pattern.lower()) for pattern in patterns)
+
+    return matches(actions) and not matches(not_actions)

@@ -1,0 +1,49 @@
+"""Who is asking, and whether their roles allow what `pulumi up` does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ops.preflight.azure.account import AREA, Account
+from ops.preflight.azure.permissions import actions_of, allows
+from ops.preflight.report import Row, Status
+
+SHOWN = 5
+
+
+def identity_rows(account: Account) -> Iterator[Row]:
+    """Say who is asking, of which tenant, in which subscription."""
+    claims = account.claims
+    who = claims.get("upn") or claims.get("appid") or "somebody"
+    found = f"{who} of tenant {claims.get('tid', 'unknown')}"
+    yield Row(AREA, "identity", Status.FINE, found, f"a sign-in for subscription {account.subscription}")
+
+
+def permission_rows(account: Account) -> Iterator[Row]:
+    """Compare the roles on the subscription with the actions of the cluster program's resources.
+
+    Roles on parts of the subscription, deny assignments and conditions on roles are not looked at.
+    """
+    needs = actions_of(account.resources)
+    granted = list(_permissions(account))
+    denied = [action for action in needs if not any(allows(action, *each) for each in granted)]
+    more = f" and {len(denied) - SHOWN} more" if len(denied) > SHOWN else ""
+    remedy = "assign Owner on the subscription, or a role with what `voice preflight FILE --permissions` prints"
+    yield Row(
+        AREA,
+        "permissions of the deploy",
+        Status.BLOCKS if denied else Status.FINE,
+        f"denied: {', '.join(denied[:SHOWN])}{more}" if denied else "allowed",
+        f"{len(needs)} actions",
+        remedy if denied else "",
+    )
+
+
+def _permissions(account: Account) -> Iterator[tuple[list[str], list[str]]]:
+    """Yield actions and exclusions of every role that the caller has on the subscription, through groups too."""
+    who = account.claims["oid"]
+    authorization = account.authorization
+    assigned = authorization.role_assignments.list_for_subscription(filter=f"atScope() and assignedTo('{who}')")
+    for role in sorted({assignment.role_definition_id for assignment in assigned}):
+        for permission in authorization.role_definitions.get_by_id(role).permissions or ():
+            yield permission.actions or [], permission.not_actions or []

@@ -1,0 +1,81 @@
+"""VM sizes: are they sold to the subscription in the location and the zones, are they what the catalogue says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from azure.mgmt.compute.models import ResourceSku, ResourceSkuRestrictionsReasonCode
+
+from blueprint import catalog
+from blueprint.catalog import VmSize
+from blueprint.model.azure import SpotNodes
+from ops.preflight.azure.account import AREA, Account
+from ops.preflight.report import Row, Status
+
+
+def size_rows(account: Account) -> Iterator[Row]:
+    """Answer for each pool where its size is sold, and for each size whether the catalogue has it right."""
+    wanted = {size.name for _, size, _, _ in _pools(account)}
+    skus = {
+        sku.name: sku
+        for sku in account.compute.resource_skus.list(filter=f"location eq '{account.location}'")
+        if sku.resource_type == "virtualMachines" and sku.name in wanted
+    }
+    for pool, size, zones, spot in _pools(account):
+        yield _offer(account, pool, size, zones, skus.get(size.name), spot=spot)
+    for name, sku in sorted((name, sku) for name, sku in skus.items() if name):
+        yield _drift(catalog.vm_sizes()[name], sku)
+
+
+def _pools(account: Account) -> Iterator[tuple[str, VmSize, tuple[str, ...], bool]]:
+    azure, sizes = account.deployment.azure, catalog.vm_sizes()
+    yield "system", sizes[azure.system_pool.vm_size], azure.availability_zones, False
+    for pool in azure.pools:
+        zones = pool.availability_zones or azure.availability_zones
+        yield pool.name, sizes[pool.vm_size], zones, isinstance(pool.purchase, SpotNodes)
+
+
+def _offer(
+    account: Account, pool: str, size: VmSize, zones: tuple[str, ...], sku: ResourceSku | None, *, spot: bool
+) -> Row:
+    asked, needed = f"zones of {size.name} for {pool}", ", ".join(zones)
+    if sku is None:
+        remedy = f"take another size or location; {', '.join(size.regions)} are known to have it"
+        return Row(AREA, asked, Status.BLOCKS, f"not sold in {account.location}", needed, remedy)
+    sold = {zone for info in sku.location_info or () for zone in info.zones or ()}
+    for restriction in sku.restrictions or ():
+        if restriction.type == "Location":
+            remedy = "ask for access to the size in the portal (Usage + quotas), or take another location"
+            reason = ResourceSkuRestrictionsReasonCode(restriction.reason_code).value
+            return Row(AREA, asked, Status.BLOCKS, f"restricted: {reason}", needed, remedy)
+        if restriction.restriction_info:
+            sold -= set(restriction.restriction_info.zones or ())
+    if spot and _capabilities(sku).get("LowPriorityCapable") == "False":
+        return Row(AREA, asked, Status.BLOCKS, "not sold as spot", needed, f"set option of {pool} to on-demand")
+    missing = [zone for zone in zones if zone not in sold]
+    found = ", ".join(sorted(sold)) or "no zone"
+    remedy = f"set availability_zones of {pool} to some of {found}" if sold else "take another location or size"
+    return Row(AREA, asked, Status.BLOCKS if missing else Status.FINE, found, needed, remedy if missing else "")
+
+
+def _drift(size: VmSize, sku: ResourceSku) -> Row:
+    capabilities = _capabilities(sku)
+    facts = {
+        "vCPU": (str(size.vcpus), capabilities.get("vCPUs")),
+        "GPUs": (str(size.gpu_count), capabilities.get("GPUs", "0")),
+        "RDMA": (str(size.rdma), capabilities.get("RdmaEnabled", "False")),
+        "quota family": (size.quota_family.lower(), (sku.family or "").lower()),
+    }
+    wrong = [f"{name} {now}" for name, (ours, now) in facts.items() if ours != now]
+    return Row(
+        AREA,
+        f"{size.name} as the catalogue has it",
+        Status.WARNING if wrong else Status.FINE,
+        f"the API says {', '.join(wrong)}" if wrong else "the API agrees",
+        ", ".join(f"{name} {ours}" for name, (ours, _) in facts.items()),
+        f"correct {size.name} in blueprint/catalog/vm_sizes.yaml" if wrong else "",
+    )
+
+
+def _capabilities(sku: ResourceSku) -> dict[str | None, str | None]:
+    return {capability.name: capability.value for capability in sku.capabilities or ()}

@@ -1,0 +1,145 @@
+"""`voice preflight`: will the account take this deployment."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from blueprint.model.deployment import Deployment
+from ops.exits import FAILED, REFUSED
+from ops.output import err, load_checked, out, print_json
+from ops.plan import DeploymentFile, Json
+from ops.preflight.models import file_rows, model_rows
+from ops.preflight.report import Increase, IncreaseError, Row, print_report, summary
+from ops.progress import Progress
+from ops.synthesis import templates
+from sandbox.azure.errors import EngineError
+from sandbox.azure.project import Project
+from sandbox.azure.recorder import Existing, Mode
+from sandbox.azure.rehearsal import PROJECTS
+from sandbox.azure.run import run
+
+PERMISSIONS_HELP = "Print the least permissions that the deploy needs, as policies, and ask nobody anything."
+INCREASES_HELP = "File the quota increases that are missing and that nobody has requested yet; asks first."
+YES_HELP = "File without asking, for pipelines."
+
+
+def preflight(
+    file: DeploymentFile,
+    as_json: Json = False,
+    permissions: Annotated[bool, typer.Option("--permissions", help=PERMISSIONS_HELP)] = False,
+    request_increases: Annotated[bool, typer.Option("--request-increases", help=INCREASES_HELP)] = False,
+    yes: Annotated[bool, typer.Option("--yes", help=YES_HELP)] = False,
+) -> None:
+    """Ask the account whether it will take a deployment: permissions, quotas, offers, bootstrap, domain, models.
+
+    Uses the credentials that boto3 and the Azure CLI would use; without any it answers from the file, and says what
+    was not asked. Changes nothing, but for --request-increases. Exits with 1 when something blocks the deploy or was
+    not answered.
+
+    Example: voice preflight deployments/production-us-east-1.yaml --request-increases
+    """
+    deployment = load_checked(file)
+    if request_increases and as_json and not yes:
+        err.print("[red]refused[/]: --json has nobody to ask; add --yes to file the increases")
+        raise typer.Exit(REFUSED)
+    try:
+        made, kinds = _made(deployment)
+    except EngineError as error:
+        err.print(str(error), markup=False, soft_wrap=True)
+        raise typer.Exit(FAILED) from None
+    if permissions:
+        print_json(_permissions(deployment, made, kinds))
+        return
+    rows = _ask(deployment, made, kinds)
+    if not as_json:
+        print_report(out, rows)
+        out.print(f"\n{summary(rows)}")
+    filed = _file(rows, ask=not yes) if request_increases else []
+    if as_json:
+        print_json({"deployment": deployment.name, "answers": [row.as_dict() for row in rows], "filed": filed})
+    if any(row.status.fails for row in rows) or any("refused" in answer for answer in filed):
+        raise typer.Exit(FAILED)
+
+
+def _made(deployment: Deployment) -> tuple[dict[str, dict[str, Any]], Counter[str]]:
+    """Return the templates of the AWS half and the resource types of the Azure half."""
+    progress = Progress(err)
+    made: dict[str, dict[str, Any]] = {}
+    kinds: Counter[str] = Counter()
+    if deployment.aws_half:
+        with progress.phase("synthesize the CloudFormation templates"):
+            made = templates(deployment)
+    if deployment.azure_half:
+        with progress.phase("run the cluster's Pulumi program"):
+            config = {"deployment": str(Path(deployment.source.file).resolve())}
+            project = Project.load(PROJECTS[0], deployment.name, config)
+            kinds = run(project, Mode.PREVIEW, Existing()).graph.counts()
+    return made, kinds
+
+
+def _ask(deployment: Deployment, made: dict[str, dict[str, Any]], kinds: Counter[str]) -> list[Row]:
+    # Imported here: the clouds' SDKs are large, and a deployment often needs one of them.
+    progress = Progress(err)
+    rows = list(file_rows(deployment))
+    with progress.phase("ask about the models"):
+        rows += model_rows(deployment)
+    if deployment.aws_half:
+        from ops.preflight import aws  # noqa: PLC0415
+
+        with progress.phase("ask AWS"):
+            rows += aws.examine(deployment, made)
+    if deployment.azure_half:
+        from ops.preflight import azure  # noqa: PLC0415
+
+        with progress.phase("ask Azure"):
+            rows += azure.examine(deployment, kinds)
+    return rows
+
+
+def _permissions(
+    deployment: Deployment, made: dict[str, dict[str, Any]], kinds: Counter[str]
+) -> dict[str, dict[str, object]]:
+    printed: dict[str, dict[str, object]] = {}
+    if deployment.aws_half:
+        from ops.preflight.aws import permissions as aws  # noqa: PLC0415
+
+        account = deployment.aws.account or "ACCOUNT"
+        types = {resource["Type"] for template in made.values() for resource in template["Resources"].values()}
+        printed["aws"] = {
+            "deployer": aws.deployer_policy(account, deployment.aws.region),
+            "cloudformation_execution": list(aws.policies(aws.actions_of(types))),
+        }
+    if deployment.azure_half:
+        from ops.preflight.azure import permissions as azure  # noqa: PLC0415
+
+        printed["azure"] = {"actions": azure.actions_of(kinds)}
+    return printed
+
+
+def _file(rows: list[Row], *, ask: bool) -> list[dict[str, object]]:
+    """File the increases that are missing; return what was filed, for ``--json``."""
+    increases = [row.increase for row in rows if row.increase]
+    if not increases:
+        err.print("no increase to file: every quota suffices or has an open request")
+        return []
+    for increase in increases:
+        err.print(f"{escape(increase.quota)}: {increase.limit} -> {increase.desired}", soft_wrap=True)
+    if ask and not typer.confirm(f"file {len(increases)} increase(s)?", err=True):
+        return []
+    return [_file_one(increase) for increase in increases]
+
+
+def _file_one(increase: Increase) -> dict[str, object]:
+    request: dict[str, object] = {"quota": increase.quota, "limit": increase.limit, "desired": increase.desired}
+    try:
+        said = increase.file()
+    except IncreaseError as error:
+        err.print(f"[red]✗[/] {escape(increase.quota)}: {escape(str(error))}", soft_wrap=True)
+        return request | {"refused": str(error)}
+    err.print(f"[green]✓[/] {escape(increase.quota)}: {escape(said)}", soft_wrap=True)
+    return request | {"answer": said}

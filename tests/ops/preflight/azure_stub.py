@@ -1,0 +1,232 @@
+"""A local HTTP server in the place of Azure Resource Manager, for the real management SDKs.
+
+Nothing here is a recording: no subscription was at hand. Every payload is serialised from the SDKs' own models, so
+that its fields are named and typed as Microsoft publishes them; what values Azure itself would put there, and which
+errors it would send, follows its documentation only.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import jwt
+from azure.core.credentials import AccessToken
+from azure.core.exceptions import ClientAuthenticationError
+from azure.core.pipeline.transport import HttpRequest, RequestsTransport
+from azure.mgmt.authorization.v2022_04_01 import models as authorization
+from azure.mgmt.compute import models as compute
+from azure.mgmt.quota import models as quota
+
+from blueprint import catalog
+from blueprint.model.azure import Azure
+
+SUBSCRIPTION = "11111111-2222-3333-4444-555555555555"
+ARM = "https://management.azure.com"
+OWNER = "/subscriptions/x/providers/Microsoft.Authorization/roleDefinitions/owner"
+SIGNING_KEY = "a key of this test that nobody verifies tokens with"
+
+
+@dataclass
+class Subscription:
+    """What the stub answers: tests change it before they ask.
+
+    Attributes:
+        usage: Limit and use of Microsoft.Compute's quotas, by name.
+        network: The same of Microsoft.Network's.
+        roles: Actions and exclusions of the caller's roles, by role definition.
+        skus: VM sizes that the location sells.
+        nodes: Scale sets of the deployment; absent before the first deploy.
+        requests: Requests for increases, open and closed.
+        filed: Limits that were requested, by quota.
+        faults: Status, code and message for paths that hold a text.
+        asked: How often each such fault was met.
+    """
+
+    usage: dict[str, tuple[int, int]] = field(default_factory=dict)
+    network: dict[str, tuple[int, int]] = field(default_factory=dict)
+    roles: dict[str, tuple[list[str], list[str]]] = field(default_factory=dict)
+    skus: list[compute.ResourceSku] = field(default_factory=list)
+    nodes: list[compute.VirtualMachineScaleSet] | None = None
+    requests: list[quota.QuotaRequestDetails] = field(default_factory=list)
+    filed: dict[str, int] = field(default_factory=dict)
+    faults: dict[str, tuple[int, str, str]] = field(default_factory=dict)
+    asked: Counter[str] = field(default_factory=Counter)
+
+    def answer(self, method: str, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        """Answer one request."""
+        for part, (status, code, message) in self.faults.items():
+            if part in path:
+                self.asked[part] += 1
+                return status, {"error": {"code": code, "message": message}}
+        if method == "PUT":
+            return self._request(path, body)
+        last = path.rpartition("/")[2]
+        if "/providers/Microsoft.Quota/" in path:
+            return 200, self._quota(path, last)
+        routes = {
+            "usages": lambda: [_usage(name, *numbers) for name, numbers in self.usage.items()],
+            "skus": lambda: [sku.as_dict() for sku in self.skus],
+            "roleAssignments": lambda: [_assignment(role) for role in self.roles],
+        }
+        if last in routes:
+            return 200, {"value": routes[last]()}
+        if last == "virtualMachineScaleSets":
+            if self.nodes is None:
+                return 404, {
+                    "error": {"code": "ResourceGroupNotFound", "message": "Resource group could not be found."}
+                }
+            return 200, {"value": [scale_set.as_dict() for scale_set in self.nodes]}
+        if "roleDefinitions" in path:
+            return 200, _definition(*self.roles[path])
+        raise AssertionError(f"the stub knows nothing of {method} {path}")
+
+    def _quota(self, path: str, name: str) -> dict[str, Any]:
+        if name == "quotaRequests":
+            return {"value": [request.as_dict() for request in self.requests]}
+        limit, used = self.network[name]
+        if "/usages/" in path:
+            return quota.CurrentUsagesBase(
+                properties=quota.UsagesProperties(usages=quota.UsagesObject(value=used))
+            ).as_dict()
+        return quota.CurrentQuotaLimitBase(
+            properties=quota.QuotaProperties(limit=quota.LimitObject(value=limit))
+        ).as_dict()
+
+    def _request(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        request = quota.CurrentQuotaLimitBase(body)
+        assert request.properties
+        assert isinstance(request.properties.limit, quota.LimitObject)
+        self.filed[path.rpartition("/")[2]] = request.properties.limit.value
+        return 202, {}
+
+
+def open_request(name: str, limit: int, state: str = "InProgress") -> quota.QuotaRequestDetails:
+    """A request for an increase in the shape of the SDK's model."""
+    part = quota.SubRequest({"name": {"value": name}, "limit": quota.LimitObject(value=limit).as_dict()})
+    return quota.QuotaRequestDetails({"name": "request-1", "properties": {"provisioningState": state, "value": [part]}})
+
+
+def sku(name: str, zones: tuple[str, ...] = ("1", "2", "3"), **changes: object) -> compute.ResourceSku:
+    """A VM size as the catalogue has it, sold without restrictions; ``changes`` are fields of the SDK's model."""
+    size = catalog.vm_sizes()[name]
+    facts = {
+        "vCPUs": str(size.vcpus),
+        "GPUs": str(size.gpu_count),
+        "RdmaEnabled": str(size.rdma),
+        "LowPriorityCapable": str(size.spot),
+    }
+    fields = {
+        "resourceType": "virtualMachines",
+        "name": name,
+        "family": size.quota_family,
+        "locationInfo": [{"location": "southcentralus", "zones": list(zones)}],
+        "capabilities": [{"name": key, "value": value} for key, value in facts.items()],
+        "restrictions": [],
+    }
+    return compute.ResourceSku(fields | changes)
+
+
+def scale_set(vm_size: str, nodes: int, priority: str = "Regular") -> compute.VirtualMachineScaleSet:
+    """The nodes of a pool."""
+    return compute.VirtualMachineScaleSet(
+        location="southcentralus",
+        sku=compute.Sku(name=vm_size, capacity=nodes),
+        properties=compute.VirtualMachineScaleSetProperties(
+            virtual_machine_profile=compute.VirtualMachineScaleSetVMProfile(priority=priority)
+        ),
+    )
+
+
+def ample(azure: Azure) -> Subscription:
+    """A subscription that takes the deployment; its families are spelt as Azure's usage API likes to, in other case."""
+    sizes = {pool.vm_size for pool in azure.pools} | {azure.system_pool.vm_size}
+    families = {catalog.vm_sizes()[name].quota_family.upper() for name in sizes}
+    return Subscription(
+        usage=dict.fromkeys([*families, "cores", "lowPriorityCores"], (10_000, 0)),
+        network={"VirtualNetworks": (1000, 3), "StandardSkuPublicIpAddresses": (20, 2)},
+        roles={OWNER: (["*"], [])},
+        skus=[sku(name) for name in sizes],
+    )
+
+
+class Operator:
+    """A credential whose tokens name their holder, as Microsoft Entra's do."""
+
+    def __init__(self, error: str | None = None) -> None:
+        self._error = error
+
+    def get_token(self, *_: str, **__: object) -> AccessToken:
+        if self._error:
+            raise ClientAuthenticationError(self._error)
+        claims = {"oid": "0b3ec000-0000-4000-8000-000000000001", "tid": "7e4a", "upn": "operator@example.com"}
+        return AccessToken(jwt.encode(claims, SIGNING_KEY), int(time.time()) + 3600)
+
+
+class ToStub(RequestsTransport):  # type: ignore[misc]
+    """Sends what is meant for Azure Resource Manager to the stub: the SDKs insist on https for tokens."""
+
+    def __init__(self, stub: str) -> None:
+        super().__init__()
+        self._stub = stub
+
+    def send(self, request: HttpRequest, **options: object) -> object:
+        asked = request.url
+        request.url = asked.replace(ARM, self._stub)
+        try:
+            return super().send(request, **options)
+        finally:
+            request.url = asked  # a retry goes through the policies again, which want https
+
+
+@contextmanager
+def serve(subscription: Subscription) -> Iterator[ToStub]:
+    """Serve a subscription on a free port of this machine; yields the transport that reaches it."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def _answer(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or "{}")
+            status, answer = subscription.answer(self.command, unquote(urlsplit(self.path).path), body)
+            content = json.dumps(answer).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(content)))
+            if status == HTTPStatus.TOO_MANY_REQUESTS:
+                self.send_header("Retry-After", "0")
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_GET = do_PUT = _answer  # noqa: N815  names that http.server asks for
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield ToStub(f"http://127.0.0.1:{server.server_port}")
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def _usage(name: str, limit: int, used: int) -> dict[str, Any]:
+    return compute.Usage(name=compute.UsageName(value=name), limit=limit, current_value=used).as_dict()
+
+
+def _assignment(role: str) -> dict[str, Any]:
+    return dict(authorization.RoleAssignment(role_definition_id=role, principal_id="somebody").serialize())
+
+
+def _definition(actions: list[str], not_actions: list[str]) -> dict[str, Any]:
+    permission = authorization.Permission(actions=actions, not_actions=not_actions)
+    return dict(authorization.RoleDefinition(permissions=[permission]).serialize())

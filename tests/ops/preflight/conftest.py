@@ -1,0 +1,137 @@
+"""An AWS account in moto that takes the sandbox deployment, for tests to spoil one thing at a time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+from moto.core.models import DEFAULT_ACCOUNT_ID
+
+import blueprint
+from blueprint import Deployment, names
+from ops.preflight import aws
+from ops.preflight.aws.permissions import role_arn
+from ops.preflight.report import Row, Status
+from sandbox.aws.local import add_hosted_zone
+from tests.blueprint.documents import ABSENT, DEPLOYMENTS, Edits, load_text, location, parsed, text
+from tests.ops.preflight.moto_account import Quotas, install
+from tests.synthesized import shipped
+
+REGION = "us-east-1"
+AMPLE = 100_000
+EC2_QUOTAS = {
+    "L-1216C47A": "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances",
+    "L-1945791B": "Running On-Demand Inf instances",
+    "L-2C3B7624": "Running On-Demand Trn instances",
+    "L-417A185B": "Running On-Demand P instances",
+    "L-0263D0A3": "EC2-VPC Elastic IPs",
+    "L-34B43A08": "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests",
+    "L-B5D1601B": "All Inf Spot Instance Requests",
+    "L-7212CCBC": "All P Spot Instance Requests",
+}
+
+
+@dataclass
+class AwsAccount:
+    """An account that has everything, and what it answers to a preflight."""
+
+    quotas: Quotas
+    session: boto3.Session
+
+    def set_quota(self, code: str, value: float, service: str = "ec2") -> None:
+        name, _ = self.quotas.values[service, code]
+        self.quotas.values[service, code] = (name, value)
+
+    def ask(self, deployment: Deployment) -> list[Row]:
+        return list(aws.examine(deployment, templates_of_sandbox()))
+
+    def answer(self, deployment: Deployment, about: str) -> Row:
+        """The only answer whose question holds these words."""
+        (row,) = [row for row in self.ask(deployment) if about in row.asked]
+        return row
+
+
+@pytest.fixture
+def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[AwsAccount]:
+    """A bootstrapped account with ample quotas, the file's zone and a user who may do everything."""
+    for name in ("AWS_PROFILE", "AWS_ENDPOINT_URL", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "2")
+    with mock_aws():
+        quotas = install(monkeypatch)
+        for code, name in EC2_QUOTAS.items():
+            quotas.values["ec2", code] = (name, AMPLE)
+        quotas.values["vpc", "L-F678F1CE"] = ("VPCs per Region", AMPLE)
+        quotas.values["elasticloadbalancing", "L-69A177A2"] = ("Network Load Balancers per Region", AMPLE)
+        _operator(monkeypatch)
+        _bootstrap()
+        add_hosted_zone("Z0123456789EXAMPLE", "example.com")
+        yield AwsAccount(quotas, boto3.Session(region_name=REGION))
+
+
+def _operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    iam = boto3.client("iam")
+    iam.create_user(UserName="operator")
+    allow("operator", {"Effect": "Allow", "Action": "*", "Resource": "*"})
+    key = iam.create_access_key(UserName="operator")["AccessKey"]
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", key["AccessKeyId"])
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", key["SecretAccessKey"])
+
+
+def allow(user: str, *statements: dict[str, Any]) -> None:
+    """Give a user one policy, in the place of the one before."""
+    document = json.dumps({"Version": "2012-10-17", "Statement": list(statements)})
+    boto3.client("iam").put_user_policy(UserName=user, PolicyName="all", PolicyDocument=document)
+
+
+def execution_role(*statements: dict[str, Any]) -> None:
+    """Give CloudFormation's role one policy, in the place of the one before."""
+    name = role_arn("cfn-exec", DEFAULT_ACCOUNT_ID, REGION).rpartition("/")[2]
+    document = json.dumps({"Version": "2012-10-17", "Statement": list(statements)})
+    boto3.client("iam").put_role_policy(RoleName=name, PolicyName="all", PolicyDocument=document)
+
+
+def _bootstrap() -> None:
+    boto3.client("ssm").put_parameter(Name="/cdk-bootstrap/hnb659fds/version", Value="30", Type="String")
+    trust = json.dumps({"Version": "2012-10-17", "Statement": []})
+    role = role_arn("cfn-exec", DEFAULT_ACCOUNT_ID, REGION).rpartition("/")[2]
+    boto3.client("iam").create_role(RoleName=role, AssumeRolePolicyDocument=trust)
+    execution_role({"Effect": "Allow", "Action": "*", "Resource": "*"})
+
+
+def templates_of_sandbox() -> dict[str, dict[str, Any]]:
+    """Templates of the sandbox deployment by stack name; edits of single values change none that is read."""
+    deployment = blueprint.load(DEPLOYMENTS / "sandbox.yaml")
+    return {names.stack(deployment, tier): stack.template for tier, stack in shipped("sandbox").items()}
+
+
+def edited(edits: Edits, folder: Path, base: str = "sandbox") -> Deployment:
+    """A shipped deployment with some values replaced."""
+    document = parsed((DEPLOYMENTS / f"{base}.yaml").read_text(encoding="utf-8"))
+    for place, value in edits.items():
+        *parents, last = location(place)
+        at = document
+        for part in parents:
+            at = at[part]
+        if value is ABSENT:
+            del at[last]
+        else:
+            at[last] = value
+    return load_text(text(document), folder)
+
+
+@pytest.fixture(scope="session")
+def sandbox() -> Deployment:
+    return blueprint.load(DEPLOYMENTS / "sandbox.yaml")
+
+
+def bad(rows: list[Row]) -> list[Row]:
+    """The answers that are not fine."""
+    return [row for row in rows if row.status is not Status.FINE]

@@ -1,0 +1,356 @@
+"""What a preflight says of an AWS account: real boto3 against moto, one thing spoilt at a time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from moto.core import set_initial_no_auth_action_count
+from moto.ec2.models.instance_types import InstanceTypeBackend
+
+from blueprint import Deployment, checks
+from blueprint.checks.capacity import QuotaNeed
+from ops.preflight.aws.quotas import family_of, vcpu_needs
+from ops.preflight.report import Row, Status
+from tests.blueprint.documents import ABSENT, Edits
+from tests.ops.preflight.aws_faults import fail
+from tests.ops.preflight.conftest import AwsAccount, allow, bad, edited, execution_role, templates_of_sandbox
+
+ALLOW_ALL: dict[str, Any] = {"Effect": "Allow", "Action": "*", "Resource": "*"}
+STANDARD, INF = "L-1216C47A", "L-1945791B"
+
+
+def test_an_account_that_has_everything_blocks_nothing(account: AwsAccount, sandbox: Deployment) -> None:
+    rows = account.ask(sandbox)
+    assert len(rows) > 25
+    (warning,) = bad(rows)
+    # As in the real us-east-1, trn1.2xlarge is not sold in every zone.
+    assert (warning.status, warning.asked) == (Status.WARNING, "zones of trn1.2xlarge for trn1")
+    assert warning.remedy == "give fleet trn1 the availability_zones us-east-1c"
+
+
+# --- quotas ---------------------------------------------------------------------------------------------------
+
+
+def test_needs_are_those_of_the_check(sandbox: Deployment) -> None:
+    said = [violation.message for violation in QuotaNeed().examine(sandbox)]
+    assert vcpu_needs(sandbox)["standard", False] == (144, 1440)
+    assert sorted(
+        f"{low} vCPU at the minimum, {high} at the maximum" for low, high in vcpu_needs(sandbox).values()
+    ) == (sorted(message.split(": ")[1] for message in said))
+
+
+@pytest.mark.parametrize(
+    ("limit", "status"), [(143, Status.BLOCKS), (144, Status.WARNING), (1439, Status.WARNING), (1440, Status.FINE)]
+)
+def test_a_quota_blocks_below_the_minimum_and_warns_below_the_maximum(
+    account: AwsAccount, sandbox: Deployment, limit: int, status: Status
+) -> None:
+    account.set_quota(STANDARD, limit)
+    row = account.answer(sandbox, STANDARD)
+    assert row.status is status
+    assert row.needed == "144 at the minimum, 1440 at the maximum"
+    assert (row.increase is None) == (status is Status.FINE)
+
+
+def test_what_others_run_is_taken_from_the_quota_and_own_hosts_are_not(
+    account: AwsAccount, sandbox: Deployment
+) -> None:
+    account.set_quota(INF, 960)
+    ec2 = account.session.client("ec2")
+    launch: Any = {"ImageId": "ami-12c6146b", "InstanceType": "inf2.48xlarge", "MinCount": 1, "MaxCount": 1}
+    own = ec2.run_instances(**launch)["Instances"][0]["InstanceId"]
+    ec2.create_tags(Resources=[own], Tags=[{"Key": "aws:autoscaling:groupName", "Value": "sandbox-inf2"}])
+    assert account.answer(sandbox, INF).found == "960 vCPU, 0 used by others"
+    ec2.run_instances(**launch)
+    row = account.answer(sandbox, INF)
+    assert (row.status, row.found) == (Status.FINE, "960 vCPU, 192 used by others")
+    ec2.run_instances(**launch | {"InstanceType": "inf2.xlarge"})
+    row = account.answer(sandbox, INF)
+    assert (row.status, row.found) == (Status.WARNING, "960 vCPU, 196 used by others")
+    assert row.increase
+    assert row.increase.desired == 196 + 768
+
+
+def test_spot_counts_against_its_own_quota(account: AwsAccount, tmp_path: Path) -> None:
+    edits: Edits = {"aws.asr.0.purchase": {"option": "spot"}, "aws.asr.0.warm_pool": ABSENT}
+    row = account.answer(edited(edits, tmp_path), "Inf")
+    assert row.asked == "quota: All Inf Spot Instance Requests (L-B5D1601B)"
+    assert row.needed == "192 at the minimum, 768 at the maximum"
+
+
+def test_p5_spot_counts_against_the_quota_that_the_account_knows(account: AwsAccount, tmp_path: Path) -> None:
+    deployment = edited({"aws.asr.2.purchase": {"option": "spot"}}, tmp_path)
+    assert "L-7212CCBC" in account.answer(deployment, "All P").asked
+    account.quotas.values["ec2", "L-C4BD4855"] = ("All P5 Spot Instance Requests", 0)
+    row = account.answer(deployment, "All P")
+    assert ("L-C4BD4855" in row.asked, row.status) == (True, Status.BLOCKS)
+
+
+def test_addresses_networks_and_load_balancers_of_others_count(account: AwsAccount, sandbox: Deployment) -> None:
+    account.set_quota("L-0263D0A3", 2)
+    account.set_quota("L-F678F1CE", 1, "vpc")
+    ec2 = account.session.client("ec2")
+    for _ in range(2):
+        ec2.allocate_address(Domain="vpc")
+    own = ec2.allocate_address(Domain="vpc")["AllocationId"]
+    ec2.create_tags(Resources=[own], Tags=[{"Key": "aws:cloudformation:stack-name", "Value": "sandbox-network"}])
+    addresses = account.answer(sandbox, "Elastic IPs")
+    assert (addresses.status, addresses.found) == (Status.BLOCKS, "2 addresses, 2 used by others")
+    assert account.answer(sandbox, "VPCs").found == "1 VPCs, 1 used by others"
+    assert account.answer(sandbox, "Network Load Balancers").needed == "2 at the minimum, 2 at the maximum"
+
+
+@pytest.mark.parametrize(("status", "is_open"), [("PENDING", True), ("CASE_OPENED", True), ("DENIED", False)])
+def test_open_requests_are_seen(account: AwsAccount, sandbox: Deployment, status: str, is_open: bool) -> None:
+    account.set_quota(INF, 0)
+    account.quotas.request("ec2", INF, 768, status)
+    row = account.answer(sandbox, INF)
+    assert row.status is Status.BLOCKS
+    assert (row.increase is None) is is_open
+    assert ("768 vCPU requested (request-1, 2026-09-21)" in row.found) is is_open
+
+
+def test_an_open_request_that_is_too_small_is_said_to_be(account: AwsAccount, sandbox: Deployment) -> None:
+    account.set_quota(INF, 0)
+    account.quotas.request("ec2", INF, 200)
+    row = account.answer(sandbox, INF)
+    assert row.increase is None
+    assert row.remedy == "the open request is too small: ask in its case for 768"
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "family"),
+    [
+        ("c8gn.large", "standard"),
+        ("im4gn.large", "standard"),
+        ("inf2.xlarge", "inf"),
+        ("trn1n.32xlarge", "trn"),
+        ("t4g.nano", "standard"),
+        ("p5.4xlarge", "p"),
+        ("gr6.4xlarge", "g-vt"),
+        ("x2gd.large", None),
+        ("mac2.metal", None),
+        ("hpc7g.4xlarge", None),
+    ],
+)
+def test_families_of_running_instances(instance_type: str, family: str | None) -> None:
+    assert family_of(instance_type) == family
+
+
+# --- identity and permissions ---------------------------------------------------------------------------------
+
+
+def test_credentials_of_another_account_block(account: AwsAccount, tmp_path: Path) -> None:
+    row = account.answer(edited({"aws.account": "999999999999"}, tmp_path), "identity")
+    assert row.status is Status.BLOCKS
+    assert row.remedy == "take credentials of 999999999999, or correct aws.account"
+
+
+def test_a_caller_who_may_not_take_on_the_roles_is_told(account: AwsAccount, sandbox: Deployment) -> None:
+    lookup = "arn:aws:iam::123456789012:role/cdk-hnb659fds-lookup-*"
+    allow("operator", ALLOW_ALL, {"Effect": "Deny", "Action": "sts:AssumeRole", "Resource": lookup})
+    row = account.answer(sandbox, "may the caller")
+    assert (row.status, row.found) == (Status.BLOCKS, "denied for 1 of 3")
+
+
+def test_what_cloudformation_may_not_do_is_named(account: AwsAccount, sandbox: Deployment) -> None:
+    denied = {"Effect": "Deny", "Action": ["wafv2:CreateWebACL", "ec2:CreateVpc"], "Resource": "*"}
+    execution_role(ALLOW_ALL, denied)
+    row = account.answer(sandbox, "may CloudFormation's role")
+    assert row.status is Status.BLOCKS
+    assert row.found == "denied on *: ec2:CreateVpc, wafv2:CreateWebACL"
+
+
+def test_a_session_is_simulated_as_its_role(
+    account: AwsAccount, sandbox: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    iam, trust = account.session.client("iam"), '{"Version": "2012-10-17", "Statement": []}'
+    role = iam.create_role(RoleName="deployer", Path="/teams/", AssumeRolePolicyDocument=trust)["Role"]["Arn"]
+    taken = account.session.client("sts").assume_role(RoleArn=role, RoleSessionName="me")["Credentials"]
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", taken["AccessKeyId"])
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", taken["SecretAccessKey"])
+    monkeypatch.setenv("AWS_SESSION_TOKEN", taken["SessionToken"])
+    assert "assumed-role/" in account.answer(sandbox, "identity").found
+    assert account.answer(sandbox, "may the caller").found == "denied for 3 of 3"
+
+
+# --- offers, images, launches ---------------------------------------------------------------------------------
+
+
+def test_a_zone_without_a_vad_type_blocks(account: AwsAccount, tmp_path: Path) -> None:
+    zones = ["us-east-1a", "us-east-1b", "us-east-1e"]
+    row = account.answer(edited({"aws.availability_zones": zones}, tmp_path), "for vad")
+    assert row.status is Status.BLOCKS
+    assert row.remedy == "take zones that sell c8g.12xlarge; us-east-1e does not"
+
+
+def test_drift_of_the_catalogue_is_reported(
+    account: AwsAccount, sandbox: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _retell(monkeypatch, "p5.4xlarge", EnaSrdSupported=False, EfaSupported=False)
+    row = account.answer(sandbox, "p5.4xlarge as")
+    assert (row.status, row.found) == (Status.WARNING, "the API says ENA Express no, EFA no")
+    assert row.remedy == "correct p5.4xlarge in blueprint/catalog/instance_types.yaml"
+
+
+def test_a_type_that_lost_ena_express_blocks_a_file_that_uses_it(
+    account: AwsAccount, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _retell(monkeypatch, "c8g.12xlarge", EnaSrdSupported=False)
+    edits: Edits = {"aws.vad.ena_express": {"enabled": True}}
+    row = account.answer(edited(edits, tmp_path), "c8g.12xlarge as")
+    assert row.status is Status.BLOCKS
+    assert "ena_express" in row.remedy
+
+
+def _retell(monkeypatch: pytest.MonkeyPatch, instance_type: str, **network: bool) -> None:
+    """Let moto's EC2 say other things of a type's network."""
+    (row,) = [row for row in InstanceTypeBackend.instance_types if row["InstanceType"] == instance_type]
+    monkeypatch.setitem(row, "NetworkInfo", {**row["NetworkInfo"], **network})
+
+
+def test_a_missing_image_parameter_blocks(
+    account: AwsAccount, sandbox: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from voice_constructs.aws.host import AMI_PARAMETERS  # noqa: PLC0415  imports aws-cdk-lib
+
+    monkeypatch.setitem(
+        AMI_PARAMETERS, "gpu", "/aws/service/ecs/optimized-ami/amazon-linux-2099/gpu/recommended/image_id"
+    )
+    image = account.answer(sandbox, "machine image amazon-linux-2099/gpu")
+    assert (image.status, image.remedy) == (Status.BLOCKS, "take another region")
+    launch = account.answer(sandbox, "launch of a p5 host")
+    assert (launch.status, launch.found) == (Status.NOT_ASKED, "there is no machine image yet")
+
+
+def test_no_host_is_launched(account: AwsAccount, sandbox: Deployment) -> None:
+    assert account.answer(sandbox, "launch of a vad host").status is Status.FINE
+    assert account.session.client("ec2").describe_instances()["Reservations"] == []
+
+
+@set_initial_no_auth_action_count(4)
+def _ask_with_authorization(account: AwsAccount, deployment: Deployment) -> list[Row]:
+    return account.ask(deployment)
+
+
+def test_a_denied_launch_blocks_and_denied_questions_are_unanswered(account: AwsAccount, sandbox: Deployment) -> None:
+    denied = {"Effect": "Deny", "Action": ["ec2:RunInstances", "servicequotas:*"], "Resource": "*"}
+    allow("operator", ALLOW_ALL, denied)
+    rows = {row.asked: row for row in _ask_with_authorization(account, sandbox)}
+    assert (rows["launch of a vad host"].status, rows["launch of a vad host"].found) == (Status.BLOCKS, "denied")
+    quotas = rows["service quotas and open requests"]
+    assert quotas.status is Status.UNANSWERED
+    assert quotas.found == "denied: ListRequestedServiceQuotaChangeHistory (403)"  # moto sends XML to a JSON service
+    assert rows["machine image amazon-linux-2023/gpu"].status is Status.FINE
+
+
+def test_an_account_without_a_subnet_has_nothing_to_try_in(account: AwsAccount, sandbox: Deployment) -> None:
+    ec2 = account.session.client("ec2")
+    for subnet in ec2.describe_subnets()["Subnets"]:
+        ec2.delete_subnet(SubnetId=subnet["SubnetId"])
+    row = account.answer(sandbox, "launch of a vad host")
+    assert (row.status, row.found) == (Status.NOT_ASKED, "there is no subnet in its zones yet")
+
+
+# --- what has to stand there ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("version", "status"), [("5", Status.BLOCKS), ("6", Status.FINE)])
+def test_an_old_bootstrap_blocks(account: AwsAccount, sandbox: Deployment, version: str, status: Status) -> None:
+    ssm = account.session.client("ssm")
+    ssm.put_parameter(Name="/cdk-bootstrap/hnb659fds/version", Value=version, Type="String", Overwrite=True)
+    row = account.answer(sandbox, "CDK bootstrap")
+    assert (row.status, row.found, row.needed) == (status, f"version {version}", "version 6 or later")
+
+
+def test_no_bootstrap_blocks_and_its_role_is_not_simulated(account: AwsAccount, sandbox: Deployment) -> None:
+    account.session.client("ssm").delete_parameter(Name="/cdk-bootstrap/hnb659fds/version")
+    iam, role = account.session.client("iam"), "cdk-hnb659fds-cfn-exec-role-123456789012-us-east-1"
+    iam.delete_role_policy(RoleName=role, PolicyName="all")
+    iam.delete_role(RoleName=role)
+    row = account.answer(sandbox, "CDK bootstrap")
+    assert (row.status, row.remedy) == (Status.BLOCKS, "run `cdk bootstrap aws://123456789012/us-east-1`")
+    assert account.answer(sandbox, "may CloudFormation's role").status is Status.NOT_ASKED
+
+
+def test_a_zone_of_somebody_else_blocks(account: AwsAccount, tmp_path: Path) -> None:
+    row = account.answer(edited({"aws.edge.domain.zone_id": "Z0000000000OTHER"}, tmp_path), "hosted zone")
+    assert (row.status, row.found) == (Status.BLOCKS, "not in this account")
+
+
+def test_a_zone_of_another_name_blocks(account: AwsAccount, tmp_path: Path) -> None:
+    domain = {"name": "voice.example.org", "zone_id": "Z0123456789EXAMPLE", "zone_name": "example.org"}
+    row = account.answer(edited({"aws.edge.domain": domain}, tmp_path), "hosted zone")
+    assert (row.status, row.found) == (Status.BLOCKS, "public zone example.com")
+
+
+@pytest.mark.parametrize("region", ["us-east-1", "eu-west-1"])
+def test_a_given_certificate_has_to_be_issued_and_near(account: AwsAccount, tmp_path: Path, region: str) -> None:
+    arn = boto3.client("acm", region_name=region).request_certificate(DomainName="media.example.com")["CertificateArn"]
+    deployment = edited({"aws.edge.domain": ABSENT, "aws.edge.certificate_arn": arn}, tmp_path)
+    row = account.answer(deployment, "certificate of the TLS listener")
+    assert row.status is Status.BLOCKS
+    assert row.found == ("PENDING_VALIDATION" if region == "us-east-1" else "it lies in eu-west-1")
+
+
+def test_a_missing_secret_blocks_until_it_exists(account: AwsAccount, tmp_path: Path) -> None:
+    deployment = edited({"aws.observability.chat_webhook_secret": "voice/webhook"}, tmp_path)
+    assert account.answer(deployment, "secret voice/webhook").status is Status.BLOCKS
+    account.session.client("secretsmanager").create_secret(Name="voice/webhook", SecretString="https://x.invalid")
+    assert account.answer(deployment, "secret voice/webhook").status is Status.FINE
+
+
+# --- faults ---------------------------------------------------------------------------------------------------
+
+
+def test_throttling_is_retried_and_then_answered(
+    account: AwsAccount, sandbox: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = fail(monkeypatch, "service-quotas", "ThrottlingException")
+    row = account.answer(sandbox, "service quotas and open requests")
+    assert len(sent) == 2  # AWS_MAX_ATTEMPTS
+    assert row.status is Status.UNANSWERED
+    assert row.found == ("throttled at ListRequestedServiceQuotaChangeHistory after 2 attempts (ThrottlingException)")
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("ExpiredToken", "the credentials have expired (ExpiredToken)"),
+        ("InvalidClientTokenId", "the credentials are not accepted (InvalidClientTokenId)"),
+    ],
+)
+def test_refused_credentials_end_the_questions(
+    account: AwsAccount, sandbox: Deployment, monkeypatch: pytest.MonkeyPatch, code: str, said: str
+) -> None:
+    fail(monkeypatch, "sts", code, status=403, xml=True)
+    first, *others = account.ask(sandbox)
+    assert (first.asked, first.status, first.found) == ("identity", Status.UNANSWERED, said)
+    assert {row.status for row in others} == {Status.NOT_ASKED}
+
+
+def test_credentials_may_expire_on_the_way(
+    account: AwsAccount, sandbox: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail(monkeypatch, "service-quotas", "ExpiredTokenException")
+    rows = {row.asked: row for row in account.ask(sandbox)}
+    assert rows["CDK bootstrap"].status is Status.FINE
+    assert rows["service quotas and open requests"].status is Status.UNANSWERED
+    assert rows["machine images"].status is Status.NOT_ASKED
+
+
+def test_a_profile_that_does_not_exist_is_one_answer(
+    account: AwsAccount, sandbox: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "nobody")
+    rows = account.ask(sandbox)
+    assert {row.status for row in rows} == {Status.NOT_ASKED}
+    assert rows[0].found == "The config profile (nobody) could not be found"
+
+
+def test_the_templates_are_of_a_file_that_passes(sandbox: Deployment) -> None:
+    assert not checks.refusals(sandbox)
+    assert len(templates_of_sandbox()) == 7

@@ -1,0 +1,310 @@
+"""What a preflight says of an Azure subscription: the real management SDKs against a local HTTP stub.
+
+The stub is no recording; its payloads are serialised from the SDKs' own models (see `azure_stub`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import cache
+
+import pytest
+
+import blueprint
+from blueprint import Deployment
+from blueprint.checks.azure_capacity import FamilyQuotaNeed
+from ops.preflight import azure
+from ops.preflight.azure.account import Account
+from ops.preflight.azure.permissions import allows
+from ops.preflight.azure.quotas import vcpu_needs
+from ops.preflight.report import IncreaseError, Row, Status
+from tests.blueprint.documents import DEPLOYMENTS
+from tests.ops.preflight.azure_stub import (
+    OWNER,
+    SUBSCRIPTION,
+    Operator,
+    Subscription,
+    ample,
+    open_request,
+    scale_set,
+    serve,
+    sku,
+)
+from tests.ops.preflight.conftest import bad
+from tests.stacks.azure.recorded import cluster
+
+A100 = "StandardNCADSA100v4Family"
+A100_NEED = (2 * 96 + 24, 4 * 96 + 5 * 24)
+"""Pools `cells` and `a100` of the production file, vCPU."""
+CONTRIBUTOR = (["*"], ["Microsoft.Authorization/*/Write", "Microsoft.Authorization/*/Delete"])
+
+
+@pytest.fixture(scope="module")
+def production() -> Deployment:
+    return blueprint.load(DEPLOYMENTS / "production-azure.yaml")
+
+
+@pytest.fixture
+def subscription(production: Deployment) -> Subscription:
+    return ample(production.azure)
+
+
+@cache
+def resources() -> Counter[str]:
+    return cluster((DEPLOYMENTS / "production-azure.yaml").read_text(encoding="utf-8")).counts()
+
+
+Ask = Callable[..., list[Row]]
+
+
+@pytest.fixture
+def ask(production: Deployment, subscription: Subscription, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ask]:
+    with serve(subscription) as transport:
+
+        def asked(credential: Operator | None = None) -> list[Row]:
+            def connect(deployment: Deployment, kinds: Counter[str], named: str) -> Account:
+                return Account(
+                    deployment,
+                    kinds,
+                    named,
+                    credential or Operator(),
+                    {"transport": transport, "retry_backoff_factor": 0},
+                )
+
+            monkeypatch.setattr(azure, "connect", connect)
+            return list(azure.examine(production, resources(), {"ARM_SUBSCRIPTION_ID": SUBSCRIPTION}))
+
+        yield asked
+
+
+def the(rows: list[Row], about: str) -> Row:
+    (row,) = [row for row in rows if about in row.asked]
+    return row
+
+
+def test_a_subscription_that_has_everything_blocks_nothing(ask: Ask) -> None:
+    rows = ask()
+    assert len(rows) == 2 + 6 + 2 + 6 + 6
+    assert bad(rows) == []
+    assert rows[0].found == "operator@example.com of tenant 7e4a"
+
+
+# --- quotas ---------------------------------------------------------------------------------------------------
+
+
+def test_needs_are_those_of_the_check(production: Deployment) -> None:
+    needs = vcpu_needs(production.azure)
+    said = {f"{quota}: {low} vCPU at the minimum, {high} at the maximum" for quota, (low, high) in needs.items()}
+    assert {violation.message for violation in FamilyQuotaNeed().examine(production)} < said
+    assert needs[A100] == A100_NEED
+    assert needs["lowPriorityCores"] == (0, 8 * 36)
+    assert needs["cores"][1] == sum(high for quota, (_, high) in needs.items() if quota.lower().startswith("standard"))
+
+
+@pytest.mark.parametrize(
+    ("limit", "status"),
+    [
+        (A100_NEED[0] - 1, Status.BLOCKS),
+        (A100_NEED[0], Status.WARNING),
+        (A100_NEED[1] - 1, Status.WARNING),
+        (A100_NEED[1], Status.FINE),
+    ],
+)
+def test_a_family_is_compared_without_regard_to_case(
+    ask: Ask, subscription: Subscription, limit: int, status: Status
+) -> None:
+    subscription.usage[A100.upper()] = (limit, 0)
+    row = the(ask(), A100)
+    assert row.status is status
+    assert row.needed == f"{A100_NEED[0]} at the minimum, {A100_NEED[1]} at the maximum"
+
+
+def test_own_nodes_are_not_others(ask: Ask, subscription: Subscription) -> None:
+    subscription.usage[A100.upper()] = (1000, 292)
+    assert the(ask(), A100).found == "1000 vCPU, 292 used by others"
+    subscription.nodes = [scale_set("Standard_NC96ads_A100_v4", 2), scale_set("Standard_NV36ads_A10_v5", 1, "Spot")]
+    subscription.usage["lowPriorityCores"] = (1000, 36)
+    rows = ask()
+    assert the(rows, A100).found == "1000 vCPU, 100 used by others"
+    assert the(rows, "lowPriorityCores").found == "1000 vCPU, 0 used by others"
+    assert the(rows, "VirtualNetworks").found == "1000 in the location, 2 used by others"
+
+
+def test_a_family_that_the_subscription_does_not_have_blocks(ask: Ask, subscription: Subscription) -> None:
+    del subscription.usage[A100.upper()]
+    assert the(ask(), A100).status is Status.BLOCKS
+
+
+def test_public_addresses_run_out(ask: Ask, subscription: Subscription) -> None:
+    subscription.network["StandardSkuPublicIpAddresses"] = (2, 2)
+    row = the(ask(), "StandardSkuPublicIpAddresses")
+    assert (row.status, row.needed) == (Status.BLOCKS, "1 at the minimum, 1 at the maximum")
+
+
+@pytest.mark.parametrize(("state", "is_open"), [("InProgress", True), ("Accepted", True), ("Failed", False)])
+def test_open_requests_are_seen(ask: Ask, subscription: Subscription, state: str, is_open: bool) -> None:
+    subscription.usage[A100.upper()] = (0, 0)
+    subscription.requests = [open_request(A100, A100_NEED[1], state)]
+    row = the(ask(), A100)
+    assert row.status is Status.BLOCKS
+    assert (row.increase is None) is is_open
+    assert (f"{A100_NEED[1]} vCPU requested (request-1)" in row.found) is is_open
+
+
+def test_an_increase_is_filed_under_the_name_that_azure_uses(ask: Ask, subscription: Subscription) -> None:
+    subscription.usage[A100.upper()] = (0, 100)
+    increase = the(ask(), A100).increase
+    assert increase
+    assert increase.file() == "the request is filed"
+    assert subscription.filed == {A100.upper(): 100 + A100_NEED[1]}
+
+
+def test_a_refused_increase_is_an_answer(ask: Ask, subscription: Subscription) -> None:
+    subscription.usage[A100.upper()] = (0, 0)
+    increase = the(ask(), A100).increase
+    assert increase
+    subscription.faults["/quotas/"] = (
+        403,
+        "AuthorizationFailed",
+        "The client may not do Microsoft.Quota/quotas/write.",
+    )
+    with pytest.raises(IncreaseError, match=r"denied: .*Quota Request Operator"):
+        increase.file()
+
+
+# --- roles ----------------------------------------------------------------------------------------------------
+
+
+def test_a_contributor_may_not_assign_roles(ask: Ask, subscription: Subscription) -> None:
+    subscription.roles = {OWNER: CONTRIBUTOR}
+    row = the(ask(), "permissions")
+    assert row.status is Status.BLOCKS
+    assert row.found == (
+        "denied: Microsoft.Authorization/roleAssignments/delete, Microsoft.Authorization/roleAssignments/write"
+    )
+
+
+def test_two_roles_may_together_suffice(ask: Ask, subscription: Subscription) -> None:
+    administrator: tuple[list[str], list[str]] = (["Microsoft.Authorization/roleAssignments/*", "*/read"], [])
+    subscription.roles = {OWNER: CONTRIBUTOR, OWNER + "2": administrator}
+    assert the(ask(), "permissions").status is Status.FINE
+
+
+@pytest.mark.parametrize(
+    ("action", "actions", "not_actions", "expected"),
+    [
+        ("Microsoft.Network/natGateways/write", ["*"], [], True),
+        ("Microsoft.Network/natGateways/write", ["microsoft.network/*"], [], True),
+        ("Microsoft.Network/natGateways/write", ["*/read"], [], False),
+        ("Microsoft.Network/natGateways/write", ["*"], ["Microsoft.Network/*/write"], False),
+        ("Microsoft.Network/natGateways/write", [], [], False),
+    ],
+)
+def test_actions_match_as_azure_matches(
+    action: str, actions: list[str], not_actions: list[str], expected: bool
+) -> None:
+    assert allows(action, actions, not_actions) is expected
+
+
+# --- sizes ----------------------------------------------------------------------------------------------------
+
+
+def test_a_size_that_is_not_sold_blocks(ask: Ask, subscription: Subscription) -> None:
+    subscription.skus = [each for each in subscription.skus if each.name != "Standard_ND96isr_H200_v5"]
+    row = the(ask(), "for h200")
+    assert (row.status, row.found) == (Status.BLOCKS, "not sold in southcentralus")
+
+
+def _replace(subscription: Subscription, *changed: object) -> None:
+    names = {getattr(each, "name", None) for each in changed}
+    subscription.skus = [each for each in subscription.skus if each.name not in names] + list(changed)  # type: ignore[arg-type]
+
+
+def test_a_size_that_is_restricted_for_the_subscription_blocks(ask: Ask, subscription: Subscription) -> None:
+    restriction = {"type": "Location", "values": ["southcentralus"], "reasonCode": "NotAvailableForSubscription"}
+    _replace(subscription, sku("Standard_NC80adis_H100_v5", restrictions=[restriction]))
+    row = the(ask(), "for h100")
+    assert (row.status, row.found) == (Status.BLOCKS, "restricted: NotAvailableForSubscription")
+
+
+def test_a_restricted_zone_blocks_the_pool_that_wants_it(ask: Ask, subscription: Subscription) -> None:
+    restriction = {"type": "Zone", "restrictionInfo": {"zones": ["1"]}, "reasonCode": "NotAvailableForSubscription"}
+    _replace(subscription, sku("Standard_NC96ads_A100_v4", restrictions=[restriction]))
+    row = the(ask(), "for cells")
+    assert (row.status, row.found, row.needed) == (Status.BLOCKS, "2, 3", "1")
+
+
+def test_a_spot_pool_of_a_size_without_spot_blocks(ask: Ask, subscription: Subscription) -> None:
+    changed = sku("Standard_NV36ads_A10_v5")
+    for capability in changed.capabilities or ():
+        if capability.name == "LowPriorityCapable":
+            capability["value"] = "False"
+    _replace(subscription, changed)
+    assert the(ask(), "NV36ads_A10_v5 for a10").found == "not sold as spot"
+
+
+def test_drift_of_the_catalogue_is_reported(ask: Ask, subscription: Subscription) -> None:
+    _replace(subscription, sku("Standard_NC24ads_A100_v4", family="standardNewFamily"))
+    row = the(ask(), "Standard_NC24ads_A100_v4 as the catalogue")
+    assert (row.status, row.found) == (Status.WARNING, "the API says quota family standardnewfamily")
+
+
+# --- faults ---------------------------------------------------------------------------------------------------
+
+
+def test_throttling_is_retried_and_then_answered(ask: Ask, subscription: Subscription) -> None:
+    subscription.faults["Microsoft.Compute/skus"] = (429, "TooManyRequests", "slow down")
+    row = the(ask(), "VM sizes")
+    assert subscription.asked["Microsoft.Compute/skus"] == 4
+    assert (row.status, row.found) == (Status.UNANSWERED, "throttled after its retries (TooManyRequests)")
+
+
+def test_a_denied_question_leaves_the_others_answered(ask: Ask, subscription: Subscription) -> None:
+    subscription.faults["roleAssignments"] = (403, "AuthorizationFailed", "The client may not read role assignments.")
+    rows = ask()
+    row = the(rows, "permissions")
+    assert row.status is Status.UNANSWERED
+    assert "may not read role assignments" in row.found
+    assert len(bad(rows)) == 1
+
+
+def test_an_unregistered_quota_provider_leaves_compute_answered(ask: Ask, subscription: Subscription) -> None:
+    code = "MissingRegistrationForResourceProvider"
+    subscription.faults["Microsoft.Quota"] = (409, code, "The subscription is not registered.")
+    rows = ask()
+    assert the(rows, A100).status is Status.FINE
+    row = the(rows, "open requests of Microsoft.Compute")
+    assert "az provider register --namespace Microsoft.Quota" in row.remedy
+
+
+def test_an_expired_token_ends_the_questions(ask: Ask, subscription: Subscription) -> None:
+    subscription.faults["/subscriptions"] = (401, "ExpiredAuthenticationToken", "The access token has expired.")
+    rows = ask()
+    refused = the(rows, "permissions")
+    assert refused.found == "the credentials are refused (ExpiredAuthenticationToken)"
+    assert {row.status for row in rows[2:]} == {Status.NOT_ASKED}
+
+
+def test_nobody_signed_in_is_one_answer(ask: Ask) -> None:
+    first, *others = ask(Operator("DefaultAzureCredential failed to retrieve a token.\nAttempted credentials: ..."))
+    assert first.found == "no credentials: DefaultAzureCredential failed to retrieve a token."
+    assert {row.status for row in others} == {Status.NOT_ASKED}
+
+
+@pytest.mark.parametrize("environment", [{}, {"ARM_SUBSCRIPTION_ID": ""}, {"ARM_SUBSCRIPTION_ID": "production"}])
+def test_without_a_subscription_nothing_is_asked(production: Deployment, environment: dict[str, str]) -> None:
+    rows = list(azure.examine(production, resources(), environment))
+    assert {row.status for row in rows} == {Status.NOT_ASKED}
+    assert "ARM_SUBSCRIPTION_ID" in rows[0].remedy
+
+
+def test_an_unreachable_azure_is_an_answer(
+    production: Deployment, subscription: Subscription, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serve(subscription) as transport:
+        pass
+    options = {"transport": transport, "retry_total": 0}
+    monkeypatch.setattr(azure, "connect", lambda made, kinds, named: Account(made, kinds, named, Operator(), options))
+    rows = list(azure.examine(production, resources(), {"AZURE_SUBSCRIPTION_ID": SUBSCRIPTION}))
+    assert the(rows, "VM sizes").found.startswith("Azure was not reached: ")

@@ -1,0 +1,181 @@
+"""The command: exit codes, JSON, filing increases once, and no tracebacks."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from blueprint import Deployment
+from ops.cli import app
+from ops.preflight import command
+from sandbox.aws.process import LocalAws
+from tests.blueprint.documents import DEPLOYMENTS
+from tests.ops.preflight.aws_faults import fail
+from tests.ops.preflight.conftest import AwsAccount, templates_of_sandbox
+
+SANDBOX = DEPLOYMENTS / "sandbox.yaml"
+INF = "L-1945791B"
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(autouse=True)
+def _one_synth(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sandbox's templates are the same in every test of this module."""
+
+    def templates(_: Deployment) -> dict[str, dict[str, Any]]:
+        return templates_of_sandbox()
+
+    monkeypatch.setattr(command, "templates", templates)
+
+
+def preflight(*arguments: str | Path, answer: str | None = None) -> Result:
+    return CliRunner().invoke(app, ["preflight", *map(str, arguments)], input=answer)
+
+
+@pytest.mark.usefixtures("account")
+def test_a_sound_account_exits_with_0() -> None:
+    result = preflight(SANDBOX)
+    assert result.exit_code == 0, result.output
+    assert "Running On-Demand Inf" in result.stdout
+    assert "→ give fleet trn1 the availability_zones us-east-1c" in result.stdout
+    assert result.stdout.rstrip().splitlines()[-1].endswith("1 warning")
+
+
+def test_a_pipeline_gets_json(account: AwsAccount) -> None:
+    account.set_quota(INF, 0)
+    result = preflight(SANDBOX, "--json")
+    assert result.exit_code == 1
+    report = json.loads(result.stdout)
+    (row,) = [row for row in report["answers"] if INF in row["asked"]]
+    assert row == {
+        "area": "AWS",
+        "asked": f"quota: Running On-Demand Inf instances ({INF})",
+        "status": "blocks",
+        "found": "0 vCPU, 0 used by others",
+        "needed": "192 at the minimum, 768 at the maximum",
+        "remedy": "request 768 vCPU: `voice preflight FILE --request-increases` files it",
+    }
+    assert report["filed"] == []
+    assert account.quotas.requests == []
+
+
+def test_increases_are_filed_once(account: AwsAccount) -> None:
+    account.set_quota(INF, 0)
+    first = json.loads(preflight(SANDBOX, "--json", "--request-increases", "--yes").stdout)["filed"]
+    assert [(each["desired"], each["answer"]) for each in first] == [(768, "request request-1 is filed")]
+    second = preflight(SANDBOX, "--json", "--request-increases", "--yes")
+    assert json.loads(second.stdout)["filed"] == []
+    assert "no increase to file" in second.stderr
+    assert len(account.quotas.requests) == 1
+
+
+@pytest.mark.parametrize(("answer", "filed"), [("y\n", 1), ("n\n", 0)])
+def test_people_are_asked_first(account: AwsAccount, answer: str, filed: int) -> None:
+    account.set_quota(INF, 0)
+    result = preflight(SANDBOX, "--request-increases", answer=answer)
+    assert "file 1 increase(s)?" in result.stderr
+    assert len(account.quotas.requests) == filed
+
+
+@pytest.mark.usefixtures("account")
+def test_json_without_yes_has_nobody_to_ask() -> None:
+    result = preflight(SANDBOX, "--json", "--request-increases")
+    assert result.exit_code == 2
+    assert "add --yes" in result.stderr
+    assert result.stdout == ""
+
+
+@pytest.mark.usefixtures("account")
+def test_a_refused_file_is_not_asked_about() -> None:
+    result = preflight(DEPLOYMENTS / "seed.yaml")
+    assert result.exit_code == 2
+    assert "huge-pages-fit-memory" in result.stderr
+
+
+@pytest.mark.usefixtures("account")
+def test_expired_credentials_are_lines_and_exit_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    fail(monkeypatch, "sts", "ExpiredToken", status=403, xml=True)
+    result = preflight(SANDBOX)
+    assert result.exit_code == 1
+    assert "the credentials have expired (ExpiredToken)" in " ".join(result.stdout.split())
+    assert "→ sign in again, for example with `aws sso login`" in result.stdout
+    assert "Traceback" not in result.output
+
+
+def test_permissions_are_printed_without_credentials() -> None:
+    result = preflight(SANDBOX, "--permissions")
+    assert result.exit_code == 0
+    printed = json.loads(result.stdout)
+    assert printed["aws"]["deployer"]["Statement"][0]["Action"] == ["sts:AssumeRole"]
+    assert len(printed["aws"]["cloudformation_execution"]) == 3
+
+
+def test_without_credentials_it_says_what_was_not_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    result = preflight(SANDBOX, "--json")
+    assert result.exit_code == 0
+    answers = json.loads(result.stdout)["answers"]
+    asked = {row["asked"]: row["status"] for row in answers}
+    assert asked["digests of the images"] == "fine"
+    assert asked["service quotas and open requests"] == "not asked"
+    assert len([status for status in asked.values() if status == "not asked"]) == 10
+
+
+def test_help_shows_an_example_and_the_exit_codes() -> None:
+    result = preflight("--help")
+    assert "Example: voice preflight" in result.stdout
+    assert "Exit codes" in result.stdout
+
+
+@cache
+def _sdk_modules() -> str:
+    program = "import sys, ops.cli; print(*sorted(name for name in sys.modules if name.startswith('azure')))"
+    return subprocess.run(  # noqa: S603
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT
+    ).stdout.strip()
+
+
+def test_the_command_line_starts_without_azures_sdks() -> None:
+    assert _sdk_modules() == ""
+
+
+@pytest.mark.sandbox
+@pytest.mark.timeout(600)
+def test_the_local_aws_answers_once_the_real_cdk_has_bootstrapped_it(tmp_path: Path) -> None:
+    """Its moto knows no EC2 quotas and no simulator: both are unanswered there, and said to be."""
+    with LocalAws(tmp_path / "aws.log", hosted_zone=("Z0123456789EXAMPLE", "example.com")) as local:
+        before = _against(local, tmp_path)
+        assert before["CDK bootstrap"]["remedy"] == "run `cdk bootstrap aws://123456789012/us-east-1`"
+        bootstrap = [str(ROOT / "node_modules/.bin/cdk"), "bootstrap", "aws://123456789012/us-east-1"]
+        environment = local.environment(tmp_path)
+        subprocess.run(bootstrap, env=environment, cwd=tmp_path, check=True, capture_output=True)  # noqa: S603
+        after = _against(local, tmp_path)
+    assert after["CDK bootstrap"]["status"] == "fine"
+    assert int(after["CDK bootstrap"]["found"].removeprefix("version ")) >= 6
+    assert after["hosted zone Z0123456789EXAMPLE"]["status"] == "fine"
+    assert after["launch of a p5 host"]["status"] == "fine"
+    assert after["service quotas and open requests"]["status"] == "unanswered"
+
+
+def _against(local: LocalAws, home: Path) -> dict[str, dict[str, str]]:
+    run = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", "from ops.cli import main; main()", "preflight", str(SANDBOX), "--json"],
+        env=local.environment(home),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "Traceback" not in run.stderr
+    return {row["asked"]: row for row in json.loads(run.stdout)["answers"]}

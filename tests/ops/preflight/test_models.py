@@ -1,0 +1,96 @@
+"""Licences and access to weights; Hugging Face is a local server that knows one token."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from ops.preflight.models import file_rows, model_rows
+from ops.preflight.report import Status
+from tests.blueprint.documents import Edits
+from tests.ops.preflight.conftest import edited
+
+
+@pytest.fixture
+def hub() -> Iterator[str]:
+    """A hub where one repository is gated, one hidden and one broken."""
+    status = {"Voxtral-Small-24B-2507": 200, "Voxtral-4B-TTS-2603": 403, "Qwen3-8B": 500}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            known = self.headers["Authorization"] == "Bearer mine"
+            repository = self.path.split("/")[-2] if self.path.endswith("/auth-check") else ""
+            self.send_response(status[repository] if known else 401)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def test_access_is_asked_with_a_token(hub: str, tmp_path: Path) -> None:
+    deployment = edited({}, tmp_path, "production-azure")
+    rows = {row.asked: row for row in model_rows(deployment, {"HF_TOKEN": "mine", "HF_ENDPOINT": hub})}
+    found = {asked.removeprefix("weights of "): row for asked, row in rows.items() if asked.startswith("weights")}
+    assert found["mistralai/Voxtral-Small-24B-2507"].status is Status.FINE
+    gated = found["mistralai/Voxtral-4B-TTS-2603"]
+    assert gated.status is Status.BLOCKS
+    assert gated.remedy == f"agree to the terms at {hub}/mistralai/Voxtral-4B-TTS-2603 as the token's owner"
+    assert found["Qwen/Qwen3-8B"].status is Status.UNANSWERED
+
+
+def test_a_wrong_token_blocks_and_is_not_shown(hub: str, tmp_path: Path) -> None:
+    deployment = edited({}, tmp_path, "production-azure")
+    rows = list(model_rows(deployment, {"HF_TOKEN": "another", "HF_ENDPOINT": hub}))
+    assert [row.status for row in rows if row.asked.startswith("weights")] == [Status.BLOCKS] * 3
+    assert "another" not in str(rows)
+
+
+def test_an_unreachable_hub_is_an_answer(tmp_path: Path) -> None:
+    deployment = edited({}, tmp_path, "both")
+    environment = {"HF_TOKEN": "mine", "HF_ENDPOINT": "http://127.0.0.1:9"}
+    row = list(model_rows(deployment, environment))[-1]
+    assert row.status is Status.UNANSWERED
+    assert row.found.startswith("http://127.0.0.1:9 was not reached: ")
+
+
+def test_without_a_token_nothing_is_asked(tmp_path: Path) -> None:
+    rows = list(model_rows(edited({}, tmp_path, "both"), {}))
+    assert {row.status for row in rows if row.asked.startswith("weights")} == {Status.NOT_ASKED}
+
+
+AGREEMENT = {"model": "voxtral-4b-tts", "reference": "contract 4711 of 2026-10-01"}
+
+
+@pytest.mark.parametrize(
+    ("edits", "status", "found"),
+    [
+        ({}, Status.FINE, "CC-BY-NC-4.0"),
+        ({"azure.commercial": True}, Status.BLOCKS, "CC-BY-NC-4.0"),
+        (
+            {"azure.commercial": True, "azure.model_agreements": [AGREEMENT]},
+            Status.FINE,
+            "CC-BY-NC-4.0; agreement: contract 4711 of 2026-10-01",
+        ),
+    ],
+)
+def test_a_licence_has_to_allow_the_use(edits: Edits, status: Status, found: str, tmp_path: Path) -> None:
+    rows = {row.asked: row for row in model_rows(edited(edits, tmp_path, "production-azure"), {})}
+    row = rows["licence of voxtral-4b-tts"]
+    assert (row.status, row.found) == (status, found)
+
+
+def test_images_without_a_digest_are_named(tmp_path: Path) -> None:
+    assert [row.status for row in file_rows(edited({}, tmp_path))] == [Status.FINE]
+    (row,) = file_rows(edited({"images": {}}, tmp_path))
+    assert (row.status, "whisper-engine" in row.found) == (Status.WARNING, True)
