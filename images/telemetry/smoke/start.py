@@ -1,0 +1,58 @@
+"""Telemetry with a VAD host's environment, and nothing to read: it says so, and serves all the same.
+
+Run in the image by ``run.sh``.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+
+from blueprint.contract import ENVIRONMENT, PROMETHEUS, Image
+
+TELEMETRY = [sys.executable, "-m", "voice_telemetry"]
+DEADLINE_S = 60
+SET = {
+    "VOICE_PROMETHEUS_PORT": str(PROMETHEUS.number),
+    "VOICE_TELEMETRY_SOURCES": "dataplane,gpu,neuron",
+    "VOICE_VALKEY_HOST": "127.0.0.1",
+    "VOICE_VALKEY_PORT": "6379",
+    "VOICE_REGION": "us-east-1",
+}
+
+
+def scrape() -> str:
+    """Return what Prometheus is told; empty while nobody listens."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{PROMETHEUS.number}/metrics", timeout=5) as answer:
+            return "ok" if answer.status == 200 else f"{answer.status}"  # noqa: PLR2004  HTTP's OK
+    except OSError:
+        return ""
+
+
+def expect(what: str, found: object, wanted: object) -> None:
+    """End the test unless something is as it should be."""
+    if found != wanted:
+        sys.exit(f"{what}: {found}, expected {wanted}")
+
+
+def main() -> None:
+    """Start it wrongly, then rightly, and stop it."""
+    contract = {variable.name: SET.get(variable.name, "smoke") for variable in ENVIRONMENT[Image.TELEMETRY]}
+    environment = {**os.environ, **contract, "AWS_ENDPOINT_URL": "http://127.0.0.1:1"}
+    environment.pop("VOICE_VALKEY_PASSWORD_FILE")
+    wrong = {**environment, "VOICE_TELEMETRY_SOURCES": "tea"}
+    expect("wrong source", subprocess.run(TELEMETRY, env=wrong, check=False).returncode, 2)  # noqa: S603  telemetry
+    program = subprocess.Popen(TELEMETRY, env=environment)  # noqa: S603  telemetry
+    end = time.monotonic() + DEADLINE_S
+    while not scrape() and time.monotonic() < end:
+        time.sleep(0.2)
+    expect("Prometheus endpoint", scrape(), "ok")
+    program.send_signal(signal.SIGTERM)
+    expect("exit code", program.wait(DEADLINE_S), 0)
+
+
+if __name__ == "__main__":
+    main()

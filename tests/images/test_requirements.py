@@ -1,0 +1,22 @@
+"""What images of ours install is what their tests here run with."""
+
+import importlib.metadata
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+IMAGES = Path(__file__).parents[2] / "images"
+ONLY_WITH_A_GPU = {"nvidia-cublas-cu12"}
+"""Half a gigabyte that nothing here would load."""
+OURS = ("gateway", "telemetry", "whisper-engine")
+
+
+@pytest.mark.parametrize("image", OURS)
+def test_versions_are_those_that_the_tests_ran_with(image: str) -> None:
+    lines = (IMAGES / image / "requirements.in").read_text(encoding="utf-8").splitlines()
+    wanted = [Requirement(line.partition("#")[0]) for line in lines if line.partition("#")[0].strip()]
+    assert wanted
+    here = [each for each in wanted if each.name not in ONLY_WITH_A_GPU]
+    other = [str(each) for each in here if not each.specifier.contains(importlib.metadata.version(each.name))]
+    assert other == []
