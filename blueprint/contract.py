@@ -287,6 +287,7 @@ RX_RING_SIZE = Variable("VOICE_RX_RING_SIZE", "Descriptors in each receive ring"
 HUGE_PAGE_SIZE_MIB = Variable("VOICE_HUGE_PAGE_SIZE_MIB", "Size of one huge page, MiB")
 HOST_KIND = Variable("VOICE_HOST_KIND", "silicon or gpu: placement fills silicon first")
 ENGINE = Variable("VOICE_ENGINE", "whisper, or vllm on the host's loopback")
+CHUNK_KIND = Variable("VOICE_CHUNK_KIND", "log-mel, or pcm16 for fleets whose engine makes features of its own")
 CACHE_DIR = Variable("VOICE_CACHE_DIR", "Directory for compile caches and weights; local NVMe where it exists")
 TELEMETRY_SOURCES = Variable("VOICE_TELEMETRY_SOURCES", "Comma-separated: dataplane, neuron, gpu, engine")
 TOKEN_KEY = Variable("VOICE_TOKEN_KEY", "Key that signs session tokens (injected secret)")
@@ -306,7 +307,7 @@ _WHISPER = (*_IDENTITY, *_STATE, CHUNK_PORT, HEALTH_PORT, HOST_KIND, ENGINE, CAC
 ENVIRONMENT: dict[Image, tuple[Variable, ...]] = {
     Image.VAD_DATAPLANE: (
         *_IDENTITY, *_STATE, DATA_PATH, INTERFACE, RX_QUEUES, RX_RING_SIZE, HUGE_PAGE_SIZE_MIB, RTP_PORT,
-        CHUNK_PORT, HEALTH_PORT, DRAIN_TIMEOUT_S,
+        CHUNK_PORT, CHUNK_KIND, HEALTH_PORT, DRAIN_TIMEOUT_S,
     ),
     Image.WHISPER_ENGINE: _WHISPER,
     Image.ASR_NEURON: _WHISPER,
@@ -335,6 +336,9 @@ HEALTH_COMMAND = "/usr/local/bin/healthcheck"
 
 TOKEN_HEADER = "X-Voice-Token"  # noqa: S105  the name of a header
 """Carries the session token to the session API; ``Authorization`` belongs to the caller's own credentials."""
+
+CALLER_HEADER = "X-Voice-Caller"
+"""Who opens a session, as API Gateway tells it: it overwrites what a caller sends. Unread where callers bring a JWT."""
 
 # --- State store ------------------------------------------------------------------------------------------
 

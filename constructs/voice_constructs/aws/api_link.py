@@ -5,7 +5,7 @@ from aws_cdk import aws_apigateway as apigateway
 from aws_cdk import aws_elasticloadbalancingv2 as elbv2
 from constructs import Construct
 
-from blueprint.contract import GATEWAY_HTTP, Tier
+from blueprint.contract import CALLER_HEADER, GATEWAY_HTTP, Tier
 from blueprint.edge import STREAM_TIMEOUT_S
 from voice_constructs.aws.acknowledge import acknowledge
 from voice_constructs.aws.edge import EdgeContext
@@ -48,13 +48,19 @@ class ApiLink(Construct):
         )
         self._link = apigateway.VpcLink(self, "Link", targets=[self.load_balancer])
 
-    def integration(self, method: str, path: str, *, stream: bool = False) -> apigateway.HttpIntegration:
-        """Pass a method's requests on unchanged.
+    def integration(
+        self, method: str, path: str, *, caller: str | None, stream: bool = False
+    ) -> apigateway.HttpIntegration:
+        """Pass a method's requests on, with who sends them.
 
         Args:
             path: As the gateway knows it; ``{id}`` is filled in from the request.
+            caller: Variable of API Gateway that names the caller; ``None`` where the gateway finds out itself.
             stream: Pass the response on as it comes, for up to ``STREAM_TIMEOUT_S``.
         """
+        parameters = {"integration.request.path.id": "method.request.path.id"} if "{id}" in path else {}
+        if caller:
+            parameters[f"integration.request.header.{CALLER_HEADER}"] = caller
         return apigateway.HttpIntegration(
             f"http://{self.load_balancer.load_balancer_dns_name}:{GATEWAY_HTTP.number}{path}",
             http_method=method,
@@ -62,9 +68,7 @@ class ApiLink(Construct):
             options=apigateway.IntegrationOptions(
                 connection_type=apigateway.ConnectionType.VPC_LINK,
                 vpc_link=self._link,
-                request_parameters={"integration.request.path.id": "method.request.path.id"}
-                if "{id}" in path
-                else None,
+                request_parameters=parameters,
                 response_transfer_mode=apigateway.ResponseTransferMode.STREAM if stream else None,
                 timeout=Duration.seconds(STREAM_TIMEOUT_S) if stream else None,
             ),

@@ -36,6 +36,14 @@ ACCESS_LOG = {
 }
 """No header, no query string and no session id: ``resourcePath`` is the route's pattern, ``apiKeyId`` not the key."""
 
+CALLERS = {
+    "api-key": "context.identity.apiKeyId",
+    "iam": "context.identity.userArn",
+    "none": "context.identity.sourceIp",
+    "jwt": None,
+}
+"""What names a caller, by kind of authorizer: the gateway bounds the sessions of each. A JWT names its own."""
+
 
 class SessionApi(Construct):
     """A Regional REST API on the gateway service.
@@ -162,7 +170,7 @@ class SessionApi(Construct):
         kind = self._context.settings.authorizer.kind
         made = resource.add_method(
             method,
-            self.link.integration(method, resource.path, stream=stream),
+            self.link.integration(method, resource.path, caller=CALLERS[kind], stream=stream),
             authorization_type=apigateway.AuthorizationType.IAM if kind == "iam" else apigateway.AuthorizationType.NONE,
             api_key_required=kind == "api-key",
             request_validator=self._validator,

@@ -13,7 +13,7 @@ from blueprint import catalog, contract, names
 from blueprint.alerts import scaling_runbook
 from blueprint.contract import Image, Tier
 from blueprint.hosts import VAD_IMAGES
-from blueprint.model.aws import DataPathMode, OnDemand
+from blueprint.model.aws import DataPathMode, Engine, OnDemand
 from voice_constructs.aws.fleet import FleetContext
 from voice_constructs.aws.host import (
     HostGroupProps,
@@ -136,6 +136,7 @@ class VadFleet(Construct):
             {
                 contract.RTP_PORT: str(contract.RTP.number),
                 contract.CHUNK_PORT: str(contract.CHUNK.number),
+                contract.CHUNK_KIND: self._chunk_kind(),
                 contract.HEALTH_PORT: str(contract.VAD_HEALTH.number),
                 contract.DRAIN_TIMEOUT_S: str(self._fleet.drain_timeout_s),
             },
@@ -144,6 +145,11 @@ class VadFleet(Construct):
             mounts=(userdata.Mount(CONTROL_DIR, CONTROL_DIR, writable=True),),
             hardware=True,
         )
+
+    def _chunk_kind(self) -> str:
+        """Return what every ASR fleet takes: our engine takes both, and before vLLM samples only."""
+        engines = {fleet.engine for fleet in self._deployment.aws.asr}
+        return "pcm16" if Engine.VLLM in engines else "log-mel"
 
     def _telemetry(self) -> userdata.Container:
         """Return the publisher of the fleet's metrics, in the group that the data plane's socket belongs to."""

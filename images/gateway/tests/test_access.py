@@ -16,7 +16,8 @@ async def test_a_whole_session_with_the_rights_that_the_contract_gives(
     start: Start, store: Redis, vad: VadHost
 ) -> None:
     [access] = [user.acl for user in STATE_USERS if user.tier is Tier.GATEWAY]
-    await store.execute_command("ACL", "SETUSER", Tier.GATEWAY.value, "reset", f">{PASSWORD}", *access.split())
+    rights = ["reset", f">{PASSWORD}", *access.split()]
+    await store.execute_command("ACL", "SETUSER", Tier.GATEWAY.value, *rights)  # type: ignore[no-untyped-call]
     gateway = await start(VALKEY_USER=Tier.GATEWAY.value, VALKEY_PASSWORD=PASSWORD).ready()
     opened = await gateway.open()
     said = Transcript(kind=EventKind.FINAL, utterance=0, text="yes", start_ms=0, end_ms=500)

@@ -67,7 +67,7 @@ def test_events_stream_for_fifteen_minutes_and_resume(edge: Stack) -> None:
     assert all(method["Integration"].get("ResponseTransferMode") in {None, "BUFFERED"} for method in others)
 
 
-def test_requests_pass_through_the_link_to_the_gateway_unchanged(edge: Stack) -> None:
+def test_requests_pass_through_the_link_to_the_gateway(edge: Stack) -> None:
     internal, _ = balancer(edge, "internal")
     assert edge.the("ApiGateway::VpcLink")["TargetArns"] == [{"Ref": internal}]
     for route, method in routes(edge).items():
@@ -80,8 +80,19 @@ def test_requests_pass_through_the_link_to_the_gateway_unchanged(edge: Stack) ->
         scheme, host, rest = integration["Uri"]["Fn::Join"][1]
         assert (scheme, host["Fn::GetAtt"]) == ("http://", [internal, "DNSName"])
         assert rest == f":{contract.GATEWAY_HTTP.number}{path}"
-        if "{id}" in path:
-            assert integration["RequestParameters"] == {"integration.request.path.id": "method.request.path.id"}
+        of_session = {"integration.request.path.id": "method.request.path.id"} if "{id}" in path else {}
+        caller = {f"integration.request.header.{contract.CALLER_HEADER}": "context.identity.userArn"}
+        assert integration["RequestParameters"] == of_session | caller
+
+
+@pytest.mark.parametrize(
+    ("kind", "caller"),
+    [("api-key", "context.identity.apiKeyId"), ("none", "context.identity.sourceIp"), ("jwt", None)],
+)
+def test_gateway_is_told_who_calls(by_authorizer: dict[str, Stack], kind: str, caller: str | None) -> None:
+    header = f"integration.request.header.{contract.CALLER_HEADER}"
+    for method in routes(by_authorizer[kind]).values():
+        assert method["Integration"].get("RequestParameters", {}).get(header) == caller
 
 
 def test_requests_are_validated(edge: Stack) -> None:

@@ -10,11 +10,8 @@ import httpx2
 import jwt
 from starlette.requests import Request
 
+from blueprint.contract import CALLER_HEADER
 from voice_gateway.refusals import Refusal, retry_after
-
-CALLER_HEADER = "X-Voice-Caller"
-"""Id of the API key, or ARN of the caller, as API Gateway tells it. Only API Gateway reaches the session API, and it
-overwrites what a caller sends."""
 
 ANONYMOUS = "api"
 """All callers together, where nothing tells them apart."""

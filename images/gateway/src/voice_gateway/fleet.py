@@ -1,7 +1,6 @@
 """The hosts behind the gateway, as they were half a second ago."""
 
 import asyncio
-import contextlib
 import random
 import time
 
@@ -18,15 +17,19 @@ class Fleet:
     """Reads the registries again and again, so that neither callers nor packets wait for the state store."""
 
     def __init__(self, store: Redis) -> None:
-        self._registries = {tier: HostRegistry(store, tier) for tier in (Tier.ASR, Tier.VAD)}
+        self._store = store
+        self._registries = self._unseen()
         self._hosts: dict[Tier, list[Host]] = {Tier.ASR: [], Tier.VAD: []}
         self._looked_at = float("-inf")
 
     async def watch(self) -> None:
         """Look until cancelled; what was seen last stays good while the state store is away."""
         while True:
-            with contextlib.suppress(RedisError, OSError):
+            try:
                 await self.look()
+            except (RedisError, OSError):
+                # Hearts that could not be seen are not dead for having stood still.
+                self._registries = self._unseen()
             await asyncio.sleep(LOOK_EVERY_S)
 
     async def look(self) -> None:
@@ -34,6 +37,9 @@ class Fleet:
         for tier, registry in self._registries.items():
             self._hosts[tier] = await registry.alive()
         self._looked_at = time.monotonic()
+
+    def _unseen(self) -> dict[Tier, HostRegistry]:
+        return {tier: HostRegistry(self._store, tier) for tier in (Tier.ASR, Tier.VAD)}
 
     @property
     def store_answers(self) -> bool:

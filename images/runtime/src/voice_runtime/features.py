@@ -32,7 +32,8 @@ class LogMel:
 
     def __init__(self, bins: int = CHUNK_MEL_BINS) -> None:
         self._bins = bins
-        self._restart()
+        self._held: NDArray[np.float32] = np.empty(0, np.float32)
+        self._reflected = False
 
     def push(self, samples: NDArray[np.int16]) -> Rows:
         """Return the rows that these samples complete."""
@@ -53,12 +54,8 @@ class LogMel:
         if owed and not self._reflected:
             self._reflect()
         rows = self._rows(owed)
-        self._restart()
+        self._held, self._reflected = self._held[:0], False
         return rows
-
-    def _restart(self) -> None:
-        self._held = np.empty(0, np.float32)
-        self._reflected = False
 
     def _reflect(self) -> None:
         # The window's first sample weighs nothing.
@@ -73,7 +70,8 @@ class LogMel:
         self._held = self._held[count * HOP_SAMPLES :]
         power = np.abs(np.fft.rfft(windows * _hann())) ** 2
         energy = power.astype(np.float32) @ mel_filters(self._bins).T
-        return np.log10(np.maximum(energy, LEAST_ENERGY)).astype(np.float32)
+        rows: Rows = np.log10(np.maximum(energy, LEAST_ENERGY)).astype(np.float32)
+        return rows
 
 
 @functools.cache

@@ -1,7 +1,7 @@
 """The connection to Valkey, from the environment that the contract names."""
 
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -56,7 +56,10 @@ def connect(settings: StoreSettings) -> "Redis":
         OSError: The file of the password cannot be read.
     """
     password = settings.secret()
-    encrypted = {"connection_class": SSLConnection, "ssl_ca_certs": settings.ca_file and str(settings.ca_file)}
+    encrypted: dict[str, Any] = {
+        "connection_class": SSLConnection,
+        "ssl_ca_certs": settings.ca_file and str(settings.ca_file),
+    }
     pool = BlockingConnectionPool(
         max_connections=CONNECTIONS,
         timeout=TIMEOUT_S,

@@ -36,6 +36,7 @@ constexpr std::array kContract{
     Variable{"VOICE_HUGE_PAGE_SIZE_MIB", "2"},  // not set where a host reserves none
     Variable{"VOICE_RTP_PORT", nullptr},
     Variable{"VOICE_CHUNK_PORT", nullptr},
+    Variable{"VOICE_CHUNK_KIND", "log-mel"},
     Variable{"VOICE_HEALTH_PORT", nullptr},
     Variable{"VOICE_DRAIN_TIMEOUT_S", nullptr},
 };
@@ -47,15 +48,14 @@ constexpr std::array kOwn{
     Variable{"VOICE_CONTROL_SOCKET", "/run/voice/dataplane/control.sock"},
     Variable{"VOICE_STATE_FILE", "/dev/shm/voice-sessions"},
     Variable{"VOICE_VAD_MODULE", "/usr/lib/voice/vad.so"},
-    Variable{"VOICE_CHUNK_KIND", "log-mel"},
     Variable{"VOICE_XDP_MODE", "native"},
     Variable{"VOICE_MAX_SESSIONS", "8192"},
     Variable{"VOICE_SESSION_PACKETS_PER_S", "100"},
     Variable{"VOICE_ADMISSIONS_PER_S", "2000"},
     Variable{"VOICE_SILENT_AFTER_S", "60"},
-    // A host is taken for dead three seconds after its last heartbeat, which is up to a second old, and found out within
-    // another one. 64 MiB hold the chunks of 400 people who speak all the time.
-    Variable{"VOICE_RESEND_WINDOW_S", "5"},
+    // A host's last heartbeat is read up to a second after its death, it is dead three seconds later, which is found out
+    // within another one; and one to spare. 64 MiB hold the chunks of 340 people who speak all the time.
+    Variable{"VOICE_RESEND_WINDOW_S", "6"},
     Variable{"VOICE_RESEND_MIB", "64"},
 };
 

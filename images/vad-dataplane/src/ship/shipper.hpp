@@ -49,7 +49,7 @@ public:
         unsigned shed_silence_percent = 50;  // of a ring's slots
         unsigned shed_any_percent = 90;
         int send_buffer_bytes = 4 << 20;
-        std::chrono::seconds resend_window{5};
+        std::chrono::seconds resend_window{6};
         std::size_t resend_bytes = 64 << 20;
         std::chrono::microseconds idle{500};  // pause when the rings are empty: pollers make no system call
     };

@@ -200,6 +200,7 @@ class DataPlane:
             "VOICE_STATE_FILE": str(self.folder / "sessions"),
             "VOICE_VAD_MODULE": str(BUILD / "vad" / "vad.so"),
             "VOICE_MAX_SESSIONS": "2048",
+            "VOICE_RESEND_WINDOW_S": "30",  # and may be slow
             "VOICE_SESSION_PACKETS_PER_S": "1000000",  # tests speak faster than people
         }
         self.environment = defaults | self.environment
@@ -327,9 +328,11 @@ class Caller:
             found = self._plane.session(self.ssrc)
             return found is not None and found["packets"] >= self.sent
 
+        def all_sent() -> bool:
+            return all(queue["chunk_ring_percent"] == 0 for queue in self._plane.ask("counters")["queues"])
+
         wait_for("all packets are taken", all_taken)
-        queues = lambda: self._plane.ask("counters")["queues"]  # noqa: E731
-        wait_for("all chunks are sent", lambda: all(each["chunk_ring_percent"] == 0 for each in queues()))
+        wait_for("all chunks are sent", all_sent)
 
 
 def frames(audio: bytes) -> Iterator[bytes]:

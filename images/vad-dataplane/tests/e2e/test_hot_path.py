@@ -82,9 +82,7 @@ def test_nothing_is_allocated_or_locked(store: Store, plane: DataPlane) -> None:
 
 
 @pytest.mark.parametrize("path", ["socket"], indirect=True, scope="session")
-def test_an_allocation_and_a_lock_would_be_seen(
-    store: Store, plane: DataPlane, environment: dict[str, str]
-) -> None:
+def test_an_allocation_and_a_lock_would_be_seen(store: Store, plane: DataPlane, environment: dict[str, str]) -> None:
     environment["VOICE_COUNTS_CONTROL"] = "1"
     before, after, readings = run(store, plane)
     for thread in ("poller", "shipper"):

@@ -1,5 +1,6 @@
-"""From RTP to chunks, on each data path. Without sch_netem in every kernel, the sender itself loses and swaps packets."""
+"""From RTP to chunks, on each data path. Not every kernel has sch_netem: the sender itself loses and swaps packets."""
 
+import itertools
 import socket
 import time
 from pathlib import Path
@@ -34,7 +35,7 @@ def test_an_utterances_chunks_follow_each_other(caller: Caller, host: AsrHost) -
     caller.say(speech() + silence(3))
     wait_for("the end of the utterance", lambda: host.has_ended(caller.ssrc))
     chunks = host.of(caller.ssrc)
-    for before, chunk in zip(chunks, chunks[1:], strict=False):
+    for before, chunk in itertools.pairwise(chunks):
         if not chunk.flags & START_OF_SPEECH:
             # Five frames each; an end without a frame of its own has the last one's place.
             assert chunk.sequence - before.sequence in ({4, 5} if chunk.flags & END_OF_SPEECH else {5})
@@ -158,8 +159,8 @@ def test_the_module_is_swapped_while_people_speak(
         time.sleep(0.005)
         if at % (len(said) // 4) == 1:
             plane.ask("swap-vad", module=str(modules[at % 2]))
+    wait_for("all utterances have ended", lambda: all(host.has_ended(who.ssrc) for who in callers))
     for who in callers:
-        wait_for("the end of the utterance", lambda who=who: host.has_ended(who.ssrc))
         who.is_taken()
         found = plane.session(who.ssrc)
         assert found

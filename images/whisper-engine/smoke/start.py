@@ -1,0 +1,47 @@
+"""The engine with a host's environment: it says what is wrong with a variable, and that it has no weights.
+
+Run in the image by ``run.sh``.
+"""
+
+import os
+import subprocess
+import sys
+from ctypes import CDLL
+
+from blueprint.contract import ENVIRONMENT, Image
+
+ENGINE = [sys.executable, "-m", "voice_whisper"]
+TIMEOUT_S = 120
+SET = {
+    "VOICE_HOST_ADDRESS": "127.0.0.1",
+    "VOICE_HOST_KIND": "gpu",
+    "VOICE_CHUNK_PORT": "5006",
+    "VOICE_HEALTH_PORT": "8082",
+    "VOICE_VALKEY_PORT": "6379",
+    "VOICE_VALKEY_PASSWORD_FILE": "/dev/null",
+    "VOICE_ENGINE": "whisper",
+    "VOICE_CACHE_DIR": "/var/cache/voice",
+    "VOICE_DRAIN_TIMEOUT_S": "5",
+}
+
+
+def expect(change: dict[str, str], code: int, answer: str) -> None:
+    """End the test unless the engine refuses an environment as it should."""
+    contract = {variable.name: SET.get(variable.name, "smoke") for variable in ENVIRONMENT[Image.WHISPER_ENGINE]}
+    environment = {**os.environ, **contract, "HF_HUB_OFFLINE": "1", **change}
+    done = subprocess.run(  # noqa: S603  the engine
+        ENGINE, env=environment, stderr=subprocess.PIPE, text=True, timeout=TIMEOUT_S, check=False
+    )
+    if done.returncode != code or answer not in done.stderr:
+        sys.exit(f"with {change}: exit code {done.returncode}, expected {code}; said: {done.stderr}")
+
+
+def main() -> None:
+    """Start it wrongly, in two ways."""
+    expect({"VOICE_CHUNK_PORT": "none"}, 2, "VOICE_CHUNK_PORT='none'")
+    expect({"VOICE_MODEL": "/nonexistent"}, 1, "VOICE_MODEL=/nonexistent: no such folder")
+    CDLL("libcublas.so.12")
+
+
+if __name__ == "__main__":
+    main()

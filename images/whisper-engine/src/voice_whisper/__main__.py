@@ -1,0 +1,42 @@
+"""Starts the engine: ``python -m voice_whisper``."""
+
+import asyncio
+import logging
+import sys
+
+from voice_runtime import environment
+from voice_runtime.store import StoreSettings
+from voice_whisper.engine import Engine
+from voice_whisper.process import CannotStartError
+from voice_whisper.settings import EngineSettings, ModelSettings
+
+
+def main() -> int:
+    """Run the engine; exit with 1 when it cannot begin."""
+    settings, model = environment.read(EngineSettings), environment.read(ModelSettings)
+    store = environment.read(StoreSettings)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("httpx2").setLevel(logging.WARNING)
+    problems: list[str] = []
+    try:
+        asyncio.run(_run(settings, model, store))
+    except* (CannotStartError, OSError) as errors:
+        problems = [str(error) for error in _leaves(errors)]
+    for problem in dict.fromkeys(problems):
+        sys.stderr.write(f"the engine cannot start: {problem}\n")
+    return 1 if problems else 0
+
+
+async def _run(settings: EngineSettings, model: ModelSettings, store: StoreSettings) -> None:
+    await Engine(settings, model, store).run()
+
+
+def _leaves(errors: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    found: list[BaseException] = []
+    for error in errors.exceptions:
+        found += _leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

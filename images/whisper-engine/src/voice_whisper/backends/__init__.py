@@ -1,0 +1,1 @@
+"""Models by the hardware that they run on, behind one interface."""

@@ -1,0 +1,123 @@
+"""Whisper on CTranslate2: CPUs and NVIDIA GPUs, with the same code."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import ctranslate2
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from voice_whisper.backends.base import Array, CannotLoadError, Decoded, Role
+from voice_whisper.backends.weights import folder_of
+from voice_whisper.settings import ModelSettings
+from voice_whisper.window import ROWS_PER_S
+
+TOKENS_PER_S = 10
+"""Twice as fast as fast speech: what repeats itself ends there."""
+
+ROWS_PER_STATE = 2
+
+NO_SPEECH_PROBABILITY = 0.6
+UNLIKELY_LOG_PROBABILITY = -1.0
+"""Above the one and below the other there were no words: Whisper's own thresholds, as in faster-whisper."""
+
+
+@dataclass(frozen=True)
+class _Marks:
+    """Tokens that steer the decoder."""
+
+    start: int
+    transcribe: int
+    no_timestamps: int
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer) -> "_Marks":
+        names = ("<|startoftranscript|>", "<|transcribe|>", "<|notimestamps|>")
+        return cls(*(_token(tokenizer, name) for name in names))
+
+
+def _token(tokenizer: Tokenizer, name: str) -> int:
+    found = tokenizer.token_to_id(name)
+    if found is None:
+        raise CannotLoadError(f"tokenizer.json lacks {name}: it is no Whisper's")
+    return found
+
+
+class CTranslate2Backend:
+    """A converted Whisper model."""
+
+    def __init__(self, model: ctranslate2.models.Whisper, tokenizer: Tokenizer) -> None:
+        self._model = model
+        self._tokenizer = tokenizer
+        self._marks = _Marks.of(tokenizer)
+        self.bins: int = model.n_mels
+
+    def encode(self, features: NDArray[np.float32]) -> Array:
+        """Turn features into hidden states, in the memory of the host."""
+        view = ctranslate2.StorageView.from_array(np.ascontiguousarray(features))
+        return np.asarray(self._model.encode(view, to_cpu=True))
+
+    def decode(self, hidden: Array, languages: Sequence[str | None]) -> list[Decoded]:
+        """Turn hidden states into text by greedy search."""
+        view = ctranslate2.StorageView.from_array(np.ascontiguousarray(hidden))
+        spoken = self._languages(view, languages)
+        results = self._model.generate(
+            view,
+            [self._prompt(language) for language in spoken],
+            beam_size=1,
+            max_length=hidden.shape[1] * ROWS_PER_STATE // ROWS_PER_S * TOKENS_PER_S,
+            return_scores=True,
+            return_no_speech_prob=True,
+        )
+        return [Decoded(self._text(each), language) for each, language in zip(results, spoken, strict=True)]
+
+    def _languages(self, view: ctranslate2.StorageView, languages: Sequence[str | None]) -> list[str]:
+        if not self._model.is_multilingual:
+            return ["en"] * len(languages)
+        known = [language if self._knows(language) else None for language in languages]
+        if None not in known:
+            return [language for language in known if language]
+        detected = [ranked[0][0].strip("<|>") for ranked in self._model.detect_language(view)]
+        return [language or found for language, found in zip(known, detected, strict=True)]
+
+    def _knows(self, language: str | None) -> bool:
+        return language is not None and self._tokenizer.token_to_id(f"<|{language}|>") is not None
+
+    def _prompt(self, language: str) -> list[int]:
+        if not self._model.is_multilingual:
+            return [self._marks.start, self._marks.no_timestamps]
+        spoken = _token(self._tokenizer, f"<|{language}|>")
+        return [self._marks.start, spoken, self._marks.transcribe, self._marks.no_timestamps]
+
+    def _text(self, result: ctranslate2.models.WhisperGenerationResult) -> str:
+        if result.no_speech_prob > NO_SPEECH_PROBABILITY and result.scores[0] < UNLIKELY_LOG_PROBABILITY:
+            return ""
+        text: str = self._tokenizer.decode(result.sequences_ids[0])
+        return text.strip()
+
+
+def load(settings: ModelSettings, role: Role, threads: int) -> CTranslate2Backend:  # noqa: ARG001  same for every role
+    """Load a model; CTranslate2 loads encoder and decoder together.
+
+    Raises:
+        CannotLoadError: The model is not there, or the device is not.
+    """
+    folder = folder_of(settings.model, settings.cache_dir)
+    try:
+        device = settings.device
+        if device == "auto":
+            device = "cuda" if ctranslate2.get_cuda_device_count() else "cpu"
+        compute_type = settings.compute_type or ("float16" if device == "cuda" else "int8")
+        model = ctranslate2.models.Whisper(str(folder), device=device, compute_type=compute_type, intra_threads=threads)
+        return CTranslate2Backend(model, _tokenizer(folder))
+    except (RuntimeError, ValueError) as error:
+        raise CannotLoadError(f"{folder} cannot be loaded on {settings.device}: {error}") from error
+
+
+def _tokenizer(folder: Path) -> Tokenizer:
+    file = folder / "tokenizer.json"
+    if not file.is_file():
+        raise CannotLoadError(f"{file} is missing: copy it from the model that {folder.name} was converted from")
+    return Tokenizer.from_file(str(file))

@@ -1,0 +1,85 @@
+"""Whisper on AWS Inferentia2 and Trainium1, with the Whisper of NxD Inference, in the image ``asr-neuron``.
+
+Not tested: no such hardware, and none of its packages, were at hand when this was written. Names are those of
+neuronx_distributed_inference.models.whisper.modeling_whisper (SDK 2.31) and of openai-whisper, on which it builds.
+
+Encoder and decoder are compiled separately, once, into the cache folder, and each worker loads its own half onto a
+NeuronCore of its own. Shapes are fixed: one window of 30 s at a time.
+"""
+
+import importlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from filelock import FileLock
+from numpy.typing import NDArray
+
+from voice_whisper.backends.base import Array, CannotLoadError, Decoded, Role
+from voice_whisper.backends.weights import folder_of
+from voice_whisper.settings import ModelSettings
+from voice_whisper.window import LONGEST_WINDOW_ROWS
+
+CORES_OF_A_WORKER = "1"
+
+
+class NeuronBackend:
+    """One half of a compiled model."""
+
+    def __init__(self, application: Any) -> None:  # noqa: ANN401  a class of a package that is not here
+        self._application = application
+        self._torch = importlib.import_module("torch")
+        self._options = importlib.import_module("whisper").DecodingOptions
+        self.bins: int = application.dims.n_mels
+
+    def encode(self, features: NDArray[np.float32]) -> Array:
+        """Turn features into hidden states of windows of 30 s, one by one."""
+        padding = ((0, 0), (0, 0), (0, LONGEST_WINDOW_ROWS - features.shape[2]))
+        windows = self._torch.from_numpy(np.pad(features, padding))
+        states = [self._application.encoder(window).numpy() for window in windows.split(1)]
+        return np.concatenate(states).astype(np.float32)
+
+    def decode(self, hidden: Array, languages: Sequence[str | None]) -> list[Decoded]:
+        """Turn hidden states into text by greedy search, one by one."""
+        return [self._decode(states, language) for states, language in zip(hidden, languages, strict=True)]
+
+    def _decode(self, states: Array, language: str | None) -> Decoded:
+        options = self._options(language=language, without_timestamps=True, fp16=False)
+        result = self._application.decode(self._torch.from_numpy(states), options)
+        return Decoded(result.text.strip(), result.language)
+
+
+def load(settings: ModelSettings, role: Role, threads: int) -> NeuronBackend:  # noqa: ARG001  the host computes little
+    """Load one half of a model; the first worker of a role compiles it.
+
+    Raises:
+        CannotLoadError: The packages, the weights or a free NeuronCore are not there.
+    """
+    # A launcher names all cores of the host: each worker takes a free one.
+    os.environ.pop("NEURON_RT_VISIBLE_CORES", None)
+    os.environ["NEURON_RT_NUM_CORES"] = CORES_OF_A_WORKER
+    folder = folder_of(settings.model, settings.cache_dir)
+    compiled = settings.cache_dir / "neuron-whisper" / folder.name / role
+    try:
+        application = _application(folder)
+        half = application.encoder if role is Role.ENCODER else application.decoder
+        compiled.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{compiled}.lock"):
+            if not any(compiled.iterdir()):
+                half.compile(str(compiled))
+        half.load(str(compiled))
+        return NeuronBackend(application)
+    except (ImportError, OSError, RuntimeError) as error:
+        raise CannotLoadError(f"{folder} cannot be loaded on Neuron: {error}") from error
+
+
+def _application(folder: Path) -> Any:  # noqa: ANN401  as above
+    whisper = importlib.import_module("neuronx_distributed_inference.models.whisper.modeling_whisper")
+    config = importlib.import_module("neuronx_distributed_inference.models.config")
+    adapter = importlib.import_module("neuronx_distributed_inference.utils.hf_adapter")
+    float16 = importlib.import_module("torch").float16
+    neuron = config.NeuronConfig(batch_size=1, torch_dtype=float16, tp_degree=1)
+    inference = whisper.WhisperInferenceConfig(neuron, load_config=adapter.load_pretrained_config(str(folder)))
+    return whisper.NeuronApplicationWhisper(str(folder), config=inference)

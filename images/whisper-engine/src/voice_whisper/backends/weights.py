@@ -1,0 +1,25 @@
+"""Where a model's weights come from."""
+
+from pathlib import Path
+
+from huggingface_hub import snapshot_download
+from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+from voice_whisper.backends.base import CannotLoadError
+
+
+def folder_of(model: str, cache_dir: Path) -> Path:
+    """Return the folder of a model: itself, or what is downloaded of a repository, once, into the cache.
+
+    Raises:
+        CannotLoadError: There is no such folder, and no such repository can be reached.
+    """
+    if Path(model).is_dir():
+        return Path(model)
+    try:
+        return Path(snapshot_download(model, cache_dir=cache_dir / "weights"))
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+        raise CannotLoadError(
+            f"VOICE_MODEL={model}: no such folder, and it cannot be downloaded ({type(error).__name__}): "
+            f"give a folder, or a repository at Hugging Face that this host can reach"
+        ) from error

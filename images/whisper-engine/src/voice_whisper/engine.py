@@ -1,0 +1,142 @@
+"""The engine as a whole: its parts, their beginning and their orderly end."""
+
+import asyncio
+import logging
+import signal
+import socket
+import time
+from typing import Any
+
+from blueprint.contract import HOST_DEAD_AFTER_S, Tier
+from voice_runtime.hosts import HostRegistry
+from voice_runtime.journal import Journal
+from voice_runtime.sessions import Sessions
+from voice_runtime.store import StoreSettings, connect
+from voice_runtime.transcripts import Transcripts
+from voice_whisper import health
+from voice_whisper.admission import Admission
+from voice_whisper.beside_vllm import BesideVllm
+from voice_whisper.counters import Counters
+from voice_whisper.disaggregated import Disaggregated
+from voice_whisper.journal_batch import JournalBatch
+from voice_whisper.keeper import Keeper
+from voice_whisper.live_session import Services
+from voice_whisper.patience import STORE_ERRORS
+from voice_whisper.settings import EngineSettings, ModelSettings
+from voice_whisper.transcriber import Transcriber
+
+RECEIVE_BUFFER_BYTES = 8 << 20
+"""Four seconds of 64 sessions, at 32 kB/s each."""
+NOTICE_S = HOST_DEAD_AFTER_S
+"""Until then the VAD tier may still send new sessions to a host that drains: it reads the registry now and then."""
+LOOK_EVERY_S = 0.1
+LAST_STEPS_S = 1.0
+"""Of the drain time, for leaving."""
+
+log = logging.getLogger(__name__)
+
+
+class _Receiver(asyncio.DatagramProtocol):
+    def __init__(self, admission: Admission) -> None:
+        self._admission = admission
+
+    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:  # noqa: ARG002  of the protocol
+        """Lead a datagram to its session."""
+        self._admission.receive(data)
+
+
+class Engine:
+    """A host's engine."""
+
+    def __init__(self, settings: EngineSettings, model: ModelSettings, store: StoreSettings) -> None:
+        """Put the parts together.
+
+        Raises:
+            OSError: The file of the store's password cannot be read.
+        """
+        self._settings = settings
+        self._store = connect(store)
+        self._counters = Counters()
+        self._transcriber: Transcriber = BesideVllm() if settings.engine == "vllm" else Disaggregated(settings, model)
+        journal, sessions = Journal(self._store, settings.host), Sessions(self._store)
+        self._batch = JournalBatch(journal, self._counters)
+        services = Services(self._transcriber, Transcripts(self._store), journal, self._batch, self._counters)
+        self._admission = Admission(settings.sessions, sessions, services)
+        self._registry = HostRegistry(self._store, Tier.ASR)
+        self._keeper = Keeper(settings, self._admission, self._registry, journal, sessions)
+
+    async def run(self) -> None:
+        """Work until the process is told to stop, and finish what was begun.
+
+        Raises:
+            ExceptionGroup: The model cannot be loaded (``CannotStartError``), or a port is taken (``OSError``).
+        """
+        stop = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, stop.set)
+        async with asyncio.TaskGroup() as group:
+            transcribing = group.create_task(self._transcriber.run())
+            serving = group.create_task(self._serve())
+            await stop.wait()
+            await self._drain()
+            serving.cancel()
+            transcribing.cancel()
+        await self._store.aclose()
+
+    async def _serve(self) -> None:
+        await self._transcriber.ready()
+        receiving, _ = await asyncio.get_running_loop().create_datagram_endpoint(
+            lambda: _Receiver(self._admission), sock=_chunk_socket(self._settings)
+        )
+        listener = health.listen(self._settings.health_port)
+        server = health.server(lambda: self._keeper.is_draining, self.metrics)
+        log.info("ready: %d sessions", self._settings.sessions)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(server.serve([listener]))
+                group.create_task(self._keeper.run(self._batch))
+        finally:
+            receiving.close()
+            listener.close()
+
+    def metrics(self) -> dict[str, Any]:
+        """Return the gauges, by their names in the contract, and the counters."""
+        encoder_queue, decoder_queue = self._transcriber.depths
+        return {
+            "EncoderQueueDepth": encoder_queue,
+            "DecoderQueueDepth": decoder_queue,
+            "FreeSlots": self._admission.free_slots,
+            "RealTimeFactor": self._counters.real_time_factor(time.monotonic()),
+            "counters": {**self._counters.shown(), "worker_restarts": self._transcriber.restarts},
+        }
+
+    async def _drain(self) -> None:
+        """Finish live utterances; what does not end in time is left to another host."""
+        since = time.monotonic()
+        self._keeper.is_draining = True
+        log.info("draining: %d sessions are live", len(self._admission.live))
+        while time.monotonic() - since < self._settings.drain_timeout_s - LAST_STEPS_S:
+            self._admission.is_closed = time.monotonic() - since >= NOTICE_S
+            if self._admission.is_closed and self._admission.is_empty:
+                break
+            await asyncio.sleep(LOOK_EVERY_S)
+        left = len(self._admission.live)
+        try:
+            async with asyncio.timeout(LAST_STEPS_S / 2):
+                await self._batch.flush()
+                await self._registry.leave(self._settings.host)
+        except STORE_ERRORS as error:
+            log.warning("left without a word: %s", error)
+        log.info("drained: %d sessions are left to other hosts", left)
+
+
+def _chunk_socket(settings: EngineSettings) -> socket.socket:
+    receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+    # The kernel grants at most net.core.rmem_max, and reports twice what it grants.
+    granted = receiver.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2
+    if granted < RECEIVE_BUFFER_BYTES:
+        log.warning("receive buffer of %d bytes instead of %d: raise net.core.rmem_max", granted, RECEIVE_BUFFER_BYTES)
+    receiver.setblocking(False)
+    receiver.bind((str(settings.host_address), settings.chunk_port))
+    return receiver

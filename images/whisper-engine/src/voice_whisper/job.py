@@ -1,0 +1,117 @@
+"""One window of speech on its way through prefill and decode."""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from voice_whisper.messages import States
+
+MOST_ATTEMPTS = 3
+"""A window that three workers have died of is given up."""
+
+
+class GivenUpError(Exception):
+    """Workers die of this window, or the engine beside ours refuses it."""
+
+
+@dataclass(frozen=True)
+class Heard:
+    """What a window says.
+
+    Attributes:
+        stages_ms: How long each stage took it, waiting as ``queue``.
+        processing_s: Its share of what the workers did, which do several windows at a time.
+    """
+
+    text: str
+    language: str | None
+    stages_ms: dict[str, float]
+    processing_s: float
+
+
+@dataclass(eq=False)
+class Job:
+    """A window to be transcribed.
+
+    Attributes:
+        window: Features of shape (bins, rows).
+        final: The last word on its utterance, rather than a partial transcript.
+        heard: The answer. Whoever asked may have cancelled it.
+        slot: Its place in shared memory, once it has one.
+        states: Its hidden states there, once it has them.
+        attempts: Workers that died of it, or of what was in the batch with it.
+        asked_at: When it was made.
+    """
+
+    window: NDArray[np.float32]
+    final: bool
+    language: str | None
+    heard: asyncio.Future[Heard]
+    slot: int | None = None
+    states: States | None = None
+    attempts: int = 0
+    asked_at: float = field(default_factory=time.monotonic)
+    stages_ms: dict[str, float] = field(default_factory=dict)
+    processing_s: float = 0.0
+
+    def took(self, stage: str, took_ms: float, batch: int) -> None:
+        """Take note of a stage that it has been through, with others."""
+        self.stages_ms[stage] = took_ms
+        self.processing_s += took_ms / 1000 / batch
+
+    def answer(self, text: str, language: str) -> None:
+        """Tell whoever still waits for it."""
+        total_ms = 1000 * (time.monotonic() - self.asked_at)
+        stages_ms = {"queue": total_ms - sum(self.stages_ms.values()), **self.stages_ms}
+        if not self.heard.done():
+            self.heard.set_result(Heard(text, language, stages_ms, self.processing_s))
+
+
+class JobQueue:
+    """Jobs that wait for one stage; partials wait behind finals."""
+
+    def __init__(self) -> None:
+        self._finals: deque[Job] = deque()
+        self._partials: deque[Job] = deque()
+
+    def __len__(self) -> int:
+        return len(self._finals) + len(self._partials)
+
+    def put(self, job: Job) -> None:
+        """Add a job at the end."""
+        (self._finals if job.final else self._partials).append(job)
+
+    def put_back(self, jobs: Iterable[Job]) -> None:
+        """Add jobs whose worker has died at the front."""
+        for job in jobs:
+            (self._finals if job.final else self._partials).appendleft(job)
+
+    def remove(self, job: Job) -> bool:
+        """Take a job out, and return whether it was there."""
+        queue = self._finals if job.final else self._partials
+        if job not in queue:
+            return False
+        queue.remove(job)
+        return True
+
+    def take(self, most: int) -> list[Job]:
+        """Take the first job, and others of the same length with it, up to a number.
+
+        A job that a worker may have died of goes alone: it must not take others with it again.
+        """
+        batch: list[Job] = []
+        for queue in (self._finals, self._partials):
+            for job in list(queue):
+                if len(batch) < most and (not batch or _goes_with(batch[0], job)):
+                    queue.remove(job)
+                    batch.append(job)
+        return batch
+
+
+def _goes_with(first: Job, job: Job) -> bool:
+    return first.attempts == job.attempts == 0 and first.window.shape == job.window.shape

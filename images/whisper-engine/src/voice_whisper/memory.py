@@ -1,0 +1,51 @@
+"""Memory that main process and workers share: features go to encoders in it, hidden states to decoders.
+
+It is an anonymous file that workers inherit. Only numbers of slots pass between processes; the kernel takes the memory
+back when the last process has ended, however it ended, and gives pages only to what is used.
+"""
+
+import mmap
+import os
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from voice_whisper.backends.base import Array
+from voice_whisper.window import LONGEST_WINDOW_ROWS
+
+MOST_BINS = 128
+MOST_STATES = 1500
+MOST_WIDTH = 1280
+"""Of Whisper's models, large-v3 has the most mel bins, and the large ones the widest states."""
+
+FEATURE_BYTES = 4 * MOST_BINS * LONGEST_WINDOW_ROWS
+HIDDEN_BYTES = 4 * MOST_STATES * MOST_WIDTH
+SLOT_BYTES = FEATURE_BYTES + HIDDEN_BYTES
+
+
+class SharedSlots:
+    """Slots for one utterance each.
+
+    Attributes:
+        descriptor: Of the anonymous file.
+    """
+
+    def __init__(self, count: int, descriptor: int | None = None) -> None:
+        """Make slots, or open those that another process has made."""
+        if descriptor is None:
+            descriptor = os.memfd_create("voice-slots")
+            os.ftruncate(descriptor, count * SLOT_BYTES)
+        self.descriptor = descriptor
+        self._memory = mmap.mmap(descriptor, count * SLOT_BYTES)
+
+    def features(self, slot: int, bins: int, rows: int) -> NDArray[np.float32]:
+        """Return the features of a slot, of shape (bins, rows), in place."""
+        place = slot * SLOT_BYTES
+        return np.frombuffer(self._memory, np.float32, bins * rows, place).reshape(bins, rows)
+
+    def hidden(self, slot: int, shape: tuple[int, int], dtype: str) -> Array:
+        """Return the hidden states of a slot, in place."""
+        place = slot * SLOT_BYTES + FEATURE_BYTES
+        states = np.frombuffer(self._memory, np.dtype(dtype), shape[0] * shape[1], place)
+        return cast("Array", states.reshape(shape))

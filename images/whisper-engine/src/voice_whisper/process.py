@@ -1,0 +1,138 @@
+"""One worker process as the main process has it."""
+
+import asyncio
+import sys
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, TypeAdapter
+
+from voice_whisper.backends.base import Role
+from voice_whisper.memory import SharedSlots
+from voice_whisper.messages import Failed, Ready
+
+START_TIMEOUT_S = 1800
+"""The first start downloads the weights, or compiles them."""
+
+ANSWER_TIMEOUT_S = 60
+"""A batch that takes longer will never end."""
+
+STOP_TIMEOUT_S = 5
+
+_FIRST_WORDS: TypeAdapter[Ready | Failed] = TypeAdapter(Ready | Failed)
+T = TypeVar("T")
+Reply = TypeVar("Reply", bound=BaseModel)
+
+
+class WorkerDiedError(Exception):
+    """The process is gone, or hung and was killed."""
+
+
+class CannotStartError(Exception):
+    """The process cannot load its model; the message says why."""
+
+
+class Process:
+    """A worker process.
+
+    Attributes:
+        bins: Mel bins that its model takes.
+    """
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self._ended = asyncio.ensure_future(process.wait())
+        self.bins = 0
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    @classmethod
+    async def start(cls, role: Role, memory: SharedSlots, slots: int, threads: int) -> "Process":
+        """Start a worker, and wait until it has its model.
+
+        Raises:
+            WorkerDiedError: It ended without a word.
+            CannotStartError: It said why it cannot start.
+        """
+        arguments = [role.value, str(memory.descriptor), str(slots), str(threads)]
+        worker = cls(
+            await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "voice_whisper.worker", *arguments),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                pass_fds=(memory.descriptor,),
+                start_new_session=True,  # a Ctrl-C is the main process' to act on
+            )
+        )
+        try:
+            worker.bins = _bins(await worker._hear(START_TIMEOUT_S))
+        except BaseException:
+            await worker.stop()
+            raise
+        return worker
+
+    async def ask(self, request: BaseModel, reply: type[Reply]) -> Reply:
+        """Return the answer to a request.
+
+        Raises:
+            WorkerDiedError: There will be none.
+        """
+        try:
+            self._input.write(request.model_dump_json().encode() + b"\n")
+            await self._input.drain()
+        except (BrokenPipeError, ConnectionResetError):
+            raise WorkerDiedError(f"worker {self.pid} is gone") from None
+        return reply.model_validate_json(await self._hear(ANSWER_TIMEOUT_S))
+
+    async def while_alive(self, waiting: Coroutine[Any, Any, T]) -> T:
+        """Wait for something else.
+
+        Raises:
+            WorkerDiedError: The process ended first.
+        """
+        task = asyncio.ensure_future(waiting)
+        try:
+            await asyncio.wait({task, self._ended}, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                raise WorkerDiedError(f"worker {self.pid} ended with {self._process.returncode}")
+            return task.result()
+        finally:
+            task.cancel()
+
+    async def stop(self) -> None:
+        """End the process: by itself where it still answers."""
+        if self._process.returncode is None:
+            self._input.close()
+            try:
+                await asyncio.wait_for(asyncio.shield(self._ended), STOP_TIMEOUT_S)
+            except TimeoutError:
+                self._process.kill()
+        await self._ended
+
+    @property
+    def _input(self) -> asyncio.StreamWriter:
+        if self._process.stdin is None:
+            raise RuntimeError("the worker was started without a pipe")
+        return self._process.stdin
+
+    async def _hear(self, timeout_s: float) -> bytes:
+        if self._process.stdout is None:
+            raise RuntimeError("the worker was started without a pipe")
+        try:
+            line = await asyncio.wait_for(self._process.stdout.readline(), timeout_s)
+        except TimeoutError:
+            self._process.kill()
+            raise WorkerDiedError(f"worker {self.pid} did not answer for {timeout_s} s and was killed") from None
+        if not line.endswith(b"\n"):
+            raise WorkerDiedError(f"worker {self.pid} is gone")
+        return line
+
+
+def _bins(first_words: bytes) -> int:
+    words = _FIRST_WORDS.validate_json(first_words)
+    if isinstance(words, Failed):
+        raise CannotStartError(words.why)
+    return words.bins

@@ -1,0 +1,59 @@
+"""What the environment says: the contract's variables, and what an operator may tune beside them."""
+
+import os
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from voice_runtime.hosts import HostKind
+
+ComputeType = Literal["int8", "int8_float32", "float32", "int8_float16", "float16"]
+
+
+class EngineSettings(BaseSettings):
+    """Settings of a host's engine."""
+
+    model_config = SettingsConfigDict(env_prefix="VOICE_", frozen=True)
+
+    host: str = Field(min_length=1)
+    host_address: IPv4Address
+    host_kind: HostKind
+    chunk_port: int = Field(ge=1, le=65535)
+    health_port: int = Field(ge=1, le=65535)
+    engine: Literal["whisper", "vllm"] = "whisper"
+    drain_timeout_s: int = Field(ge=1)
+
+    sessions: int = Field(default=64, ge=1, le=4096)
+    """Most sessions at a time."""
+    encoders: int = Field(default=1, ge=1, le=64)
+    """Worker processes for prefill."""
+    decoders: int = Field(default=1, ge=1, le=64)
+    """Worker processes for decode."""
+    encoder_batch: int = Field(default=4, ge=1, le=64)
+    """Most utterances that one encoder takes at a time."""
+    decoder_batch: int = Field(default=8, ge=1, le=64)
+    """Most utterances that one decoder takes at a time."""
+
+
+class ModelSettings(BaseSettings):
+    """Settings of a worker process."""
+
+    model_config = SettingsConfigDict(env_prefix="VOICE_", frozen=True, protected_namespaces=())
+
+    model: str = "Systran/faster-whisper-large-v2"
+    """Folder of a converted model, or a repository at Hugging Face that is downloaded at the first start."""
+    cache_dir: Path
+    backend: Literal["ctranslate2", "neuron"] = "ctranslate2"
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    compute_type: ComputeType | None = None
+    """Default: int8 on CPUs, float16 on GPUs."""
+    encoder_threads: int | None = Field(default=None, ge=1)
+    decoder_threads: int | None = Field(default=None, ge=1)
+
+
+def threads_of_each(settings: EngineSettings) -> int:
+    """Return the threads of each worker where nothing else is said: the cores, shared out evenly."""
+    return max(1, len(os.sched_getaffinity(0)) // (settings.encoders + settings.decoders))

@@ -1,0 +1,96 @@
+"""Prefill or decode: a queue, and the worker processes that empty it."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from voice_whisper.backends.base import Role
+from voice_whisper.job import MOST_ATTEMPTS, GivenUpError, Job, JobQueue
+from voice_whisper.process import CannotStartError, Process, WorkerDiedError
+
+RESTART_PAUSE_S = 1.0
+"""Before a worker is started again that could not start."""
+
+log = logging.getLogger(__name__)
+
+Start = Callable[[], Awaitable[Process]]
+Work = Callable[[Process, list[Job]], Awaitable[None]]
+Drop = Callable[[Job], None]
+
+
+class Stage:
+    """Keeps workers running, and gives them batches.
+
+    Attributes:
+        queue: Jobs that wait.
+        restarts: Workers that had to be started again.
+        pids: Process ids of the workers that run.
+    """
+
+    def __init__(self, role: Role, batch: int, start: Start, work: Work, drop: Drop) -> None:
+        self.queue = JobQueue()
+        self.restarts = 0
+        self.pids: set[int] = set()
+        self._role = role
+        self._batch = batch
+        self._start = start
+        self._work = work
+        self._drop = drop
+        self._news = asyncio.Event()
+
+    def put(self, job: Job) -> None:
+        """Queue a job."""
+        self.queue.put(job)
+        self._news.set()
+
+    async def run_worker(self, ready: Callable[[Process], None]) -> None:
+        """Keep one worker running for ever.
+
+        Args:
+            ready: Called whenever it has its model.
+
+        Raises:
+            CannotStartError: It cannot start the first time.
+        """
+        started = False
+        while True:
+            try:
+                process = await self._start()
+            except (CannotStartError, WorkerDiedError) as error:
+                if not started:
+                    raise CannotStartError(str(error)) from error
+                log.warning("%s does not start: %s", self._role, error)
+                await asyncio.sleep(RESTART_PAUSE_S)
+                continue
+            started = True
+            ready(process)
+            self.pids.add(process.pid)
+            try:
+                await self._feed(process)
+            except WorkerDiedError as error:
+                self.restarts += 1
+                log.warning("%s starts again: %s", self._role, error)
+            finally:
+                self.pids.discard(process.pid)
+                await process.stop()
+
+    async def _feed(self, process: Process) -> None:
+        while True:
+            while not (batch := self.queue.take(self._batch)):
+                self._news.clear()
+                await process.while_alive(self._news.wait())
+            try:
+                await self._work(process, batch)
+            except WorkerDiedError:
+                self._redo(batch)
+                raise
+
+    def _redo(self, batch: list[Job]) -> None:
+        for job in batch:
+            job.attempts += 1
+            if job.attempts >= MOST_ATTEMPTS and not job.heard.done():
+                job.heard.set_exception(GivenUpError(f"{job.attempts} workers ended while they had it"))
+            if job.heard.done():
+                self._drop(job)
+        self.queue.put_back(job for job in reversed(batch) if not job.heard.done())
+        self._news.set()

@@ -1,0 +1,45 @@
+"""An engine that runs, on a real store and with a real model."""
+
+import itertools
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from images.conftest import StoreServer
+
+sys.path.append(str(Path(__file__).parent))
+
+from engine_host import EngineHost
+
+_ssrcs = itertools.count(3_000_000_001)
+Start = Callable[..., EngineHost]
+
+
+@pytest.fixture(scope="module")
+def start(store_server: StoreServer) -> Iterator[Start]:
+    """Start engines that end with the module."""
+    started: list[EngineHost] = []
+
+    def begin(host: str = "h1", address: str = "127.0.0.1", **more: str) -> EngineHost:
+        started.append(EngineHost(store_server, host, address, **more))
+        return started[-1]
+
+    yield begin
+    for engine in started:
+        if engine.process.poll() is None:
+            engine.kill()
+
+
+@pytest.fixture(scope="module")
+def engine(start: Start) -> EngineHost:
+    found = start()
+    found.wait_ready()
+    return found
+
+
+@pytest.fixture
+def ssrc() -> int:
+    """A session that no other test has: an engine remembers what it has heard."""
+    return next(_ssrcs)

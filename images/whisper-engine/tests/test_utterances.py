@@ -1,0 +1,154 @@
+"""Chunks to utterances, and utterances to what the model is given."""
+
+import random
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+from engine_host import chunks_of, sound
+from faster_whisper.feature_extractor import FeatureExtractor
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from blueprint.contract import ChunkFlag, ChunkKind
+from voice_runtime.chunk import AudioChunk
+from voice_whisper.session_audio import REORDER_S, UNENDED_S, Dropped, SessionAudio
+from voice_whisper.utterance import Utterance
+from voice_whisper.window import window_of, window_s
+
+SSRC = 1
+KINDS = pytest.mark.parametrize("kind", list(ChunkKind))
+
+
+def heard(chunks: Iterable[AudioChunk], audio: SessionAudio | None = None, *, now: float = 0.0) -> list[Utterance]:
+    audio = audio or SessionAudio()
+    for chunk in chunks:
+        audio.add(chunk, now)
+    return audio.finished(now)
+
+
+@KINDS
+@pytest.mark.parametrize("frames", [1, 4, 5, 6, 9, 10, 217, 390])
+def test_assembled_features_are_those_of_the_reference_extractor(kind: ChunkKind, frames: int) -> None:
+    speech = sound()[8000 : 8000 + frames * 320]
+    (utterance,) = heard(chunks_of(SSRC, speech, first=7, kind=kind))
+    assert (utterance.start, utterance.frames, utterance.lost) == (7, frames, 0)
+    reference = FeatureExtractor()(speech.astype(np.float32) / 32768)
+    window = window_of(utterance.features(80, to_the_end=True))
+    np.testing.assert_allclose(window[:, : reference.shape[1]], reference, atol=1e-3)
+    assert not window[:, reference.shape[1] :].any()
+
+
+@KINDS
+@settings(deadline=None, max_examples=30)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_order_and_repetition_make_no_difference(kind: ChunkKind, seed: int) -> None:
+    speech = sound()[:32000]
+    chunks = chunks_of(SSRC, speech, kind=kind)
+    (in_order,) = heard(chunks)
+    draw = random.Random(seed)
+    shuffled = [
+        chunk for _, chunk in sorted(enumerate([*chunks, *chunks[3:6]]), key=lambda at: at[0] + draw.uniform(0, 5))
+    ]
+    audio = SessionAudio()
+    for chunk in shuffled:
+        audio.add(chunk, 0.0)
+        if audio.current:
+            audio.current.features(80, to_the_end=False)
+    (utterance,) = audio.finished(0.0)
+    features = [each.features(80, to_the_end=True) for each in (in_order, utterance)]
+    np.testing.assert_allclose(features[1], features[0], atol=1e-4)
+
+
+@KINDS
+def test_lost_chunk_is_silence_in_its_place(kind: ChunkKind) -> None:
+    chunks = chunks_of(SSRC, sound()[:32000], kind=kind)
+    (whole,) = heard(chunks)
+    audio = SessionAudio()
+    assert heard([*chunks[:8], *chunks[9:]], audio) == [], "it may come still"
+    (utterance,) = audio.finished(REORDER_S)
+    assert utterance.lost == 1
+    rows, expected = utterance.features(80, to_the_end=True), whole.features(80, to_the_end=True)
+    assert len(rows) == len(expected)
+    assert (rows[82:87] == -10).all()
+    np.testing.assert_array_equal(np.delete(rows, slice(77, 92), axis=0), np.delete(expected, slice(77, 92), axis=0))
+
+
+def test_chunk_that_comes_after_its_utterance_is_late() -> None:
+    chunks = chunks_of(SSRC, sound()[:32000])
+    audio = SessionAudio()
+    heard([*chunks[:8], *chunks[9:]], audio)
+    assert len(audio.finished(REORDER_S)) == 1
+    assert audio.add(chunks[8], REORDER_S) is Dropped.LATE
+    assert audio.add(chunks[-1], REORDER_S) is Dropped.LATE
+    assert audio.current is None
+
+
+def test_other_kind_in_an_utterance_is_dropped() -> None:
+    audio = SessionAudio()
+    audio.add(chunks_of(SSRC, sound()[:32000])[0], 0.0)
+    assert audio.add(chunks_of(SSRC, sound()[:32000], kind=ChunkKind.PCM16)[1], 0.0) is Dropped.MIXED_KIND
+
+
+def test_utterance_whose_end_is_lost_ends_with_the_next_or_after_a_while() -> None:
+    first, second = chunks_of(SSRC, sound()[:16000]), chunks_of(SSRC, sound()[:16000], first=60)
+    audio = SessionAudio()
+    heard([*first[:-2], second[0]], audio)
+    (before,) = audio.finished(REORDER_S)
+    assert (before.start, before.frames) == (0, 45)
+    assert audio.finished(UNENDED_S - 0.01) == []
+    (after,) = audio.finished(UNENDED_S)
+    assert (after.start, after.frames) == (60, 5)
+
+
+def test_utterance_whose_start_is_lost_begins_with_what_comes() -> None:
+    chunks = chunks_of(SSRC, sound()[:32000], first=100)
+    (utterance,) = heard(chunks[1:])
+    assert (utterance.start, utterance.frames) == (105, 95)
+    audio = SessionAudio()
+    (utterance,) = heard([chunks[1], chunks[0], *chunks[2:]], audio)
+    assert (utterance.start, utterance.frames) == (100, 100)
+
+
+def test_cut_is_where_another_host_would_cut() -> None:
+    speech = np.tile(sound(), 9)[: 60 * 16000]
+    chunks = chunks_of(SSRC, speech, first=10)
+    cut = [(each.start, each.frames) for each in heard(chunks)]
+    assert cut == [(10, 1400), (1410, 1400), (2810, 200)]
+    audio = SessionAudio(done_until=1410)
+    for chunk in chunks:
+        audio.add(chunk, 0.0)
+    assert [(each.start, each.frames) for each in audio.finished(0.0)] == cut[1:]
+
+
+@KINDS
+def test_utterance_that_just_fits_is_not_cut(kind: ChunkKind) -> None:
+    speech = np.tile(sound(), 4)[: 28 * 16000]
+    (utterance,) = heard(chunks_of(SSRC, speech, kind=kind))
+    assert utterance.frames == 1400
+
+
+def test_window_has_silence_behind_the_words() -> None:
+    assert [window_s(rows) for rows in (1, 800, 801, 1800, 1801, 2800)] == [10, 10, 20, 20, 30, 30]
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 4000), st.integers(0, 15), st.sampled_from(ChunkKind), st.integers(0, 10)), max_size=60
+    )
+)
+def test_no_chunks_upset_a_session(chunks: list[tuple[int, int, ChunkKind, int]]) -> None:
+    audio, now = SessionAudio(), 0.0
+    starts: list[int] = []
+    for sequence, flags, kind, count in chunks:
+        values = np.zeros((count, 80), np.float32) if kind is ChunkKind.LOG_MEL else np.zeros(count * 160, np.int16)
+        audio.add(AudioChunk(SSRC, sequence, ChunkFlag(flags), values), now)
+        now += 0.05
+        starts += [each.start for each in audio.finished(now)]
+    over = audio.finished(now + UNENDED_S)
+    assert audio.current is None
+    for utterance in over:
+        assert window_of(utterance.features(80, to_the_end=True)).shape[1] in {1000, 2000, 3000}
+    starts += [each.start for each in over]
+    assert starts == sorted(set(starts)), "Valkey refuses what is not in order"

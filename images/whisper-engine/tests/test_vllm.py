@@ -1,0 +1,125 @@
+"""Utterances beside vLLM: a small server speaks its API, and a real engine posts to it."""
+
+import asyncio
+import email
+import email.policy
+import http.server
+import io
+import json
+import threading
+import wave
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from engine_host import chunks_of, first_sentence
+
+from blueprint.contract import ChunkKind
+from voice_whisper import beside_vllm
+from voice_whisper.beside_vllm import BesideVllm
+from voice_whisper.job import GivenUpError
+from voice_whisper.utterance import Utterance
+
+MODEL = "openai/whisper-large-v3"
+
+
+class _Vllm(http.server.BaseHTTPRequestHandler):
+    """Answers what it is told to, and keeps what it was sent."""
+
+    answers: ClassVar[list[tuple[int, Any]]]
+    forms: ClassVar[list[dict[Any, Any]]]
+
+    def do_GET(self) -> None:
+        self._answer(200, {"data": [{"id": MODEL}]})
+
+    def do_POST(self) -> None:
+        assert self.path == "/v1/audio/transcriptions"
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        head = f"Content-Type: {self.headers['Content-Type']}\r\n\r\n".encode()
+        parts = email.message_from_bytes(head + body, policy=email.policy.HTTP).iter_parts()
+        form = {part.get_param("name", header="content-disposition"): part.get_content() for part in parts}
+        self.forms.append(form)
+        self._answer(*self.answers.pop(0))
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+    def _answer(self, status: int, content: Any) -> None:
+        body = json.dumps(content).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+class Vllm:
+    def __init__(self) -> None:
+        self.answers: list[tuple[int, Any]] = []
+        self.forms: list[dict[str, Any]] = []
+        handler = type("Handler", (_Vllm,), {"answers": self.answers, "forms": self.forms})
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        self.address = f"http://127.0.0.1:{self._server.server_port}"
+
+    def stop(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture
+def vllm(monkeypatch: pytest.MonkeyPatch) -> Iterator[Vllm]:
+    monkeypatch.setattr(beside_vllm, "RETRY_PAUSE_S", 0.01)
+    found = Vllm()
+    yield found
+    found.stop()
+
+
+def utterance() -> Utterance:
+    found = Utterance(0, ChunkKind.PCM16, opened=True)
+    for chunk in chunks_of(1, first_sentence(), kind=ChunkKind.PCM16):
+        found.add(chunk, 0.0)
+    return found
+
+
+async def said(vllm: Vllm, *, final: bool = True) -> str:
+    transcriber = BesideVllm(vllm.address)
+    running = asyncio.create_task(transcriber.run())
+    try:
+        async with asyncio.timeout(10):
+            await transcriber.ready()
+            heard = await transcriber.transcribe(utterance(), "en", final=final)
+            assert heard.stages_ms.keys() == {"queue", "decode"}
+            return heard.text
+    finally:
+        running.cancel()
+
+
+async def test_utterance_is_posted_as_it_was_spoken(vllm: Vllm) -> None:
+    vllm.answers.append((200, {"text": " Please hold the line. "}))
+    assert await said(vllm) == "Please hold the line."
+    (form,) = vllm.forms
+    assert {name: str(form[name]).strip() for name in ("model", "language", "response_format")} == {
+        "model": MODEL,
+        "language": "en",
+        "response_format": "json",
+    }
+    with wave.open(io.BytesIO(form["file"])) as file:
+        assert (file.getframerate(), file.getnchannels(), file.getsampwidth()) == (16000, 1, 2)
+        np.testing.assert_array_equal(np.frombuffer(file.readframes(10**6), "<i2"), first_sentence())
+
+
+async def test_final_waits_for_vllm_to_come_back_and_a_partial_does_not(vllm: Vllm) -> None:
+    vllm.answers += [(503, {}), (500, {}), (200, {"text": "yes"})]
+    assert await said(vllm) == "yes"
+    vllm.answers += [(503, {}), (200, {"text": "yes"})]
+    with pytest.raises(GivenUpError, match="503"):
+        await said(vllm, final=False)
+
+
+@pytest.mark.parametrize(("answer", "why"), [((400, {"error": "no audio"}), "400.*no audio"), ((200, []), "no text")])
+async def test_refusal_is_an_answer(vllm: Vllm, answer: tuple[int, Any], why: str) -> None:
+    vllm.answers.append(answer)
+    with pytest.raises(GivenUpError, match=why):
+        await said(vllm)
+    assert len(vllm.forms) == 1

