@@ -4,15 +4,25 @@ Contestants take turns within one process, and the best round of each is compare
 make a round worse, never better. Never a test: figures of a shared machine prove nothing about the next one.
 """
 
+import json
+from collections.abc import Callable
+from dataclasses import asdict
 from itertools import groupby
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from bench.dataplane import native
+from bench.dataplane import native, plot, streams
+from bench.dataplane.audio import conversation
 from bench.dataplane.native import OURS, Measurement
+
+OUTPUT = Path("build/bench-dataplane")
+Print: TypeAlias = Callable[[Table], None]
 
 
 def best_rival(group: list[Measurement]) -> Measurement:
@@ -49,27 +59,58 @@ def table(group: list[Measurement]) -> Table:
     for one in group:
         ratio = f"{one.times_better_than(rival):.2f}"
         drawn.add_row(
-            one.name, f"{one.best:,.4g}", f"{one.median:,.4g}", ratio, style="bold" if one.name == OURS else ""
+            one.name, f"{one.best:,.4g}", f"{one.median:,.4g}", ratio, style="bold" if one.name.startswith(OURS) else ""
         )
     return drawn
 
 
-def main(
-    rounds: Annotated[int, typer.Option(help="How often each contestant has its turn.", min=1)] = 15,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for pipelines.")] = False,
-) -> None:
-    """Build the native benches, run them, print what they gave."""
-    console = Console()
-    native.build()
+def compare(rounds: int, folder: Path, audio: npt.NDArray[np.int16], print_table: Print) -> list[dict[str, object]]:
+    """Run the stages' benches beside their rivals."""
     described: list[dict[str, object]] = []
-    for measurements in native.all_measurements(rounds):
+    for measurements in native.all_measurements(rounds, folder, audio):
         for _, members in groupby(measurements, key=lambda one: one.group):
             group = list(members)
             described += as_dict(group)
-            if not as_json:
-                console.print(table(group))
+            print_table(table(group))
+    return described
+
+
+def count_streams(folder: Path, rounds: int, audio: npt.NDArray[np.int16], print_table: Print) -> dict[str, object]:
+    """Measure how many streams a core carries, and draw it."""
+    file = folder / "audio.pcm16be"
+    file.write_bytes(audio.astype(">i2").tobytes())
+    ceiling = streams.ceiling(rounds, file)
+    for _, members in groupby(ceiling, key=lambda one: one.group):
+        print_table(streams.ceiling_table(list(members)))
+    live = streams.live(3, file)
+    if live:
+        print_table(streams.live_table(live))
+    plot.draw(ceiling, live, folder / "streams.png")
+    return {
+        "ceiling": [asdict(one) | {"median": one.median} for one in ceiling],
+        "live": [asdict(one) for one in live],
+        "loss_free": {"best": streams.loss_free(live), "median": streams.loss_free(live, "median")},
+    }
+
+
+def main(
+    rounds: Annotated[int, typer.Option(help="How often each contestant has its turn.", min=1)] = 15,
+    output: Annotated[Path, typer.Option(help="Folder for the plot and the figures.")] = OUTPUT,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for pipelines.")] = False,
+) -> None:
+    """Build the native benches, run them, print what they gave."""
+    console = Console(stderr=as_json)
+    output.mkdir(parents=True, exist_ok=True)
+    native.build()
+    audio = conversation()
+    described: dict[str, object] = {"stages": compare(rounds, output, audio, console.print)}
+    described |= count_streams(output, rounds, audio, console.print)
+    (output / "figures.json").write_text(json.dumps(described, indent=1))
+    if not described["live"]:
+        console.print("Streams through AF_XDP need root, for network namespaces: sudo make bench-dataplane")
+    console.print(f"{output / 'figures.json'}, {output / 'streams.png'}")
     if as_json:
-        console.print_json(data=described)
+        Console().print_json(data=described)
 
 
 if __name__ == "__main__":

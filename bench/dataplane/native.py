@@ -1,7 +1,6 @@
 """Builds and runs the native benches of `images/vad-dataplane/bench`."""
 
 import json
-import os
 import subprocess
 import time
 from collections.abc import Iterator
@@ -11,9 +10,18 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
+import numpy as np
+import numpy.typing as npt
+
+from bench.vad.native import Build
+
 ROOT = Path(__file__).parents[2]
-SOURCE = ROOT / "images/vad-dataplane/bench"
-BUILD = ROOT / "build/vad-dataplane/bench"
+PRODUCT_DIR = ROOT / "images/vad-dataplane"
+SOURCE = PRODUCT_DIR / "bench"
+PRODUCT = ROOT / "build/vad-dataplane/release"
+BUILD = ROOT / "build/bench-dataplane/native"
+VAD_MODULE = PRODUCT / "src/vad/vad.so"
+PRODUCT_TARGETS = ("src/vad-dataplane", "src/vad/vad.so", "src/vad/libvad_host.a")
 
 OURS = "voice"
 
@@ -28,7 +36,7 @@ class Measurement:
     Attributes:
         group: What was measured; only measurements of one group compare.
         name: The contestant: ``voice``, or a rival.
-        unit: ``M msg/s`` is better when higher, times when lower.
+        unit: rates and shares are better when higher, times when lower.
     """
 
     group: str
@@ -48,8 +56,8 @@ class Measurement:
 
     @property
     def higher_is_better(self) -> bool:
-        """Whether this is a rate."""
-        return self.unit == "M msg/s"
+        """Whether this is no time."""
+        return self.unit not in ("ns", "us")
 
     def times_better_than(self, other: "Measurement") -> float:
         """Return how many times better the best round is: over 1 is better."""
@@ -57,15 +65,12 @@ class Measurement:
 
 
 def build() -> None:
-    """Compile the benches in release mode; what they need from Debian is installed when it is missing."""
-    packages = (SOURCE / "packages.txt").read_text().split()
-    if subprocess.run(["dpkg-query", "--show", *packages], capture_output=True, check=False).returncode != 0:  # noqa: S603, S607
-        as_root = [] if os.geteuid() == 0 else ["sudo"]
-        install = ["apt-get", "install", "-qq", "-y", "--no-install-recommends", *packages]
-        subprocess.run([*as_root, "apt-get", "update", "-qq"], check=True)  # noqa: S603
-        subprocess.run([*as_root, *install], check=True)  # noqa: S603
+    """Compile the data plane and the benches in release mode; what they need from Debian is installed when missing."""
+    subprocess.run([PRODUCT_DIR / "tests/install.sh", SOURCE / "packages.txt"], check=True)  # noqa: S603
+    subprocess.run([SOURCE / "product.sh", PRODUCT, *PRODUCT_TARGETS], check=True, stdout=subprocess.DEVNULL)  # noqa: S603
     if not (BUILD / "build.ninja").exists():
-        subprocess.run(["meson", "setup", str(BUILD), str(SOURCE)], check=True, capture_output=True)  # noqa: S603, S607
+        setup = ["meson", "setup", f"-Dproduct={PRODUCT}", str(BUILD), str(SOURCE)]
+        subprocess.run(setup, check=True, stdout=subprocess.DEVNULL)  # noqa: S603
     subprocess.run(["ninja", "--quiet", "-C", str(BUILD)], check=True)  # noqa: S603, S607
 
 
@@ -100,9 +105,20 @@ def redis() -> Iterator[str]:
             server.wait()
 
 
-def all_measurements(rounds: int) -> Iterator[list[Measurement]]:
-    """Run every bench; rounds of a bench take a few seconds together."""
+def vad(folder: Path, audio: npt.NDArray[np.int16]) -> list[Measurement]:
+    """Time the VAD's module in WebAssembly and as machine code."""
+    cost = Build(folder).cost(audio, folder)
+    group = "VAD of a frame, 2,000 streams in turn"
+    return [
+        Measurement(group, f"{OURS} (wasm)", "ns", cost.wasm_ns),
+        Measurement(group, "the same C, native", "ns", cost.native_ns),
+    ]
+
+
+def all_measurements(rounds: int, folder: Path, audio: npt.NDArray[np.int16]) -> Iterator[list[Measurement]]:
+    """Run every bench of a stage; rounds of a bench take a few seconds together."""
     yield run("ring_bench", str(rounds))
+    yield vad(folder, audio)
     yield run("log_mel_bench", str(rounds))
     with redis() as socket:
         yield run("state_bench", str(rounds), socket)

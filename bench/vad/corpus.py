@@ -3,7 +3,7 @@
 
 Real speech is `asterisk-core-sounds-en-g722` (Allison Smith, CC-BY-SA 3.0), synthetic speech is espeak-ng. A recording
 belongs to one of three sets for good, by a hash of its name; espeak's by a hash of the voice, so that held-out voices
-were never heard before.
+were never heard before, nor were the sentences that they say. The real speech has one speaker.
 """
 
 import hashlib
@@ -69,6 +69,16 @@ TEXTS = (
     "Thanks for waiting. What's the quickest way to the station from here?",
     "She sells fresh fish, fruit and cheese; he fixes shoes, watches and furniture.",
 )
+HELD_OUT_TEXTS = (
+    "Hello, this is about the booking for next weekend. Is the room still free?",
+    "My telephone number has changed. It's four, zero, six, double two, eight.",
+    "I'm afraid I can't find the contract. Where did you say it was?",
+    "Put me through to the workshop, please. They promised to ring before noon.",
+    "No problem at all. We'll try again tomorrow, around a quarter to eleven.",
+    "The heating makes a strange noise whenever somebody opens the tap upstairs.",
+    "Six thick thistle sticks, that is what the sign above the shop says.",
+    "Okay. And how much would it be without the insurance?",
+)
 NOISES = ("white", "pink", "babble", "click")
 SNRS_DB = (20, 10, 5, 0)
 CONDITIONS = (("none", 60), *((noise, snr) for noise in NOISES for snr in SNRS_DB))
@@ -118,7 +128,8 @@ def recordings(kind: str, part: str, cache: Path) -> list[Samples]:
             paths = [one for one in sorted(SOUNDS.glob("*.g722")) if not any(word in one.name for word in NO_SPEECH)]
             found = [_convert(["-f", "g722", "-i", str(one)]) for one in paths if part_of(one.name) == part]
         else:
-            found = [_spoken(voice, text) for voice in VOICES if part_of(voice) == part for text in TEXTS]
+            texts = HELD_OUT_TEXTS if part == "held-out" else TEXTS
+            found = [_spoken(voice, text) for voice in VOICES if part_of(voice) == part for text in texts]
         cache.mkdir(parents=True, exist_ok=True)
         np.savez(kept, *[one.astype(np.int16) for one in found])
     with np.load(kept) as archive:

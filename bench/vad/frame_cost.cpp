@@ -40,9 +40,12 @@ double round_ns(const std::vector<std::int16_t>& audio, std::size_t at, Process 
     return (now_ns() - start) / kStreams;
 }
 
-double median(std::vector<double> values) {
-    std::ranges::nth_element(values, values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2));
-    return values[values.size() / 2];
+void print(const char* name, const std::vector<double>& rounds) {
+    std::printf("\"%s\": [", name);
+    for (std::size_t i = 0; i < rounds.size(); ++i) {
+        std::printf("%s%.0f", i == 0 ? "" : ", ", rounds[i]);
+    }
+    std::printf("], ");
 }
 
 }  // namespace
@@ -86,8 +89,9 @@ int main(int argc, char** argv) {
             native_ns.push_back((other + other_more) / 2);
         }
     }
-    std::printf("{\"wasm_ns\": %.0f, \"native_ns\": %.0f, \"wasm_best_ns\": %.0f, \"native_best_ns\": %.0f, ", median(wasm_ns),
-                median(native_ns), *std::ranges::min_element(wasm_ns), *std::ranges::min_element(native_ns));
+    std::putchar('{');
+    print("wasm_ns", wasm_ns);
+    print("native_ns", native_ns);
     std::printf("\"gated\": %.3f, \"frames\": %llu, \"different\": %llu}\n",
                 static_cast<double>(gated) / static_cast<double>(frames), static_cast<unsigned long long>(frames),
                 static_cast<unsigned long long>(different));

@@ -5,6 +5,7 @@ import json
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 import numpy.typing as npt
@@ -14,41 +15,42 @@ from bench.vad.module import ROOT
 
 HERE = Path(__file__).parent
 PROJECT = ROOT / "images/vad-dataplane"
+PRODUCT = ROOT / "build/vad-dataplane/release"
 TARGETS = ("src/vad/vad.so", "src/vad/libvad_host.a", "tests/vad/libvad_native.a")
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Nanoseconds a frame, of the thread's own time."""
+    """Nanoseconds a frame, of the thread's own time, in rounds of all streams that take turns."""
 
-    wasm_ns: float
-    native_ns: float
-    wasm_best_ns: float
-    native_best_ns: float
+    wasm_ns: tuple[float, ...]
+    native_ns: tuple[float, ...]
     gated: float
     frames: int
     different: int
 
+    def __str__(self) -> str:
+        wasm, native = (f"{median(one):,.0f} ({min(one):,.0f})" for one in (self.wasm_ns, self.native_ns))
+        return f"{wasm} | {native} | {self.gated:.0%} | {self.different:,} of {self.frames:,}"
+
 
 class Build:
-    """The data plane's own build of the module and its host, and two small programs around them."""
+    """The module and its host as the image has them, and two small programs around them."""
 
     def __init__(self, folder: Path) -> None:
-        build = folder / "release"
-        if not (build / "build.ninja").exists():
-            self._run("meson", "setup", str(build), str(PROJECT), "--buildtype=release")
-        self._run("ninja", "-C", str(build), *TARGETS)
-        self._module = str(build / TARGETS[0])
+        folder.mkdir(parents=True, exist_ok=True)
+        self._run(str(PROJECT / "bench/product.sh"), str(PRODUCT), *TARGETS)
+        self._module = str(PRODUCT / TARGETS[0])
         self._programs = {}
         for name in ("decide", "frame_cost"):
             program = self._programs[name] = str(folder / name)
-            libraries = [str(build / target) for target in TARGETS[1:]]
+            libraries = [str(PRODUCT / target) for target in TARGETS[1:]]
             flags = ["-std=c++20", "-O2", "-Wall", "-Wextra", "-Werror", f"-I{PROJECT / 'src'}"]
             self._run("c++", *flags, str(HERE / f"{name}.cpp"), *libraries, "-ldl", "-o", program)
 
     @staticmethod
     def _run(*command: str, stdin: bytes | None = None) -> bytes:
-        return subprocess.run(command, input=stdin, capture_output=True, check=True).stdout  # noqa: S603
+        return subprocess.run(command, input=stdin, stdout=subprocess.PIPE, check=True).stdout  # noqa: S603
 
     def decisions(self, samples: npt.NDArray[np.int16]) -> tuple[Flags, Flags]:
         """Return which frames are sent, pre-roll included, and which were decided by energy alone."""

@@ -1,0 +1,44 @@
+"""What every stream hears: sentences with pauses between them, in the noise of a line."""
+
+import io
+import subprocess
+import wave
+
+import numpy as np
+import numpy.typing as npt
+
+RATE = 16_000
+FRAME = 320
+SPEECH_SHARE = 0.6
+NOISE_DB = -25
+"""White noise, beside the speech."""
+SENTENCES = (
+    ("en-us+f3", "Good afternoon, I would like to change the address on my account."),
+    ("en-gb+m3", "The delivery came on Monday, but two of the four boxes were empty."),
+    ("en-us+m1", "Yes, that is right. Could you send me the bill by e-mail as well?"),
+    ("en-gb+f2", "I have been waiting since half past nine, and nobody has called me back."),
+)
+
+
+def _said(voice: str, sentence: str) -> npt.NDArray[np.float64]:
+    spoken = subprocess.run(["espeak-ng", "-v", voice, "--stdout", sentence], capture_output=True, check=True).stdout  # noqa: S603, S607
+    with wave.open(io.BytesIO(spoken)) as file:
+        rate = file.getframerate()
+        samples = np.frombuffer(file.readframes(file.getnframes()), "<i2").astype(float)
+    loud = np.flatnonzero(np.abs(samples) > np.abs(samples).max() / 100)
+    samples = samples[loud[0] : loud[-1]]
+    at = np.arange(len(samples) * RATE // rate // FRAME * FRAME) * rate / RATE
+    return np.asarray(np.interp(at, np.arange(len(samples)), samples / samples.std()))
+
+
+def conversation() -> npt.NDArray[np.int16]:
+    """Return 16 kHz samples, whole frames, 60 % of them in a sentence."""
+    random = np.random.default_rng(1)
+    pieces = []
+    for voice, sentence in SENTENCES:
+        said = _said(voice, sentence)
+        pause = round(len(said) * (1 / SPEECH_SHARE - 1) / FRAME) * FRAME
+        pieces += [said, np.zeros(pause)]
+    clean = np.concatenate(pieces)
+    line = clean + random.standard_normal(len(clean)) * 10 ** (NOISE_DB / 20)
+    return np.clip(np.rint(line * 2000), -32768, 32767).astype(np.int16)

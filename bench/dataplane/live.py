@@ -1,0 +1,170 @@
+# mypy: disable-error-code="import-not-found"
+"""Streams through a veth and AF_XDP: `python -m bench.dataplane.live AUDIO ROUNDS SECONDS STREAMS...`, as root.
+
+The program itself runs in a network namespace with a real Redis, as in its end-to-end tests, whose folder is on
+PYTHONPATH. Prints a JSON object a round. The kernel's half of receiving runs on the sender's core, since a veth has no
+interrupts.
+"""
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from network import Veth
+from running import LOOPBACK, DataPlane, Store, wait_for
+
+from bench.dataplane.sender import ssrc_of
+
+OPEN_SESSIONS = """
+for i = 0, ARGV[2] - 1 do
+  redis.call('HSET', 'session:' .. ARGV[1] + i, 'state', 'open', 'kind', 'gateway', 'expires_at', ARGV[3])
+end
+"""
+RX_RING = 4096
+"""Wider than the fleet's: the poller shares its core here, and is away for some milliseconds at a time."""
+URGENT = -20
+"""What the kernel takes the cores for as seldom as it can: the fleet's hosts are the program's alone."""
+GENTLY = 0.25
+"""Speed, relative to real time, at which sessions are let in and the VAD learns their noise."""
+
+
+class DeafHost:
+    """An ASR host that lives and reads nothing: the kernel drops what its port gets."""
+
+    def __init__(self, store: Store, port: int) -> None:
+        with store.network.near():
+            self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.bind((LOOPBACK, port))
+        self._store = store
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._beat, daemon=True)
+        self._thread.start()
+
+    def _beat(self) -> None:
+        beats = 0
+        record = ("kind", "silicon", "address", LOOPBACK, "free_slots", 1_000_000, "draining", 0)
+        while not self._stopping.wait(0.3):
+            beats += 1
+            with contextlib.suppress(OSError):
+                self._store.do("SADD", "host:asr", "asr-1")
+                self._store.do("HSET", "host:asr:asr-1", *record, "heartbeat", beats)
+
+    def stop(self) -> None:
+        """Close the port."""
+        self._stopping.set()
+        self._thread.join()
+        self._socket.close()
+
+
+class Sender:
+    """The sending program, where callers are, beside the poller's core."""
+
+    def __init__(self, plane: DataPlane, audio: str, streams: int) -> None:
+        cores = sorted(os.sched_getaffinity(0))
+        address = (plane.network.near_address, plane.environment["VOICE_RTP_PORT"])
+        command = [sys.executable, "-m", "bench.dataplane.sender", *address, audio, str(streams)]
+        with plane.network.far():
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # noqa: S603
+        self._process: Any = process  # its pipes are there: they were asked for
+        os.sched_setaffinity(self._process.pid, set(cores[:-1]) or set(cores))
+
+    def send(self, streams: int, seconds: float, speed: float = 1) -> dict[str, float]:
+        """Send so much audio, and return what was sent."""
+        print(streams, seconds, speed, file=self._process.stdin, flush=True)
+        sent: dict[str, float] = json.loads(self._process.stdout.readline())
+        return sent
+
+    def stop(self) -> None:
+        """End the program."""
+        self._process.communicate(timeout=30)
+
+
+def _settled(plane: DataPlane) -> dict[str, Any]:
+    """Return the counters when all that is on its way has been worked on."""
+    before: dict[str, Any] = plane.ask("counters")
+    while True:
+        time.sleep(0.3)
+        now: dict[str, Any] = plane.ask("counters")
+        if now["stages"]["reorder"]["items"] == before["stages"]["reorder"]["items"]:
+            return now
+        before = now
+
+
+def measure(plane: DataPlane, sender: Sender, streams: int, seconds: float) -> dict[str, Any]:
+    """Send for a while and say what came of it."""
+    before = _settled(plane)
+    sent = sender.send(streams, seconds)
+    peak = plane.ask("counters")["rx_ring_percent"]
+    after = _settled(plane)
+    cycles = {name: one["cycles"] - before["stages"][name]["cycles"] for name, one in after["stages"].items()}
+    taken = after["stages"]["reorder"]["items"] - before["stages"]["reorder"]["items"]
+    frames = after["vad"]["frames"] - before["vad"]["frames"]
+    silent = after["vad"]["silent_frames"] - before["vad"]["silent_frames"]
+    drops = {name: count - before["drops"][name] for name, count in after["drops"].items()}
+    return {
+        "streams": streams,
+        **sent,
+        "asked_s": seconds,
+        "lost": sent["sent"] - taken,
+        "speech_share": 1 - silent / frames,
+        "rx_ring_percent": peak,
+        "chunks": after["ship"]["sent"] - before["ship"]["sent"],
+        "drops": {name: count for name, count in drops.items() if count},
+        "cycles_per_packet": {name: count / taken for name, count in cycles.items() if count},
+    }
+
+
+def run(folder: Path, audio: str, seconds: float, streams: list[int]) -> None:
+    """Start everything, let all sessions in, measure a round: few streams first, as lost packets leave their mark."""
+    most = max(streams)
+    with contextlib.ExitStack() as stack:
+        network = Veth()
+        stack.callback(network.close)
+        store = Store(folder, network)
+        stack.callback(store.stop)
+        settings = {
+            "VOICE_MAX_SESSIONS": "8192",
+            "VOICE_ADMISSIONS_PER_S": "1000000",
+            "VOICE_RX_RING_SIZE": str(RX_RING),
+            "RUNTIME_DIRECTORY": str(folder),  # DPDK's: another one may run
+        }
+        plane = DataPlane(folder, store, "af_xdp", settings)
+        host = DeafHost(store, plane.port("VOICE_CHUNK_PORT"))
+        stack.callback(host.stop)
+        plane.start()
+        stack.callback(plane.stop)
+        plane.knows_host()
+        store.do("EVAL", OPEN_SESSIONS, 0, ssrc_of(0), most, int(time.time()) + 3600)
+        sender = Sender(plane, audio, most)
+        stack.callback(sender.stop)
+
+        def all_in() -> bool:
+            sender.send(most, 1, GENTLY)
+            return bool(plane.ask("status")["sessions"] == most)
+
+        wait_for("all sessions are in", all_in, 60)
+        for count in sorted(streams):
+            print(json.dumps(measure(plane, sender, count, seconds)), flush=True)
+
+
+def main() -> None:
+    """Measure what the command line says."""
+    audio, rounds, seconds, *streams = sys.argv[1:]
+    os.setpriority(os.PRIO_PROCESS, 0, URGENT)
+    with contextlib.suppress(OSError):  # where the kernel ranks sessions first
+        Path("/proc/self/autogroup").write_text(str(URGENT))
+    for _ in range(int(rounds)):
+        with TemporaryDirectory() as folder:
+            run(Path(folder), audio, float(seconds), [int(one) for one in streams])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""Two pictures in one: streams against loss, and where a packet's time goes."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+import matplotlib as mpl
+
+from bench.dataplane.native import Measurement
+from bench.dataplane.streams import CEILING_TARGET, LOSS_FREE_TARGET, Live
+
+mpl.use("Agg")
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+
+NS_OF_STREAMS = 1e9 / 50
+"""Of a core, for each of a stream's packets a second."""
+FLOOR = 1e-6
+"""No loss, on a logarithmic axis."""
+
+
+def _loss(axis: Axes, found: Sequence[Live]) -> None:
+    streams = [one.streams for one in found]
+    for label, pick in (("median round", median), ("best round", min)):
+        axis.plot(streams, [max(FLOOR, pick(one.lost)) for one in found], "o-", label=label)
+    limited = [one.streams for one in found if not one.sender_keeps_up]
+    if limited:
+        axis.axvspan(min(limited), max(streams), color="grey", alpha=0.2, label="the sender is late")
+    axis.axvline(LOSS_FREE_TARGET, color="grey", linewidth=0.8, linestyle="--", label="target without loss")
+    axis.set(yscale="log", xlabel="streams on one core", ylabel="share of packets lost", ylim=(FLOOR / 2, 1))
+    axis.set_title("Through veth and AF_XDP (the lowest line is no loss)")
+    axis.legend()
+
+
+def _stages(axis: Axes, ceiling: Sequence[Measurement]) -> None:
+    groups = list(dict.fromkeys(one.group for one in ceiling))
+    names = [one.name for one in ceiling if one.group == groups[0] and one.unit == "ns"]
+    bottom = [0.0] * len(groups)
+    whole = [sum(one.median for one in ceiling if one.group == group and one.unit == "ns") for group in groups]
+    for name in names:
+        heights = [one.median for one in ceiling if one.name == name]
+        bars = axis.bar([group.split()[0] for group in groups], heights, bottom=bottom, label=name)
+        labels = [f"{height:,.0f} ({height / all_of:.0%})" for height, all_of in zip(heights, whole, strict=True)]
+        axis.bar_label(bars, labels, label_type="center", fontsize=8)
+        bottom = [low + height for low, height in zip(bottom, heights, strict=True)]
+    label = f"target: {CEILING_TARGET:,} streams a core"
+    axis.axhline(NS_OF_STREAMS / CEILING_TARGET, color="black", linewidth=0.8, linestyle="--", label=label)
+    axis.set(
+        xlabel="streams", ylabel="ns a packet, of the thread's time", title="From memory: where a packet's time goes"
+    )
+    axis.set_ylim(0, max(*bottom, NS_OF_STREAMS / CEILING_TARGET) * 1.35)
+    axis.legend(loc="upper left", ncols=2, fontsize=8)
+
+
+def draw(ceiling: Sequence[Measurement], live: Sequence[Live], path: Path) -> None:
+    """Write the picture."""
+    figure, axes = plt.subplots(1, 2 if live else 1, figsize=(13 if live else 7, 5), squeeze=False)
+    _stages(axes[0][0], ceiling)
+    if live:
+        _loss(axes[0][1], live)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)

@@ -1,0 +1,79 @@
+"""Sends RTP of many streams at once: `python -m bench.dataplane.sender ADDRESS PORT AUDIO STREAMS`.
+
+Reads lines `STREAMS SECONDS SPEED`, of audio and relative to real time, and answers each with what it has sent. The
+kernel cuts one large datagram into packets (UDP segmentation offload), so that this program is not what limits a
+measurement; where it is, its answer says so.
+"""
+
+import json
+import socket
+import sys
+import time
+
+import numpy as np
+
+FRAME_BYTES = 640
+TICK_S = 0.02
+BATCH = 32
+_UDP_SEGMENT = 103  # linux/udp.h
+PACKET = np.dtype(
+    [("version", "u1"), ("type", "u1"), ("sequence", ">u2"), ("time", ">u4"), ("ssrc", ">u4"), ("audio", "V640")]
+)
+
+
+def ssrc_of(stream: int) -> int:
+    """Return the SSRC of a stream."""
+    return 0x10000 + stream
+
+
+class Sender:
+    """The streams and where each of them is."""
+
+    def __init__(self, address: tuple[str, int], audio: bytes, streams: int) -> None:
+        self._frames = np.frombuffer(audio, "V640")
+        self._stream = np.random.default_rng(1).permutation(streams)
+        self._tick = np.zeros(streams, int)
+        self._packets = np.zeros(streams, PACKET)
+        self._packets["version"], self._packets["type"] = 0x80, 96
+        self._packets["ssrc"] = ssrc_of(0) + self._stream
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.setsockopt(socket.SOL_UDP, _UDP_SEGMENT, PACKET.itemsize)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8 << 20)
+        self._socket.connect(address)
+
+    def _next(self, streams: int) -> bytes:
+        packets, tick = self._packets[:streams], self._tick[:streams]
+        packets["sequence"] = tick & 0xFFFF
+        packets["time"] = tick * (FRAME_BYTES // 2)
+        packets["audio"] = self._frames[(tick + self._stream[:streams] * 37) % len(self._frames)]
+        tick += 1
+        return packets.tobytes()
+
+    def run(self, streams: int, seconds: float, speed: float) -> dict[str, float]:
+        """Send so much audio of so many streams, evenly; return what was sent and how far behind it was at worst."""
+        size = BATCH * PACKET.itemsize
+        start, ticks, late = time.perf_counter(), round(seconds / TICK_S), 0.0
+        for tick in range(ticks):
+            packets = self._next(streams)
+            for at in range(0, len(packets), size):
+                due = start + (tick + at / len(packets)) * TICK_S / speed
+                ahead = due - time.perf_counter()
+                if ahead > 0.0002:  # noqa: PLR2004
+                    time.sleep(ahead)
+                late = max(late, -ahead)
+                self._socket.send(packets[at : at + size])
+        return {"sent": streams * ticks, "seconds": time.perf_counter() - start, "late_s": late}
+
+
+def main() -> None:
+    """Do what the lines say."""
+    address, port, audio, streams = sys.argv[1:]
+    with open(audio, "rb") as file:  # noqa: PTH123
+        sender = Sender((address, int(port)), file.read(), int(streams))
+    for line in sys.stdin:
+        count, seconds, speed = line.split()
+        print(json.dumps(sender.run(int(count), float(seconds), float(speed))), flush=True)
+
+
+if __name__ == "__main__":
+    main()

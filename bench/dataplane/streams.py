@@ -1,0 +1,123 @@
+"""How many streams one core carries: at most, from memory, and without loss, through a veth and AF_XDP."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from statistics import median
+
+from rich.table import Table
+
+from bench.dataplane import native
+from bench.dataplane.native import Measurement
+
+CEILING_STREAMS = (2000, 4000, 8000)
+CEILING_TARGET, LOSS_FREE_TARGET = 8000, 4000
+LIVE_STREAMS = (1000, 1500, 2000, 2500, 3000, 3500, 4000, 5000)
+LIVE_SECONDS = 4
+LOSS_FREE = 1e-5
+"""Fewer lost packets than this are none: one in 100,000 is a flaw of a line, not of a host."""
+E2E = native.PRODUCT_DIR / "tests/e2e"
+
+
+@dataclass(frozen=True)
+class Live:
+    """Rounds with so many streams through the program itself."""
+
+    streams: int
+    lost: tuple[float, ...]
+    """Share of the packets that were sent, each round."""
+    late: float
+    """How much longer than asked the sender took, the best round's share."""
+    cycles_per_packet: dict[str, float]
+    ring_percent: int
+    """Of the receive ring at most, in the worst round."""
+    speech: float
+    drops: dict[str, int]
+
+    @property
+    def sender_keeps_up(self) -> bool:
+        """Whether the streams were sent in real time in the best round."""
+        return self.late < 0.01  # noqa: PLR2004
+
+
+def ceiling(rounds: int, audio: Path) -> list[Measurement]:
+    """Measure what a packet costs from memory."""
+    return native.run("streams_bench", str(rounds), str(native.VAD_MODULE), str(audio), *map(str, CEILING_STREAMS))
+
+
+def live(rounds: int, audio: Path) -> list[Live]:
+    """Run the program behind a veth; nothing where this process may not."""
+    if os.geteuid() != 0:
+        return []
+    path = os.pathsep.join([str(E2E), str(native.ROOT)])
+    environment = os.environ | {"PYTHONPATH": path, "VOICE_DATAPLANE_BUILD": str(native.PRODUCT / "src")}
+    command = [sys.executable, "-m", "bench.dataplane.live", str(audio), str(rounds), str(LIVE_SECONDS)]
+    command += map(str, LIVE_STREAMS)
+    output = subprocess.run(  # noqa: S603
+        command, env=environment, check=True, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ).stdout
+    found = sorted(map(json.loads, output.splitlines()), key=lambda one: one["streams"])
+    return [_summary(streams, list(each)) for streams, each in groupby(found, key=lambda one: one["streams"])]
+
+
+def _summary(streams: int, rounds: list[dict[str, object]]) -> Live:
+    def all_of(name: str) -> Iterator[float]:
+        return (float(str(one[name])) for one in rounds)
+
+    best = min(rounds, key=lambda one: float(str(one["lost"])))
+    sent = list(all_of("sent"))
+    drops: dict[str, int] = {}
+    for one in rounds:
+        for name, count in dict(one["drops"]).items():  # type: ignore[call-overload]
+            drops[name] = drops.get(name, 0) + count
+    return Live(
+        streams,
+        tuple(lost / of for lost, of in zip(all_of("lost"), sent, strict=True)),
+        min(took / asked for took, asked in zip(all_of("seconds"), all_of("asked_s"), strict=True)) - 1,
+        best["cycles_per_packet"],  # type: ignore[arg-type]
+        round(max(all_of("rx_ring_percent"))),
+        median(all_of("speech_share")),
+        drops,
+    )
+
+
+def loss_free(found: Sequence[Live], of: str = "best") -> int:
+    """Return the most streams that no smaller number spoils, in the best or the median round."""
+    most = 0
+    for one in found:
+        lost = min(one.lost) if of == "best" else median(one.lost)
+        if lost > LOSS_FREE or not one.sender_keeps_up:
+            break
+        most = one.streams
+    return most
+
+
+def ceiling_table(group: list[Measurement]) -> Table:
+    """Draw the stages of a packet, and what they allow."""
+    times = [one for one in group if one.unit == "ns"]
+    whole = sum(one.median for one in times)
+    drawn = Table(title=f"{group[0].group}, {len(group[0].rounds)} rounds", title_justify="left")
+    for heading in ("", "median", "best", "share"):
+        drawn.add_column(heading, justify="left" if heading == "" else "right")
+    for one in group:
+        share = f"{one.median / whole:.0%}" if one in times else ""
+        drawn.add_row(one.name, f"{one.median:,.4g} {one.unit}", f"{one.best:,.4g}", share)
+    return drawn
+
+
+def live_table(found: Sequence[Live]) -> Table:
+    """Draw what was lost at which number of streams."""
+    drawn = Table(title=f"veth + AF_XDP, {LIVE_SECONDS} s a round, {len(found[0].lost)} rounds", title_justify="left")
+    for heading in ("streams", "lost, median", "best", "worst", "fullest ring", "sender", "dropped"):
+        drawn.add_column(heading, justify="right")
+    for one in found:
+        lost = [f"{share:.4%}" for share in (median(one.lost), min(one.lost), max(one.lost))]
+        sender = "keeps up" if one.sender_keeps_up else f"{one.late:.0%} late"
+        drops = ", ".join(f"{name} {count}" for name, count in one.drops.items())
+        drawn.add_row(f"{one.streams:,}", *lost, f"{one.ring_percent} %", sender, drops)
+    return drawn
