@@ -4,7 +4,7 @@ import wave
 from pathlib import Path
 
 import numpy as np
-import soxr  # type: ignore[import-untyped]
+import soxr
 from numpy.typing import NDArray
 
 RATE = 16_000

@@ -12,8 +12,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from starlette.requests import Request
 
+from blueprint.contract import CALLER_HEADER
 from voice_gateway import callers
-from voice_gateway.callers import ANONYMOUS, CALLER_HEADER, JwtCallers, TrustedCallers
+from voice_gateway.callers import ANONYMOUS, JwtCallers, TrustedCallers
 from voice_gateway.refusals import Refusal
 
 AUDIENCE = "voice"

@@ -15,11 +15,10 @@ import pytest
 from redis.asyncio import Redis
 
 from blueprint import session_api
-from blueprint.contract import TOKEN_HEADER, Tier
+from blueprint.contract import CALLER_HEADER, TOKEN_HEADER, Tier
 from images.conftest import StoreServer
 from images.gateway.tests.conftest import Start
 from images.gateway.tests.running import GatewayProcess, Hosts, holds
-from voice_gateway.callers import CALLER_HEADER
 from voice_gateway.session_routes import SessionRequest
 from voice_runtime import state
 from voice_runtime.replies import text

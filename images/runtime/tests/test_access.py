@@ -26,13 +26,13 @@ async def users(store: Redis, store_server: StoreServer) -> AsyncIterator[dict[T
     """A client of each tier, with the tier's own user."""
     clients = {}
     for user in STATE_USERS:
-        await store.execute_command("ACL", "SETUSER", user.tier, "reset", ">secret", *user.acl.split())
+        await store.execute_command("ACL", "SETUSER", user.tier, "reset", ">secret", *user.acl.split())  # type: ignore[no-untyped-call]
         settings = store_server.settings.model_copy(update={"user": user.tier.value, "password": SecretStr("secret")})
         clients[user.tier] = connect(settings)
     yield clients
     for tier, client in clients.items():
         await client.aclose()
-        await store.execute_command("ACL", "DELUSER", tier)
+        await store.execute_command("ACL", "DELUSER", tier)  # type: ignore[no-untyped-call]
 
 
 async def test_each_tier_can_do_its_work(users: dict[Tier, Redis]) -> None:

@@ -12,6 +12,15 @@ from pathlib import Path
 
 import yaml
 
+
+class _Indented(yaml.SafeDumper):
+    """Lists stand further in than their keys, as everywhere in this project."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002
+        """Indent lists too."""
+        super().increase_indent(flow, False)
+
+
 TABLE = Path(__file__).with_name("permissions.yaml")
 HANDLERS = ("create", "read", "update", "delete")
 """A deploy calls the first three, a rollback the last."""
@@ -43,7 +52,8 @@ def main() -> None:
     from sandbox.aws.adapters.base import ADAPTERS  # noqa: PLC0415  imports moto
 
     header = "# Written by python -m ops.preflight.aws.permission_table from the schemas in cfn-lint; do not edit.\n"
-    TABLE.write_text(header + yaml.safe_dump(derive(ADAPTERS), default_flow_style=False), encoding="utf-8")
+    text = yaml.dump(derive(ADAPTERS), Dumper=_Indented, default_flow_style=False)
+    TABLE.write_text(header + text, encoding="utf-8")
 
 
 if __name__ == "__main__":

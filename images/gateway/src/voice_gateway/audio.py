@@ -1,7 +1,7 @@
 """Audio as callers send it, made into 20 ms frames of 16 kHz PCM16 in network byte order."""
 
 import numpy as np
-import soxr  # type: ignore[import-untyped]
+import soxr
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
