@@ -5,6 +5,7 @@ import typer
 from ops import checks, diagram, images, plan, preview, sandbox, simulate
 from ops.call import command as call
 from ops.cost import command as cost
+from ops.drain import command as drain
 from ops.exits import HELP
 from ops.loadtest import command as loadtest
 from ops.preflight import command as preflight
@@ -28,6 +29,7 @@ app.command("simulate", epilog=HELP)(simulate.simulate)
 app.command("sandbox", epilog=HELP)(sandbox.sandbox)
 app.command("cost", epilog=HELP)(cost.cost)
 app.command("status", epilog=HELP)(status.status)
+app.command("drain", epilog=HELP)(drain.drain)
 app.command("teardown", epilog=HELP)(teardown.teardown)
 app.command("checks", epilog=HELP)(checks.list_checks)
 app.command("call", epilog=HELP)(call.call)

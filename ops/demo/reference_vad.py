@@ -28,6 +28,7 @@ from redis.exceptions import RedisError
 from blueprint.contract import (
     CHUNK_FRAME_SAMPLES,
     HOST_HEARTBEAT_S,
+    ChunkFlag,
     SessionField,
     Tier,
 )
@@ -41,6 +42,7 @@ from voice_runtime.store import StoreSettings, connect
 REORDER_FRAMES = 4
 RESENT_CHUNKS = 60
 MOST_SESSIONS = 64
+RECEIVE_BUFFER_BYTES = 4 << 20
 CLOSED_AFTER_S = 1.0
 """A session from which nothing has come for that long has finished its utterance."""
 _RTP = struct.Struct(">BBHII")
@@ -173,6 +175,8 @@ class ReferenceVad(asyncio.DatagramProtocol):
                 self._asr = await self._registry.alive()
                 await self._write_behind(live)
             for stream in live:
+                if stream.host:
+                    self._pin(stream, starts=False)
                 if time.monotonic() - stream.heard_at > CLOSED_AFTER_S:
                     self._ship(stream, stream.close())
                 if stream.session.expires_at < time.time():
@@ -198,17 +202,28 @@ class ReferenceVad(asyncio.DatagramProtocol):
                 await self._store.hset(key, SessionField.LAST_SEQUENCE, str(stream.last_sequence))
 
     def _ship(self, stream: Stream, chunks: list[AudioChunk]) -> None:
-        alive = {host.id: host for host in self._asr}
-        if chunks and (stream.host is None or stream.host.id not in alive):
-            moved = stream.host is not None
-            takers = [host for host in self._asr if host.takes_sessions]
-            stream.host = max(takers, key=_preference, default=None)
-            for datagram in stream.sent if moved and stream.host else ():
-                self._send(stream.host, datagram)
+        if chunks:
+            self._pin(stream, starts=bool(chunks[0].flags & ChunkFlag.START_OF_SPEECH))
         for chunk in chunks:
             stream.last_sequence = chunk.sequence
             stream.sent.append(chunk.datagram())
             self._send(stream.host, stream.sent[-1])
+
+    def _pin(self, stream: Stream, *, starts: bool) -> None:
+        """Keep a session at its host until that is lost, or drains when an utterance begins."""
+        had = stream.host
+        has = next((host for host in self._asr if had and host.id == had.id), None)
+        if has and not (has.draining and starts):
+            stream.host = has
+            return
+        taker = max((host for host in self._asr if host.takes_sessions), key=_preference, default=None)
+        if taker is None:
+            return
+        stream.host = taker
+        # A host that drained before it left has finished what it had.
+        if had and has is None and not had.draining:
+            for datagram in stream.sent:
+                self._send(taker, datagram)
 
     def _send(self, host: Host | None, datagram: bytes) -> None:
         if host:
@@ -229,7 +244,11 @@ async def run(settings: Settings, store: Redis) -> None:
         loop.add_signal_handler(sign, stop.set)
     vad = ReferenceVad(settings, store)
     address = (settings.host_address, settings.rtp_port)
-    transport, _ = await loop.create_datagram_endpoint(lambda: vad, local_addr=address)
+    receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+    receiver.setblocking(False)
+    receiver.bind(address)
+    transport, _ = await loop.create_datagram_endpoint(lambda: vad, sock=receiver)
     health = await asyncio.start_server(lambda _, writer: writer.close(), settings.host_address, settings.health_port)
     beating = asyncio.create_task(vad.beat())
     log.info("taking RTP on %s:%d", *address)

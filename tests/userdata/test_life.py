@@ -28,6 +28,41 @@ def test_drain_ends_with_its_budget(machine: Machine, ready_port: int) -> None:
     assert machine.answers[-1] == ("terminating", "CONTINUE")
 
 
+def test_drain_goes_on_without_heartbeats(machine: Machine, ready_port: int) -> None:
+    """Auto Scaling may be away for a while: the calls matter more than what it is told."""
+    machine.set("drain-polls", "7")
+    machine.set("fail", "record-lifecycle-action-heartbeat")
+    machine.launch(hosts.vad(ready_port))
+    assert "# no heartbeat for terminating" in machine.transcript
+    assert "# drained in 35 s" in machine.transcript
+    assert machine.answers[-1] == ("terminating", "CONTINUE")
+
+
+def test_end_of_the_drain_is_told_until_auto_scaling_hears_it(machine: Machine, ready_port: int) -> None:
+    machine.set("fail-once", "complete-lifecycle-action .*terminating")
+    machine.launch(hosts.vad(ready_port))
+    assert machine.answers.count(("terminating", "CONTINUE")) == 2
+    assert "# terminating: CONTINUE" in machine.transcript
+
+
+def test_hook_that_comes_during_a_spot_drain_is_answered_behind_it(machine: Machine, ready_port: int) -> None:
+    machine.metadata("spot/instance-action", '{"action": "terminate", "time": "2026-11-21T12:00:00Z"}')
+    machine.targets("InService", "InService", "Terminated")
+    machine.set("drain-polls", "7")
+    machine.launch(hosts.vad(ready_port))
+    lines = machine.transcript
+    assert lines.count("# draining for at most 100 s") == 1
+    assert not any("draining for at most 120 s" in line for line in lines)
+    assert lines.index("# drained in 35 s") < lines.index("# terminating: CONTINUE")
+
+
+def test_containers_are_stopped_with_the_time_that_the_drain_has(machine: Machine, ready_port: int) -> None:
+    machine.launch(hosts.vad(ready_port))
+    unit = machine.file("etc/systemd/system/voice-container@.service").splitlines()
+    assert "ExecStop=docker stop -t 120 %i" in unit
+    assert "TimeoutStopSec=150" in unit
+
+
 def test_drain_takes_the_host_from_its_target_group_first(machine: Machine, ready_port: int) -> None:
     machine.add_secondary_interface()
     machine.launch(hosts.vad_vfio(ready_port))

@@ -17,9 +17,10 @@ from voice_runtime.store import connect
 CALLERS = 50
 SLOTS = 64
 """Of each host: one alone could take everybody."""
-BEGIN_WITHIN_S = 5.0
+BEGIN_WITHIN_S = 4.0
 """Callers begin one after another within that time, so that there is a sentence in every state when the host goes."""
-PAUSE_S = 5.0
+PAUSE_S = 6.0
+"""Behind each sentence: whoever says one stays on the line until all have begun."""
 DRAINED_WITHIN_S = 130
 ENDED_WITHIN_S = 150
 
@@ -35,7 +36,11 @@ async def test_drained_asr_host_loses_no_final_of_50_live_streams(path: VoicePat
     path.wait_for_capacity(gateway)
     leaving = path.services["asr-1"]
     async with asyncio.timeout(ENDED_WITHIN_S), httpx2.AsyncClient(timeout=TIMEOUT_S) as client:
-        callers = [await Caller.open(client, gateway.url, number, pause_s=PAUSE_S) for number in range(CALLERS)]
+        callers = [
+            # Every other one goes on behind a pause, when the host that is left has everybody.
+            await Caller.open(client, gateway.url, number, sentences=1 + number % 2, pause_s=PAUSE_S)
+            for number in range(CALLERS)
+        ]
         async with asyncio.TaskGroup() as group:
             for number, caller in enumerate(callers):
                 group.create_task(caller.call(number * BEGIN_WITHIN_S / CALLERS))

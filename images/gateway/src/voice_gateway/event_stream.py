@@ -81,9 +81,10 @@ class EventStream:
             if time.monotonic() >= beat_at:
                 yield ": still here\n\n"
                 beat_at = time.monotonic() + self._beat_s
+            # Asked before the last look: a final is published before it counts as transcribed.
+            complete = await self._is_over()
             found = await self._news()
-            complete = None if found else await self._is_over()
-            if complete is not None:
+            if complete is not None and not found:
                 yield _event("end", {"complete": complete})
                 return
             for line in found:

@@ -1,0 +1,1 @@
+"""Taking one host away without dropping a call: the operator's side of it."""

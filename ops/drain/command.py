@@ -1,0 +1,164 @@
+"""`voice drain`: take one host away without dropping a call."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, Any, NoReturn, TypeVar
+
+import boto3
+import typer
+from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+from rich.markup import escape
+
+from blueprint.model.deployment import Deployment
+from ops.drain import hosts, kubernetes, tasks
+from ops.drain.hosts import Host, NotDrainableError
+from ops.drain.tasks import Task
+from ops.exits import FAILED, INTERRUPTED, REFUSED
+from ops.output import err, load_checked, out, print_json
+from ops.plan import DeploymentFile, Json
+from ops.preflight.aws.refusals import explain
+from ops.progress import Progress
+from ops.status.deployed import Deployed
+
+POLL_S = 5.0
+INSTANCE = re.compile(r"i-(?:[0-9a-f]{8}|[0-9a-f]{17})")
+HOST_HELP = "Instance of a VAD or ASR fleet, task of the gateway, or node or pod of the AKS cluster."
+Leaving = TypeVar("Leaving", Host, Task)
+
+
+def drain(
+    file: DeploymentFile,
+    host: Annotated[str, typer.Argument(metavar="HOST", help=HOST_HELP)],
+    *,
+    replaced: Annotated[bool, typer.Option("--replace", help="Start another host in its place.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done; do nothing.")] = False,
+    only_print: Annotated[
+        bool, typer.Option("--print", help="Of AKS: print the commands and exit with 0; `voice` does not run kubectl.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Let a host finish its sessions, and have its group terminate it: new sessions go elsewhere from the first second.
+
+    The group's lifecycle hook holds the termination while the host drains; this follows it to its end. A host that is
+    leaving already is followed only. Exits with 1 when it does not leave in time.
+
+    Example: voice drain deployments/production-us-east-1.yaml i-0123456789abcdef0 --replace
+    """
+    deployment = load_checked(file)
+    is_aws = INSTANCE.fullmatch(host) or tasks.TASK.fullmatch(host)
+    if is_aws and deployment.aws_half:
+        _aws(deployment, host, replaced=replaced, dry_run=dry_run, as_json=as_json)
+    elif not is_aws and deployment.azure_half and kubernetes.POD.fullmatch(host):
+        _azure(deployment, host, only_print=only_print or dry_run, as_json=as_json)
+    else:
+        halves = [name for name, half in (("AWS", deployment.aws_half), ("Azure", deployment.azure_half)) if half]
+        _stop(
+            f"{host} is no host of {deployment.name}, which is on {' and '.join(halves)}: give an instance such as "
+            "i-0123456789abcdef0, a task of 32 hexadecimal digits, or the name of an AKS node or pod",
+            REFUSED,
+        )
+
+
+def _azure(deployment: Deployment, host: str, *, only_print: bool, as_json: bool) -> None:
+    order = kubernetes.order(deployment.azure, host)
+    if as_json:
+        print_json(order.as_dict())
+    else:
+        err.print(f"{host}: {order.what}")
+        for command in order.commands:
+            typer.echo(command)
+    if not only_print:
+        _stop("nothing was done: `voice` does not run kubectl; run these commands (--print: say no more than them)")
+
+
+def _aws(deployment: Deployment, host: str, *, replaced: bool, dry_run: bool, as_json: bool) -> None:
+    stacks: dict[str, dict[str, Any]] = {tasks.stack(deployment): {}}  # nothing is asked of other stacks
+    deployed = Deployed(deployment, stacks, boto3.Session(region_name=deployment.aws.region))
+    try:
+        if deployed.session.get_credentials() is None:
+            raise NoCredentialsError
+        if INSTANCE.fullmatch(host):
+            gone = _instance(deployed, host, replaced=replaced, dry_run=dry_run, as_json=as_json)
+        else:
+            gone = _task(deployed, host, dry_run=dry_run, as_json=as_json)
+    except NotDrainableError as error:
+        _stop(str(error), REFUSED)
+    except (BotoCoreError, ClientError) as error:
+        refusal = explain(error)
+        _stop(f"{refusal.found}; {refusal.remedy}")
+    except KeyboardInterrupt:
+        err.print("interrupted: the host goes on draining; run the command again to follow it")
+        raise typer.Exit(INTERRUPTED) from None
+    if not gone:
+        raise typer.Exit(FAILED)
+
+
+def _instance(deployed: Deployed, instance: str, *, replaced: bool, dry_run: bool, as_json: bool) -> bool:
+    host = hosts.find(deployed, instance)
+    if not as_json:
+        out.print(f"{host.id}: {escape(host.fleet)} in {host.zone}, {host.state}; runs {', '.join(host.carries)}")
+        out.print(f"group {host.group}: {host.in_service} in service of {host.desired} desired, at least {host.low}")
+        out.print(
+            f"it has {host.budget_s} s to finish its sessions; without a heartbeat for {host.heartbeat_s} s the hook "
+            f"{host.hook} gives it up"
+        )
+    hosts.check(host, replaced=replaced)
+    if not dry_run:
+        if not host.is_leaving:
+            hosts.terminate(deployed, host, replaced=replaced)
+        host = _follow(host, partial(hosts.look, deployed), hosts.GONE)
+    if as_json:
+        print_json({"dry_run": dry_run, "host": host.as_dict()})
+    gone = dry_run or host.state == hosts.GONE
+    if not gone:
+        err.print(_stuck(host), soft_wrap=True)
+    return gone
+
+
+def _task(deployed: Deployed, name: str, *, dry_run: bool, as_json: bool) -> bool:
+    task = tasks.find(deployed, name)
+    if not as_json:
+        out.print(f"{task.id}: gateway in cluster {task.cluster}, {task.state}; its service starts another")
+        out.print(f"callers have {task.budget_s} s to finish; then they are told to come back elsewhere")
+    if not dry_run:
+        if not task.leaves:
+            tasks.stop(deployed, task)
+        task = _follow(task, partial(tasks.look, deployed), tasks.STOPPED)
+    if as_json:
+        print_json({"dry_run": dry_run, "host": task.as_dict()})
+    gone = dry_run or task.state == tasks.STOPPED
+    if not gone:
+        err.print(f"[red]✗[/] {task.id} is still {task.state}; see `aws ecs describe-tasks --cluster {task.cluster}`")
+    return gone
+
+
+def _follow(leaving: Leaving, look: Callable[[Leaving], Leaving], end: str) -> Leaving:
+    """Wait until it has gone, or for as long as its going can take."""
+    progress = Progress(err)
+    since = time.monotonic()
+    with progress.phase(f"drain {leaving.id}"):
+        while leaving.state != end and (waited := time.monotonic() - since) <= leaving.longest_s:
+            progress.detail(f"{leaving.state}, {waited:.0f} s of at most {leaving.longest_s} s")
+            time.sleep(POLL_S)
+            leaving = look(leaving)
+    return leaving
+
+
+def _stuck(host: Host) -> str:
+    if not host.state.endswith(hosts.WAITING):
+        return f"[red]✗[/] {host.id} is still {host.state} in {host.group}; see the activity of the group"
+    return (
+        f"[red]✗[/] the hook {host.hook} still holds {host.id} after {host.longest_s} s, more than the host may take; "
+        f"see its console (`aws ec2 get-console-output --instance-id {host.id}`), then let it go:\n"
+        f"  aws autoscaling complete-lifecycle-action --auto-scaling-group-name {host.group} --instance-id {host.id} "
+        f"--lifecycle-hook-name {host.hook} --lifecycle-action-result CONTINUE"
+    )
+
+
+def _stop(text: str, code: int = FAILED) -> NoReturn:
+    err.print(f"[red]✗[/] {escape(text)}", soft_wrap=True)
+    raise typer.Exit(code)

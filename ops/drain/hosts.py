@@ -1,0 +1,145 @@
+"""A host of a fleet in its Auto Scaling group: what it is, whether it may go, and where on its way it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from blueprint import names
+from blueprint.hosts import VAD_IMAGES, asr_images
+from ops.status.deployed import Deployed
+
+if TYPE_CHECKING:
+    from types_boto3_autoscaling import AutoScalingClient
+
+TERMINATING = "Terminating"
+WAITING = f"{TERMINATING}:Wait"
+"""The hook holds it. States of a warm pool have a prefix: ``Warmed:Terminating:Wait``."""
+GONE = "Terminated"
+
+
+class NotDrainableError(Exception):
+    """The host may not go, or is none of the deployment's; the text says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Host:
+    """One instance of a fleet.
+
+    Attributes:
+        carries: The images that it runs.
+        state: Lifecycle state in its group; ``Terminated`` when the group has it no more.
+        low: Fewest hosts that the group may have.
+        hook: Name of the hook that holds its termination until it has drained.
+        heartbeat_s: How long the hook waits without a heartbeat.
+        budget_s: Time that its containers have to finish sessions in.
+    """
+
+    id: str
+    fleet: str
+    group: str
+    zone: str
+    carries: tuple[str, ...]
+    state: str
+    in_service: int
+    desired: int
+    low: int
+    hook: str
+    heartbeat_s: int
+    budget_s: int
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether its termination has begun."""
+        return TERMINATING in self.state
+
+    @property
+    def longest_s(self) -> int:
+        """Time until its termination has gone on, even where the host says nothing any more."""
+        return self.budget_s + self.heartbeat_s
+
+    def as_dict(self) -> dict[str, object]:
+        """Return it for ``--json``."""
+        return vars(self) | {"carries": list(self.carries)}
+
+
+def find(deployed: Deployed, instance: str) -> Host:
+    """Return a host by its instance id.
+
+    Raises:
+        NotDrainableError: It is in none of the deployment's groups, or nothing would hold its termination.
+    """
+    client = deployed.session.client("autoscaling")
+    found = client.describe_auto_scaling_instances(InstanceIds=[instance])["AutoScalingInstances"]
+    if not found:
+        raise NotDrainableError(
+            f"{instance} is in no Auto Scaling group of {client.meta.region_name}; see `voice status`"
+        )
+    group = found[0]["AutoScalingGroupName"]
+    if group not in deployed.groups:
+        ours = ", ".join(sorted(deployed.groups))
+        raise NotDrainableError(f"{instance} belongs to {group}, which is none of {deployed.deployment.name}'s: {ours}")
+    live = client.describe_auto_scaling_groups(AutoScalingGroupNames=[group])["AutoScalingGroups"][0]
+    hook, heartbeat_s = _hook(client, group)
+    fleet, carries, budget_s = _fleet(deployed, group)
+    serving = [each for each in live["Instances"] if each["LifecycleState"] == "InService"]
+    return Host(
+        id=instance,
+        fleet=fleet,
+        group=group,
+        zone=found[0]["AvailabilityZone"],
+        carries=carries,
+        state=found[0]["LifecycleState"],
+        in_service=len(serving),
+        desired=live["DesiredCapacity"],
+        low=live["MinSize"],
+        hook=hook,
+        heartbeat_s=heartbeat_s,
+        budget_s=budget_s,
+    )
+
+
+def check(host: Host, *, replaced: bool) -> None:
+    """Refuse what the group's minimum forbids.
+
+    Raises:
+        NotDrainableError: The group would fall below its minimum.
+    """
+    if not host.is_leaving and not replaced and host.desired <= host.low:
+        raise NotDrainableError(
+            f"{host.group} has {host.desired} hosts desired, which is its minimum: "
+            "give --replace, which starts another, or lower `min` in the deployment file"
+        )
+
+
+def terminate(deployed: Deployed, host: Host, *, replaced: bool) -> None:
+    """Begin the termination, which the group's hook holds until the host has drained."""
+    deployed.session.client("autoscaling").terminate_instance_in_auto_scaling_group(
+        InstanceId=host.id, ShouldDecrementDesiredCapacity=not replaced
+    )
+
+
+def look(deployed: Deployed, host: Host) -> Host:
+    """Return the host as it is now."""
+    client = deployed.session.client("autoscaling")
+    found = client.describe_auto_scaling_instances(InstanceIds=[host.id])["AutoScalingInstances"]
+    return replace(host, state=found[0]["LifecycleState"] if found else GONE)
+
+
+def _hook(client: AutoScalingClient, group: str) -> tuple[str, int]:
+    hooks = client.describe_lifecycle_hooks(AutoScalingGroupName=group)["LifecycleHooks"]
+    for hook in hooks:
+        if hook["LifecycleTransition"] == "autoscaling:EC2_INSTANCE_TERMINATING":
+            return hook["LifecycleHookName"], hook["HeartbeatTimeout"]
+    raise NotDrainableError(
+        f"{group} has no lifecycle hook for terminating: its calls would be cut; deploy the file, then drain"
+    )
+
+
+def _fleet(deployed: Deployed, group: str) -> tuple[str, tuple[str, ...], int]:
+    """Return the name of a group's fleet, its images and its drain budget in seconds."""
+    aws = deployed.deployment.aws
+    for fleet in aws.asr:
+        if group == names.group(deployed.deployment, fleet.name):
+            return fleet.name, tuple(asr_images(fleet)), fleet.drain_timeout_s
+    return names.VAD_FLEET, tuple(VAD_IMAGES), aws.vad.drain_timeout_s

@@ -1,0 +1,96 @@
+"""What stands between machines elsewhere: a network that loses packets, and a load balancer."""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import cast
+
+from ops.demo.services import LOOPBACK
+
+LOSS = 0.05
+REORDERED = 0.05
+HELD_BACK_S = 0.05
+"""Two packets overtake one that is held back so long."""
+_PIECE_BYTES = 65536
+
+
+class LossyNetwork(asyncio.DatagramProtocol):
+    """Passes packets on, but not all, and not all in order. Which ones is drawn from a fixed seed.
+
+    A process of its own, since not every kernel has netem.
+
+    Attributes:
+        passed: Packets that got through in order.
+        lost: Packets that did not get through.
+        late: Packets that others overtook.
+    """
+
+    def __init__(self, port: int) -> None:
+        self.passed = self.lost = self.late = 0
+        self._to = (LOOPBACK, port)
+        self._random = random.Random(7)  # noqa: S311  no secret
+        self._transport: asyncio.DatagramTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the way out."""
+        self._transport = cast("asyncio.DatagramTransport", transport)
+
+    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:  # noqa: ARG002  of the protocol
+        """Pass a packet on, or not."""
+        assert self._transport
+        fate = self._random.random()
+        if fate < LOSS:
+            self.lost += 1
+        elif fate < LOSS + REORDERED:
+            self.late += 1
+            asyncio.get_running_loop().call_later(HELD_BACK_S, self._transport.sendto, data, self._to)
+        else:
+            self.passed += 1
+            self._transport.sendto(data, self._to)
+
+
+@asynccontextmanager
+async def lossy_network(from_port: int, to_port: int) -> AsyncIterator[LossyNetwork]:
+    """Take packets at one port, and pass most of them on to another."""
+    loop = asyncio.get_running_loop()
+    transport, network = await loop.create_datagram_endpoint(
+        lambda: LossyNetwork(to_port), local_addr=(LOOPBACK, from_port)
+    )
+    try:
+        yield network
+    finally:
+        transport.close()
+
+
+@asynccontextmanager
+async def load_balancer(port: int, backends: Sequence[int]) -> AsyncIterator[None]:
+    """Pass every connection on to the first backend that takes it."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            behind = await _first(backends)
+            await asyncio.gather(_copy(reader, behind[1]), _copy(behind[0], writer))
+
+    server = await asyncio.start_server(serve, LOOPBACK, port)
+    try:
+        yield
+    finally:
+        server.close()
+
+
+async def _first(backends: Sequence[int]) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    for port in backends:
+        with contextlib.suppress(ConnectionRefusedError):
+            return await asyncio.open_connection(LOOPBACK, port)
+    raise ConnectionRefusedError
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while piece := await reader.read(_PIECE_BYTES):
+            writer.write(piece)
+            await writer.drain()
+    finally:
+        writer.close()

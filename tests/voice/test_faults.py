@@ -1,0 +1,88 @@
+"""Something breaks while people speak: no final is lost, none comes twice, and no call hangs."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx2
+
+from ops.call.session import TIMEOUT_S
+from ops.demo.services import VoicePath, free_port
+from tests.voice.callers import Caller, Transport
+from tests.voice.relay import LOSS, load_balancer, lossy_network
+
+CALLERS = 4
+ENDED_WITHIN_S = 120
+LOSSY_ERROR_RATE = 0.4
+"""Of words, with a twentieth of the audio gone."""
+
+
+@asynccontextmanager
+async def calls(server: str, transport: Transport = "websocket") -> AsyncIterator[list[Caller]]:
+    """Have a few people speak meanwhile, and wait until they have read all that they said."""
+    async with asyncio.timeout(ENDED_WITHIN_S), httpx2.AsyncClient(timeout=TIMEOUT_S) as client:
+        callers = [await Caller.open(client, server, number, transport=transport) for number in range(CALLERS)]
+        async with asyncio.TaskGroup() as group:
+            for number, caller in enumerate(callers):
+                group.create_task(caller.call(after_s=number * 0.5))
+            yield callers
+
+
+async def first_final(callers: list[Caller]) -> None:
+    """Wait until somebody has read something."""
+    while not any(caller.finals for caller in callers):
+        await asyncio.sleep(0.05)
+
+
+async def test_killed_asr_host_loses_no_final(path: VoicePath) -> None:
+    gateway = path.start_gateway()
+    path.wait_ready()
+    path.wait_for_capacity(gateway)
+    async with calls(gateway.url) as callers:
+        await asyncio.sleep(3)
+        await asyncio.to_thread(path.services["asr-1"].stop, signal.SIGKILL)
+    for caller in callers:
+        caller.check()
+
+
+async def test_restarted_store_loses_no_final(path: VoicePath) -> None:
+    gateway = path.start_gateway()
+    path.wait_ready()
+    path.wait_for_capacity(gateway)
+    async with calls(gateway.url) as callers:
+        await first_final(callers)
+        await asyncio.to_thread(path.services["store"].stop)
+        await asyncio.sleep(2)
+        path.services["store"].start()
+    for caller in callers:
+        caller.check()
+
+
+async def test_killed_gateway_loses_no_final(path: VoicePath) -> None:
+    """Audio comes over SRTP, past the gateway; the event stream is resumed at another one by `Last-Event-ID`."""
+    ports = {name: free_port() for name in ("gateway-1", "gateway-2")}
+    for name, port in ports.items():
+        gateway = path.start_gateway(name, port)
+    path.wait_ready()
+    path.wait_for_capacity(gateway)
+    public = free_port()
+    async with load_balancer(public, list(ports.values())), calls(f"http://127.0.0.1:{public}", "srtp") as callers:
+        await first_final(callers)
+        await asyncio.to_thread(path.services["gateway-1"].stop, signal.SIGKILL)
+    for caller in callers:
+        caller.check()
+
+
+async def test_lossy_network_loses_no_final(path: VoicePath) -> None:
+    """RTP loses 5 % of its packets on the way to the VAD stage, and others come out of order."""
+    sent_to = free_port()
+    gateway = path.start_gateway(VOICE_RTP_PORT=str(sent_to))
+    path.wait_ready()
+    path.wait_for_capacity(gateway)
+    async with lossy_network(sent_to, path.rtp_port) as network, calls(gateway.url) as callers:
+        pass
+    assert LOSS / 2 < network.lost / (network.passed + network.lost + network.late) < 2 * LOSS
+    assert network.late > 0
+    for caller in callers:
+        caller.check(LOSSY_ERROR_RATE)
