@@ -16,7 +16,10 @@ from blueprint import catalog, cluster_contract, contract
 from blueprint.contract import Image, Port
 from blueprint.model.base import Model
 
-FOLDER = Path(__file__).parents[1] / "images"
+CONTEXT = Path(__file__).parents[1]
+"""What every image is built from: the repository, as far as ``.dockerignore`` lets it in."""
+
+FOLDER = CONTEXT / "images"
 FILE = "image.yaml"
 
 Platform = Literal["linux/amd64", "linux/arm64"]
@@ -151,6 +154,8 @@ class _Spec(Model):
     health: HttpHealth | TcpHealth | CommandHealth | NoHealth
     user_id: int = Field(ge=0)
     root_because: str | None = None
+    capabilities: tuple[Annotated[str, Field(pattern=r"^[A-Z_]+$")], ...] = ()
+    """Linux capabilities that its container is given, without ``CAP_``; it keeps no other."""
     cache_dir: Folder | None = None
     """Where a volume that survives the container must be mounted: compile caches and weights."""
     labels: dict[str, str] = Field(default_factory=dict)
@@ -181,7 +186,7 @@ class BuiltImage(_Spec):
 
     @property
     def folder(self) -> Path:
-        """Build context, with the Dockerfile."""
+        """Where its Dockerfile stands."""
         return FOLDER / self.name
 
     @property

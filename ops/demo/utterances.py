@@ -76,7 +76,7 @@ class Utterances:
                 chunks[-1] = AudioChunk(
                     self._ssrc, chunks[-1].sequence, chunks[-1].flags & ~ChunkFlag.END_OF_SPEECH, chunks[-1].values
                 )
-                chunks.append(AudioChunk(self._ssrc, self._next, ChunkFlag.END_OF_SPEECH, self._rows))
+                chunks.append(AudioChunk(self._ssrc, self._next - 1, ChunkFlag.END_OF_SPEECH, self._rows))
                 self._rows = self._rows[:0]
         return chunks
 

@@ -86,7 +86,7 @@ def _options(option: str, values: Mapping[str, str]) -> Command:
 def push_commands(
     spec: ImageSpec, digests: Mapping[str, str], registry: str, revision: str, tool: str
 ) -> list[Command]:
-    """Return the commands that put one image into a registry.
+    """Return the commands that put one image into a registry, to be run in the repository's root.
 
     Args:
         digests: By build argument; of a mirrored image, its own under any key.
@@ -101,12 +101,12 @@ def push_commands(
     options += _options("--build-arg", build_arguments(spec, digests)) + _options(
         "--label", labels(spec, digests, revision)
     )
-    context = f"images/{spec.name}"
+    what = ["--file", f"images/{spec.name}/Dockerfile"]
     if tool == "docker":
         attest = ["--provenance=mode=max", "--sbom=true"]
-        return [["docker", "buildx", "build", *options, *attest, "--tag", target, "--push", context]]
+        return [["docker", "buildx", "build", *options, *attest, *what, "--tag", target, "--push", "."]]
     # A manifest list, so that one tag holds every platform.
-    build = ["buildah", "bud", "--format", "docker", *options, "--manifest", target, context]
+    build = ["buildah", "bud", "--format", "docker", *options, *what, "--manifest", target, "."]
     return [build, ["buildah", "manifest", "push", "--all", target, f"docker://{target}"]]
 
 

@@ -14,12 +14,13 @@ from blueprint import catalog
 from blueprint.images import BuiltImage, specs
 
 UV = Path(__file__).parents[2] / ".tools/bin/uv"
-PYTHONS = {"asr-vllm": "3.12", "pd-router": "3.13"}
-"""Python of each image that has requirements: vLLM's image builds on 3.12, Debian 13 has 3.13."""
+PYTHONS = {"vllm": "3.12", "debian": "3.13"}
+"""Python of each base that images install requirements on."""
 TARGET = "x86_64-manylinux_2_28"
 FROM_THE_BASE = "certifi"
 """vLLM 0.33 wants a certifi that indexes serve only some days later than it; the base has one, the layer never does."""
 
+REQUIREMENTS = "requirements.in"
 BASE = "base.in"
 HEADER = "# Written by `make lock` from requirements.in and the catalogue's versions (ops/images/locks.py).\n"
 
@@ -51,7 +52,7 @@ def resolve(spec: BuiltImage, source: Path) -> Locked:
         constraints.write_text("\n".join(pins(spec)), encoding="utf-8")
         overrides.write_text(FROM_THE_BASE if (spec.folder / BASE).exists() else "", encoding="utf-8")
         command: list[str | Path] = [UV, "pip", "compile", "--quiet", "--generate-hashes", "--no-annotate"]
-        command += ["--python-version", PYTHONS[spec.name], "--python-platform", TARGET]
+        command += ["--python-version", PYTHONS[spec.bases["BASE_IMAGE"]], "--python-platform", TARGET]
         command += ["--constraints", constraints, "--overrides", overrides, source]
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)  # noqa: S603  uv of this folder
     return locked(done.stdout)
@@ -59,17 +60,21 @@ def resolve(spec: BuiltImage, source: Path) -> Locked:
 
 def lock(spec: BuiltImage) -> str:
     """Return the requirements that an image installs, as a file."""
-    wanted = resolve(spec, spec.folder / "requirements.in")
+    wanted = resolve(spec, spec.folder / REQUIREMENTS)
     if (spec.folder / BASE).exists():
         wanted = layer(wanted, resolve(spec, spec.folder / BASE))
     return HEADER + "".join(text.rstrip() + "\n" for _, text in wanted.values())
 
 
+def with_requirements() -> list[BuiltImage]:
+    """Return the images that install Python packages."""
+    return [spec for spec in specs().values() if isinstance(spec, BuiltImage) and (spec.folder / REQUIREMENTS).exists()]
+
+
 def main() -> None:
     """Write the requirements of every image that has some."""
-    for image, spec in specs().items():
-        if image in PYTHONS and isinstance(spec, BuiltImage):
-            (spec.folder / "requirements.txt").write_text(lock(spec), encoding="utf-8")
+    for spec in with_requirements():
+        (spec.folder / "requirements.txt").write_text(lock(spec), encoding="utf-8")
 
 
 if __name__ == "__main__":

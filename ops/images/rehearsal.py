@@ -1,7 +1,8 @@
 """Builds and runs the images whose base is a plain distribution, with no registry and no container daemon.
 
 The base is bootstrapped from Debian's archive, committed to a storage of its own, and given to the Dockerfile by its
-digest, as a real build does. Then ``images/<name>/smoke/run.sh`` runs in the image as its user.
+digest, as a real build does. Then the image's smoke test runs: ``images/<name>/smoke/run.sh`` in the image as its user,
+or, where the image has nothing to test itself with, ``smoke/drive.sh`` on this machine, which starts its program.
 """
 
 import json
@@ -15,15 +16,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from blueprint.images import BuiltImage, bases
+from blueprint.images import CONTEXT, BuiltImage, bases
 from ops.images.smoke import smoke_of
 
-TOOLS = {"buildah": "buildah", "mmdebstrap": "mmdebstrap", "ip": "iproute2"}
+TOOLS = {"buildah": "buildah", "mmdebstrap": "mmdebstrap", "ip": "iproute2", "redis-server": "redis-server",
+         "espeak-ng": "espeak-ng"}  # fmt: skip
 """Programs and the Debian packages that have them."""
 MIRROR = "http://deb.debian.org"
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+KEEP_NOTHING = 'APT::Keep-Downloaded-Packages "false"; Dir::Cache::pkgcache ""; Dir::Cache::srcpkgcache "";'
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 SMOKE = "smoke"
+DRIVE = "drive.sh"
 LOOPBACK_ONLY = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
 """A network of its own: ports that are taken on this machine are free in there, and nothing leaves it."""
 Say = Callable[[str], None]
@@ -58,7 +62,7 @@ def install_tools() -> None:
     _run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", *TOOLS.values()])
 
 
-def _run(command: list[str], timeout_s: float = 600) -> str:
+def _run(command: list[str], timeout_s: float = 1800) -> str:
     """Run a command and return what it prints; what it says on stderr is shown only when it fails."""
     try:
         # Fixed programs; their arguments come from typed specifications.
@@ -66,7 +70,7 @@ def _run(command: list[str], timeout_s: float = 600) -> str:
     except subprocess.TimeoutExpired:
         raise RehearsalError(f"`{' '.join(command[:2])}` did not end in {timeout_s:.0f} s") from None
     if done.returncode:
-        tail = "\n".join((done.stdout + done.stderr).splitlines()[-20:])
+        tail = "\n".join(line for text in (done.stdout, done.stderr) for line in text.splitlines()[-40:])
         raise RehearsalError(f"`{' '.join(command)}` failed with {done.returncode}:\n{tail}")
     return done.stdout.strip()
 
@@ -100,8 +104,11 @@ class Rehearsal:
             f"deb {MIRROR}/debian {suite}-updates main",
             f"deb {MIRROR}/debian-security {suite}-security main",
         ]
-        # As debian:*-slim: required packages and apt, without documentation.
+        # As debian:*-slim: required packages and apt, without documentation, and apt keeps no package.
         slim = [f"--dpkgopt=path-exclude=/usr/share/{folder}/*" for folder in ("doc", "man", "locale", "info")]
+        slim += ["--include=usr-is-merged", "--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr"]
+        keep_nothing = f"echo '{KEEP_NOTHING}' >$1/etc/apt/apt.conf.d/keep-nothing && rm -f $1/var/cache/apt/*.bin"
+        slim += [f"--customize-hook={keep_nothing}"]
         _run(["mmdebstrap", "--quiet", "--variant=minbase", f"--keyring={KEYRING}", *slim, suite, archive, *sources])
         container = self._buildah("from", "scratch")
         self._buildah("add", "--quiet", container, archive, "/")
@@ -120,8 +127,9 @@ class Rehearsal:
         mounts = ["--volume", f"{pip}:/etc/pip.conf:ro", "--volume", f"{CERTIFICATES}:/run/host-certificates.crt:ro"]
         self._say(f"building {spec.name}")
         self._buildah(
-            "bud", "--quiet", "--isolation", "chroot", "--pull-never", "--layers=false",
-            *options, *(mounts if CERTIFICATES.exists() else []), "--tag", reference, str(spec.folder),
+            "bud", "--isolation", "chroot", "--pull-never", "--layers=false",
+            *options, *(mounts if CERTIFICATES.exists() else []), "--tag", reference,
+            "--file", f"{spec.folder}/Dockerfile", str(CONTEXT),
         )  # fmt: skip
         return reference
 
@@ -162,8 +170,23 @@ class Rehearsal:
         return int(listing.split()[0]) / 2**30
 
     def smoke(self, spec: BuiltImage, reference: str) -> None:
-        """Run an image's own smoke test in it, as its user, with no network but a loopback of its own."""
+        """Run an image's own smoke test, in the image or from outside."""
         self._say(f"running {spec.name}")
+        if (spec.folder / SMOKE / DRIVE).exists():
+            self._drive(spec, reference)
+        else:
+            self._run_inside(spec, reference)
+
+    def _drive(self, spec: BuiltImage, reference: str) -> None:
+        """Let the smoke test start the image's command over the image's files."""
+        config = json.loads(self._buildah("inspect", "--type", "image", reference))["OCIv1"]["config"]
+        with self._container(reference) as container:
+            root = self._buildah("mount", container)
+            script = [f"{spec.folder}/{SMOKE}/{DRIVE}", root, ",".join(spec.capabilities)]
+            _run([*script, "env", *config["Env"], *config["Cmd"]])
+
+    def _run_inside(self, spec: BuiltImage, reference: str) -> None:
+        """Run the smoke test in the image, as its user, with no network but a loopback of its own."""
         plan = smoke_of(spec.name)
         folder = self._folder / f"{spec.name}-{SMOKE}"
         shutil.copytree(spec.folder / SMOKE, folder)

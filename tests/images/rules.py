@@ -2,16 +2,18 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from pathlib import Path
+from fnmatch import fnmatch
+from pathlib import PurePosixPath
 
 from blueprint import catalog
-from blueprint.images import BuiltImage, HttpHealth, ImageSpec
+from blueprint.images import CONTEXT, BuiltImage, HttpHealth, ImageSpec
 from tests.images.dockerfile import Dockerfile, Instruction
 
 _SECRET = re.compile(r"(?i)(password|passwd|secret|token|api_?key|credential|private_?key)")
 _DOWNLOAD = re.compile(r"\b(curl|wget)\b(?!=)")
 _CHECKED = re.compile(r"sha256sum\s+(-c|--check)")
 _FORGIVEN = re.compile(r"\|\|\s*(true|:|exit 0)(\s|;|$)")
+_SHARED = ("blueprint/contract.py", "images/runtime/")
 _VARIABLE = re.compile(r"\$\{?([A-Z][A-Z0-9_]*)\}?")
 
 
@@ -74,14 +76,25 @@ def runs_unprivileged(docker: Dockerfile, spec: BuiltImage) -> Iterator[str]:
         yield f"runs as {last}, not as {spec.user_id}"
 
 
-def sources_exist(docker: Dockerfile, folder: Path) -> Iterator[str]:
-    """Everything that is copied from the build context is in it."""
+def sources_are_its_own(docker: Dockerfile, spec: BuiltImage) -> Iterator[str]:
+    """Everything that is copied from the repository is there, is the image's own or shared, and may go in."""
     for item in docker.all("COPY"):
         if any(flag.startswith("--from") for flag in item.flags):
             continue
         for source in item.words[:-1]:
-            if not list(folder.glob(source.rstrip("/"))):
-                yield f"line {item.line}: {source} is not in {folder.name}/"
+            if not list(CONTEXT.glob(source.rstrip("/"))):
+                yield f"line {item.line}: {source} is not in the repository"
+            elif not source.startswith((f"images/{spec.name}/", *_SHARED)):
+                yield f"line {item.line}: {source} is neither {spec.name}'s nor shared"
+            elif not _is_let_in(PurePosixPath(source)):
+                yield f"line {item.line}: {source} is kept out by .dockerignore"
+
+
+def _is_let_in(source: PurePosixPath) -> bool:
+    """Whether .dockerignore lets in a path, what it is in, or something in it."""
+    lines = (CONTEXT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    allowed = [PurePosixPath(line[1:]).parts for line in lines if line.startswith("!")]
+    return any(all(map(fnmatch, source.parts, parts)) for parts in allowed)
 
 
 def is_healthy(docker: Dockerfile, spec: ImageSpec) -> Iterator[str]:
@@ -115,7 +128,7 @@ def no_second_version(text: str) -> Iterator[str]:
             yield f"{engine.version} of {engine.name} stands in blueprint/catalog/engines.yaml"
 
 
-def check(docker: Dockerfile, spec: BuiltImage, folder: Path) -> list[str]:
+def check(docker: Dockerfile, spec: BuiltImage) -> list[str]:
     """Apply every rule for Dockerfiles."""
     results: Iterable[Iterator[str]] = (
         bases_are_arguments(docker, spec),
@@ -123,7 +136,7 @@ def check(docker: Dockerfile, spec: BuiltImage, folder: Path) -> list[str]:
         nothing_floats(docker),
         failures_fail(docker),
         runs_unprivileged(docker, spec),
-        sources_exist(docker, folder),
+        sources_are_its_own(docker, spec),
         is_healthy(docker, spec),
         caches_survive(docker, spec),
         no_secrets(docker),

@@ -52,14 +52,15 @@ def test_buildx_gets_every_argument_and_label() -> None:
     assert f"VLLM_VERSION={VERSIONS['vllm']}" in command
     assert f"org.opencontainers.image.base.digest={DIGEST}" in command
     assert pairs["--tag"] == f"{ECR}/asr-vllm:{VERSIONS['vllm']}-aaaaaaaaaaaa-r1"
-    assert command[-2:] == ["--push", "images/asr-vllm"]
+    assert pairs["--file"] == "images/asr-vllm/Dockerfile"
+    assert command[-2:] == ["--push", "."]
 
 
 def test_buildah_builds_and_pushes_a_list_of_platforms() -> None:
     build, push = build_args("pd-router", ACR, "--tool", "buildah")
     target = f"{ACR}/pd-router:{VERSIONS['pd-router']}-aaaaaaaaaaaa-r1"
     assert build[:2] == ["buildah", "bud"]
-    assert build[-3:] == ["--manifest", target, "images/pd-router"]
+    assert build[-5:] == ["--file", "images/pd-router/Dockerfile", "--manifest", target, "."]
     assert push == ["buildah", "manifest", "push", "--all", target, f"docker://{target}"]
 
 

@@ -5,16 +5,16 @@ import re
 import pytest
 
 from blueprint import catalog
-from blueprint.images import BuiltImage, specs
-from ops.images.locks import BASE, PYTHONS, layer, locked, pins
+from blueprint.images import BuiltImage
+from ops.images.locks import BASE, PYTHONS, layer, locked, pins, with_requirements
 
-LOCKED = [spec for spec in specs().values() if isinstance(spec, BuiltImage) and spec.name in PYTHONS]
+LOCKED = with_requirements()
 THE_BASES_OWN = re.compile(
     r"^(vllm|torch.*|triton|nvidia-.*|flashinfer.*|xgrammar|transformers|tokenizers|numba|cuda-toolkit)$"
 )
 
 
-@pytest.mark.parametrize("spec", LOCKED, ids=lambda spec: spec.name)
+@pytest.mark.parametrize("spec", [spec for spec in LOCKED if spec.versions], ids=lambda spec: spec.name)
 def test_locks_have_the_versions_of_the_catalogue(spec: BuiltImage) -> None:
     found = locked((spec.folder / "requirements.txt").read_text(encoding="utf-8"))
     wanted = dict(pin.split("==") for pin in pins(spec))
@@ -32,13 +32,9 @@ def test_every_locked_package_has_its_hashes(spec: BuiltImage) -> None:
     assert all("--hash=sha256:" in block for _, block in locked(text).values())
 
 
-def test_every_image_with_requirements_is_locked() -> None:
-    with_requirements = {
-        spec.name
-        for spec in specs().values()
-        if isinstance(spec, BuiltImage) and (spec.folder / "requirements.in").exists()
-    }
-    assert with_requirements == set(PYTHONS)
+def test_images_that_install_python_packages_have_a_base_with_python() -> None:
+    assert LOCKED
+    assert {spec.bases["BASE_IMAGE"] for spec in LOCKED} <= PYTHONS.keys()
 
 
 def test_the_layer_over_vllm_leaves_the_base_alone() -> None:

@@ -15,7 +15,7 @@ ROUTER = next(spec for spec in BUILT if spec.name == "pd-router")
 
 @pytest.mark.parametrize("spec", BUILT, ids=lambda spec: spec.name)
 def test_dockerfiles_keep_every_rule(spec: BuiltImage) -> None:
-    assert rules.check(read(spec.folder), spec, spec.folder) == []
+    assert rules.check(read(spec.folder), spec) == []
 
 
 @pytest.mark.parametrize("spec", BUILT, ids=lambda spec: spec.name)
@@ -42,8 +42,10 @@ PLANTED = [
     (VLLM, "--require-hashes ", "", "without --require-hashes"),
     (VLLM, "rm -rf /var/lib/apt/lists/*", "rm -rf /var/lib/apt/lists/* || true", "forgives a failure"),
     (VLLM, "rm -rf /var/lib/apt/lists/*", "curl -fsSL https://x/y | sh", "downloads without"),
-    (VLLM, "COPY requirements.txt src/layer_check.py", "ADD https://x/y.tar", "COPY says what it does"),
-    (VLLM, "src/layer_check.py /opt", "src/gone.py /opt", "src/gone.py is not in asr-vllm/"),
+    (VLLM, "COPY images/asr-vllm/requirements.txt", "ADD https://x/y.tar", "COPY says what it does"),
+    (VLLM, "src/layer_check.py /opt", "src/gone.py /opt", "src/gone.py is not in the repository"),
+    (VLLM, "asr-vllm/src/layer_check.py /opt", "pd-router/requirements.txt /opt", "neither asr-vllm's nor shared"),
+    (VLLM, "src/layer_check.py /opt", "image.yaml /opt", "image.yaml is kept out by .dockerignore"),
     (VLLM, "USER 10001:10001\n", "", "runs as nobody that it names"),
     (VLLM, "USER 10001:10001\n", "USER 10001:10001\nUSER root\n", "runs as root, not as 10001"),
     (VLLM, "USER 10001:10001\n", "USER voice-serve\n", "runs as voice-serve"),
@@ -63,12 +65,12 @@ PLANTED = [
 def test_a_planted_mistake_is_found(spec: BuiltImage, old: str, new: str, problem: str) -> None:
     text = (spec.folder / "Dockerfile").read_text(encoding="utf-8")
     assert old in text
-    assert problem in "\n".join(rules.check(parse(text.replace(old, new)), spec, spec.folder))
+    assert problem in "\n".join(rules.check(parse(text.replace(old, new)), spec))
 
 
 def test_a_later_stage_decides_who_runs() -> None:
     text = (ROUTER.folder / "Dockerfile").read_text(encoding="utf-8") + "FROM build\n"
-    assert rules.check(parse(text), ROUTER, ROUTER.folder) == ["runs as nobody that it names, not as 10001"]
+    assert rules.check(parse(text), ROUTER) == ["runs as nobody that it names, not as 10001"]
 
 
 def test_a_probe_of_a_port_that_nobody_listens_on_is_found() -> None:

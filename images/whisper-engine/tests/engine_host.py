@@ -72,7 +72,7 @@ def chunks_of(ssrc: int, speech: Sound, *, first: int = 0, kind: ChunkKind = Chu
     if kind is ChunkKind.LOG_MEL:
         at, rows = payloads.pop()
         rows = np.concatenate([rows, extractor.flush()])
-        payloads += [(at, rows[:ROWS])] + ([(frames, rows[ROWS:])] if len(rows) > ROWS else [])
+        payloads += [(at, rows[:ROWS])] + ([(frames - 1, rows[ROWS:])] if len(rows) > ROWS else [])
     chunks = [AudioChunk(ssrc, first + at, ChunkFlag(0), values) for at, values in payloads]
     chunks[0] = _flagged(chunks[0], ChunkFlag.START_OF_SPEECH)
     chunks[-1] = _flagged(chunks[-1], ChunkFlag.END_OF_SPEECH)

@@ -83,7 +83,10 @@ class EventStream:
                 beat_at = time.monotonic() + self._beat_s
             # Asked before the last look: a final is published before it counts as transcribed.
             complete = await self._is_over()
-            found = await self._news()
+            try:
+                found = await self._news(at_once=complete is not None)
+            except RedisError:
+                continue
             if complete is not None and not found:
                 yield _event("end", {"complete": complete})
                 return
@@ -92,8 +95,11 @@ class EventStream:
                 beat_at = time.monotonic() + self._beat_s
         yield _event("resume", {"last_event_id": str(self._after)})
 
-    async def _news(self) -> list[str]:
-        found = await self._gateway.followers.news(self._session.ssrc, self._after, min(WAIT_S, self._beat_s))
+    async def _news(self, *, at_once: bool) -> list[str]:
+        if at_once:
+            found = await self._gateway.transcripts.read(self._session.ssrc, self._after)
+        else:
+            found = await self._gateway.followers.news(self._session.ssrc, self._after, min(WAIT_S, self._beat_s))
         if found:
             self._after = found[-1][0]
         return [

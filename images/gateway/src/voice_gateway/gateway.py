@@ -35,7 +35,8 @@ class Gateway:
         self.store = store
         self.metrics = metrics
         self.sessions = Sessions(store)
-        self.followers = Followers(Transcripts(store))
+        self.transcripts = Transcripts(store)
+        self.followers = Followers(self.transcripts)
         self.tokens = SessionTokens(settings.token_key.get_secret_value(), settings.token_ttl_s)
         self.fleet = Fleet(store)
         self.callers: Callers = (

@@ -111,7 +111,7 @@ public:
         }
         std::string limit = "one of";
         for (const auto each : choices) {
-            limit.append(" ").append(each);  // GCC 12 warns of `" " + string` at -O3
+            limit += " " + std::string(each);
         }
         if (!value.empty()) {
             refuse(name, value, std::move(limit), std::string(kSetInLauncher));

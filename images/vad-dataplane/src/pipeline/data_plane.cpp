@@ -71,7 +71,8 @@ DataPlane::DataPlane(const config::Config& config)
             throw std::runtime_error("VOICE_MAX_SESSIONS " + std::to_string(config.max_sessions) + " is more than the " +
                                      std::to_string(instance->streams()) + " streams of " + vad_module_);
         }
-        tables_.push_back(std::make_unique<StateFile>(config.state_file + "." + std::to_string(i), config.max_sessions));
+        const auto state_file = config.state_file + "." + std::to_string(i);
+        tables_.push_back(std::make_unique<StateFile>(state_file, config.max_sessions));
         pollers_.push_back(source_->make_poller({.index = static_cast<int>(i),
                                                  .vad = std::move(instance),
                                                  .table = tables_.back()->table(),

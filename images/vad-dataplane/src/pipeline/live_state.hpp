@@ -9,7 +9,7 @@
 
 namespace voice::pipeline {
 
-// Used by the poller's thread. Rows change when a chunk is made, when speech begins or ends, and once a second of audio.
+// Used by the poller's thread. A row changes when a chunk is made, when speech begins or ends, and once a second.
 class LiveState {
 public:
     static constexpr std::uint64_t kPacketsPerS = 50;
@@ -49,7 +49,8 @@ private:
                                       .host = slot.host.load(std::memory_order_relaxed),
                                       .speaking = slot.utterances.speaking() ? 1U : 0U};
         // A full table holds rows that expire soon: the session is stored the next time.
-        static_cast<void>(table_.put(slot.ssrc, state::to_value(row), static_cast<std::uint64_t>(now_ns + keep.count())));
+        const auto expires_ns = static_cast<std::uint64_t>(now_ns + keep.count());
+        static_cast<void>(table_.put(slot.ssrc, state::to_value(row), expires_ns));
     }
 
     state::SessionTable& table_;

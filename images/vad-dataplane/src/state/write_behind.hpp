@@ -30,10 +30,11 @@ public:
     struct Counters {
         std::atomic<std::uint64_t> written{0};
         std::atomic<std::uint64_t> gone{0};        // rows whose hash has expired
-        std::atomic<std::uint64_t> unanswered{0};  // rounds that the state store did not answer; repeated a second later
+        std::atomic<std::uint64_t> unanswered{0};  // rounds without the state store; repeated a second later
     };
 
-    WriteBehind(std::chrono::milliseconds every, valkey::Endpoint store, const std::vector<const SessionTable*>& tables);
+    WriteBehind(std::chrono::milliseconds every, valkey::Endpoint store,
+                const std::vector<const SessionTable*>& tables);
     WriteBehind(const WriteBehind&) = delete;
     WriteBehind& operator=(const WriteBehind&) = delete;
     ~WriteBehind() { stop(); }

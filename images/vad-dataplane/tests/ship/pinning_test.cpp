@@ -91,7 +91,8 @@ TEST_F(PinningTest, AHostIsLostWhenItDiesAndNotWhenItHasDrained) {
     update({host("a", kSilicon, 5), host("b", kSilicon, 4), host("c", kGpu, 5)});
     EXPECT_EQ(place(1), "a");
     const auto a = pinning_.number_of(*pinning_.host_of(1, false, now_));
-    EXPECT_FALSE(pinning_.update(hosts({host("a", kSilicon, 5), draining(host("b", kSilicon, 4)), host("c", kGpu, 5)}), now_));
+    const auto leaving = draining(host("b", kSilicon, 4));
+    EXPECT_FALSE(pinning_.update(hosts({host("a", kSilicon, 5), leaving, host("c", kGpu, 5)}), now_));
     EXPECT_FALSE(pinning_.update(hosts({host("a", kSilicon, 5), host("c", kGpu, 5)}), now_)) << "b has finished";
     EXPECT_TRUE(pinning_.update(hosts({host("c", kGpu, 5)}), now_));
     EXPECT_TRUE(pinning_.is_lost(a));

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from blueprint.contract import ChunkFlag
 from voice_runtime.chunk import AudioChunk
-from voice_whisper.utterance import LARGEST_GAP_FRAMES, Utterance, frames_of
+from voice_whisper.utterance import LARGEST_GAP_FRAMES, Utterance
 from voice_whisper.window import LONGEST_FRAMES
 
 REORDER_S = 0.1
@@ -85,15 +85,12 @@ class SessionAudio:
 
     def _at_or_behind(self, place: int, chunk: AudioChunk, *, starts: bool) -> Utterance:
         utterance = self._utterances[place]
-        # A chunk that only brings the last features stands behind the utterance's last frame.
-        ends_only = chunk.flags & ChunkFlag.END_OF_SPEECH and frames_of(chunk) == 0
-        at = chunk.sequence - (1 if ends_only else 0)
         another = starts and chunk.sequence != utterance.start
-        ended = utterance.end is not None and at >= utterance.end
-        gap = at - utterance.last > LARGEST_GAP_FRAMES
+        ended = utterance.end is not None and chunk.sequence >= utterance.end
+        gap = chunk.sequence - utterance.last > LARGEST_GAP_FRAMES
         if another or ended or gap:
             return self._begin(place + 1, Utterance(chunk.sequence, chunk.kind, opened=starts))
-        pieces = (at - utterance.start) // LONGEST_FRAMES
+        pieces = (chunk.sequence - utterance.start) // LONGEST_FRAMES
         if pieces <= 0:
             return utterance
         utterance.end = utterance.start + LONGEST_FRAMES

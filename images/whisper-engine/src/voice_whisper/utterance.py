@@ -52,7 +52,7 @@ class Utterance:
             self._extractor = None  # what was made of a gap is wrong
         self.opened = self.opened or bool(chunk.flags & ChunkFlag.START_OF_SPEECH)
         if chunk.flags & ChunkFlag.END_OF_SPEECH:
-            self.end = chunk.sequence + frames_of(chunk)
+            self.end = place_behind(chunk)
         self._chunks[chunk.sequence] = chunk
         self.last = max(self.last, chunk.sequence)
         self.touched_at = now
@@ -115,10 +115,10 @@ class Utterance:
         # A row is due 200 samples past its centre: the first chunk of an utterance brings one less than it is long, and
         # the last one makes up for it.
         behind = 1 if self.opened else 0
-        at = ROWS_PER_FRAME * (chunk.sequence - self.start) - behind
+        at = ROWS_PER_FRAME * (chunk.sequence - self.start)
         if chunk.flags & ChunkFlag.END_OF_SPEECH:
-            at += ROWS_PER_FRAME * (frames_of(chunk) + 1) - len(chunk.values)
-        return max(0, at)
+            at = ROWS_PER_FRAME * (place_behind(chunk) + 1 - self.start) - len(chunk.values)
+        return max(0, at - behind)
 
     def _own(self, bins: int, *, to_the_end: bool) -> Rows:
         if self._extractor is None:
@@ -130,6 +130,14 @@ class Utterance:
         if to_the_end:
             self._extracted.append(self._extractor.flush())
         return np.concatenate(self._extracted)
+
+
+def place_behind(chunk: AudioChunk) -> int:
+    """Return the place behind an utterance's last frame, from its last chunk.
+
+    One that brings no frames, but the rows that the chunk before it had no room for, has the place of the last frame.
+    """
+    return chunk.sequence + max(1, frames_of(chunk))
 
 
 def frames_of(chunk: AudioChunk) -> int:
