@@ -26,5 +26,5 @@ fi
 
 [[ -e $build/build.ninja ]] || meson setup "$build" "$here/.." \
   --cross-file "$sysroot.ini" --cross-file "$here/arm64.ini" --buildtype=release
-# qemu-user has no bpf().
-meson test -C "$build" --no-suite bpf --no-suite build-machine --print-errorlogs --quiet
+# qemu-user has no bpf(), and says of a socket's empty error queue (MSG_ERRQUEUE) that it read 0 bytes from it.
+meson test -C "$build" --no-suite bpf --no-suite network --no-suite build-machine --print-errorlogs --quiet
