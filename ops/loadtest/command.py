@@ -37,7 +37,7 @@ def bench(  # noqa: PLR0917  typer's parameters have names
     audio: Annotated[list[Path] | None, Option(help="Recording to transcribe, WAV; repeat for more.")] = None,
     text: Annotated[Path | None, Option(help="Text to speak, or prompt; a passage of 500 characters.")] = None,
     reference: Annotated[Path | None, Option(help="Voice to speak in, WAV; else the endpoint's own.")] = None,
-    sample_rate: Annotated[int, Option(min=8000, help="Of the speech that comes back, Hz.")] = 24_000,
+    sample_rate: Annotated[int, Option(min=1, help="Of the speech that comes back, Hz.")] = 24_000,
     body: Annotated[str, Option(help="JSON object of further fields, such as {'voice': ...}.")] = "{}",
     slo: Annotated[list[str] | None, Option(help="METRIC:LIMIT for goodput, such as first:500; repeat.")] = None,
     baseline: Annotated[str | None, Option(metavar="URL", help="Endpoint to compare with, in turn.")] = None,
