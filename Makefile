@@ -74,7 +74,7 @@ sandbox: $(SETUP) ## Rehearse both clouds: deploy to a local AWS, drill it, tear
 	voice sandbox deployments/production-azure.yaml
 
 images: $(SETUP) ## Build and run the images that need no registry, on a Debian made here (as root)
-	voice images rehearse
+	voice images rehearse $(IMAGES)
 
 bench-synth: $(SETUP) ## Time synth of the whole suite against an empty CDK app
 	python -m bench.synth
