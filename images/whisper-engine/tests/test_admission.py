@@ -83,8 +83,7 @@ async def test_full_host_refuses_and_keeps_those_that_it_has(engine: EngineHost,
     for each in sessions[:SLOTS]:
         assert len(await finals(store, each, 1)) == 1
     assert engine.counted("refused")["full"] == len(spoken[SLOTS])
-    registry = HostRegistry(store, Tier.ASR)
-    assert [host.free_slots for host in await registry.alive()] == [0]
+    await registered(store, free_slots=0)
     for each in sessions[:SLOTS]:
         await release(store, each)
 
@@ -106,10 +105,7 @@ async def test_drain_finishes_what_is_spoken(engine: EngineHost, store: Redis, s
         await engine.say(chunks[:30])
     engine.process.send_signal(signal.SIGTERM)
     wait_for("a draining host", lambda: engine.get("/healthz") is None)
-    limit = time.monotonic() + 5
-    while not any(host.draining for host in await HostRegistry(store, Tier.ASR).alive()):
-        assert time.monotonic() < limit
-        await asyncio.sleep(0.05)
+    await registered(store, draining=True)
     for place in range(30, len(spoken[0])):  # about as fast as it is spoken
         for chunks in spoken:
             engine.send(chunks[place].datagram())
@@ -160,6 +156,14 @@ async def release(store: Redis, ssrc: int) -> None:
     while await store.exists(state.lease(ssrc)):
         assert time.monotonic() < limit
         await asyncio.sleep(0.1)
+
+
+async def registered(store: Redis, **wanted: object) -> None:
+    """Wait for a heartbeat that says so."""
+    limit = time.monotonic() + 5
+    while not any(wanted.items() <= vars(host).items() for host in await HostRegistry(store, Tier.ASR).alive()):
+        assert time.monotonic() < limit, f"no host is {wanted}"
+        await asyncio.sleep(0.05)
 
 
 async def calls_of(store: Redis, command: str) -> int:
