@@ -45,7 +45,7 @@ test: $(SETUP) $(CHECKOV) ## Run every check and test
 	ruff check .
 	ruff format --check .
 	yamllint --strict .
-	shellcheck $$(git ls-files '*.sh' .ci/run)
+	shellcheck $$(git ls-files '*.sh' .ci)
 	hadolint images/*/Dockerfile
 	mypy
 	$(INSTALL) tests/packages.txt
