@@ -1,0 +1,86 @@
+"""Calls come and go beside what should not come at all, for as long as VOICE_SOAK_S says, and memory stays as it is."""
+
+import asyncio
+import os
+import random
+import socket
+import statistics
+import time
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from blueprint.contract import CHUNK_HEADER, CHUNK_PAYLOAD_BYTES
+from blueprint.session_api import SESSIONS_PATH
+from ops.call.session import TIMEOUT_S
+from ops.demo.services import LOOPBACK, Gateway, VoicePath
+from tests.voice.callers import Caller
+
+SOAK_S = float(os.environ.get("VOICE_SOAK_S", "40"))
+"""The nightly run takes five minutes."""
+CALLERS = 6
+ENDED_WITHIN_S = 120
+SHORTEST_ROUNDS = 3
+REFUSED_PER_ROUND = 500
+GROWTH = 0.03
+"""Of a program's memory, from the middle of the soak to its end: a place that is lost with every call is more."""
+
+
+@pytest.mark.timeout(SOAK_S + 300)
+async def test_memory_of_every_program_is_flat(path: VoicePath) -> None:
+    gateway = path.start_gateway()
+    path.wait_ready()
+    path.wait_for_capacity(gateway)
+    samples: list[dict[str, float]] = []
+    begin = time.monotonic()
+    while len(samples) < SHORTEST_ROUNDS or time.monotonic() - begin < SOAK_S:
+        await _round(path, gateway)
+        samples.append(
+            {name: _resident_mib(service.process.pid) for name, service in path.services.items() if service.process}
+        )
+    middle, end = samples[len(samples) // 3 : -(len(samples) // 3)], samples[-(len(samples) // 3) :]
+    for name in path.services:
+        before, after = (statistics.median(sample[name] for sample in part) for part in (middle, end))
+        assert after < before * (1 + GROWTH), f"{name}: {[round(sample[name], 1) for sample in samples]} MiB"
+
+
+async def _round(path: VoicePath, gateway: Gateway) -> None:
+    async with asyncio.timeout(ENDED_WITHIN_S), httpx2.AsyncClient(timeout=TIMEOUT_S) as client:
+        callers = [
+            await Caller.open(client, gateway.url, number, sentences=1, pause_s=1.0) for number in range(CALLERS)
+        ]
+        async with asyncio.TaskGroup() as group:
+            for caller in callers:
+                group.create_task(caller.call())
+            group.create_task(_disturb(path, client, gateway))
+    for caller in callers:
+        caller.check()
+
+
+async def _disturb(path: VoicePath, client: httpx2.AsyncClient, gateway: Gateway) -> None:
+    """Send every tier what it has to refuse."""
+    noise = random.Random(1)  # noqa: S311 - audio of nobody
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        for _ in range(REFUSED_PER_ROUND):
+            unknown = CHUNK_HEADER.pack(noise.getrandbits(32), 0, 1, 0, 10) + bytes(CHUNK_PAYLOAD_BYTES)
+            for port, datagram in (
+                (path.chunk_port, unknown),
+                (path.chunk_port, noise.randbytes(noise.randrange(100))),
+                (path.rtp_port, bytes([0x80, 0]) + noise.randbytes(650)),
+                (path.rtp_port, noise.randbytes(noise.randrange(100))),
+            ):
+                sender.sendto(datagram, (LOOPBACK, port))
+            await asyncio.sleep(0.004)
+    for token in ("", "Bearer nobody's"):
+        answer = await client.get(f"{gateway.url}{SESSIONS_PATH}/s1/events", headers={"Authorization": token})
+        assert answer.is_client_error
+    answer = await client.post(gateway.url + SESSIONS_PATH, content=b"{" * 10_000)
+    assert answer.is_client_error
+
+
+def _resident_mib(pid: int) -> float:
+    """Memory of a process and of those that it started."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
+    pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20 + sum(map(_resident_mib, map(int, children)))
