@@ -45,6 +45,8 @@ MOST_SESSIONS = 64
 RECEIVE_BUFFER_BYTES = 4 << 20
 CLOSED_AFTER_S = 1.0
 """A session from which nothing has come for that long has finished its utterance."""
+FORGOTTEN_AFTER_S = 6.0
+"""As long as what it said may have to be sent again; then a closed session gives its place back."""
 _RTP = struct.Struct(">BBHII")
 _SEQUENCES = 1 << 16
 
@@ -174,13 +176,14 @@ class ReferenceVad(asyncio.DatagramProtocol):
                 await registry.beat(me)
                 self._asr = await self._registry.alive()
                 await self._write_behind(live)
+                await self._forget_closed(live)
             for stream in live:
                 if stream.host:
                     self._pin(stream, starts=False)
                 if time.monotonic() - stream.heard_at > CLOSED_AFTER_S:
                     self._ship(stream, stream.close())
                 if stream.session.expires_at < time.time():
-                    del self._streams[stream.session.ssrc]
+                    self._streams.pop(stream.session.ssrc, None)
             await asyncio.sleep(HOST_HEARTBEAT_S)
 
     async def _admit(self, ssrc: int) -> None:
@@ -200,6 +203,14 @@ class ReferenceVad(asyncio.DatagramProtocol):
             key = state.session(stream.session.ssrc)
             if stream.last_sequence > stream.session.last_sequence and await self._store.exists(key):
                 await self._store.hset(key, SessionField.LAST_SEQUENCE, str(stream.last_sequence))
+
+    async def _forget_closed(self, live: list[Stream]) -> None:
+        for stream in live:
+            if time.monotonic() - stream.heard_at < FORGOTTEN_AFTER_S:
+                continue
+            session = await self._sessions.read(stream.session.ssrc)
+            if session is None or session.state is not SessionState.OPEN:
+                del self._streams[stream.session.ssrc]
 
     def _ship(self, stream: Stream, chunks: list[AudioChunk]) -> None:
         if chunks:
