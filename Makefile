@@ -13,10 +13,10 @@ CHECKOV := .tools/checkov/.ready
 BENCH_VAD := .tools/bench/.ready
 INSTALL := images/vad-dataplane/tests/install.sh
 
-.PHONY: help setup demo demo-page test test-native test-arm64 test-voice images refresh-engines sandbox bench-synth bench-dataplane bench-vad bench-simulate lint format lock clean
+.PHONY: help setup demo demo-page test test-native test-arm64 test-voice images refresh-engines sandbox bench-synth bench-dataplane bench-vad bench-voice bench-simulate lint format lock clean
 
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
 setup: $(SETUP) ## Install Python packages, Node and the CDK CLI into this folder
 
@@ -85,6 +85,10 @@ bench-dataplane: $(SETUP) ## Time the data plane's stages beside their rivals
 bench-vad: $(BENCH_VAD) ## Cost of the VAD, and its quality beside Silero and webrtcvad
 	bench/vad/packages.sh
 	.tools/bench/bin/python -m bench.vad
+
+bench-voice: $(SETUP) ## Streams through the voice path: disaggregated beside colocated, with and without the VAD
+	$(INSTALL) tests/packages.txt
+	python -m bench.voice
 
 bench-simulate: $(SETUP) ## Simulate a day of a million calls, in bulk beside one by one
 	python -m bench.simulate

@@ -14,7 +14,7 @@ from blueprint import catalog
 from blueprint.images import BuiltImage, specs
 
 UV = Path(__file__).parents[2] / ".tools/bin/uv"
-PYTHONS = {"vllm": "3.12", "debian": "3.13"}
+PYTHONS = {"vllm": "3.12", "neuron-vllm": "3.12", "debian": "3.13"}
 """Python of each base that images install requirements on."""
 TARGET = "x86_64-manylinux_2_28"
 FROM_THE_BASE = "certifi"

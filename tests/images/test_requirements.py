@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from ops.images.locks import locked
+
 IMAGES = Path(__file__).parents[2] / "images"
 ONLY_WITH_A_GPU = {"nvidia-cublas-cu12"}
 """Half a gigabyte that nothing here would load."""
@@ -20,3 +22,18 @@ def test_versions_are_those_that_the_tests_ran_with(image: str) -> None:
     here = [each for each in wanted if each.name not in ONLY_WITH_A_GPU]
     other = [str(each) for each in here if not each.specifier.contains(importlib.metadata.version(each.name))]
     assert other == []
+
+
+def test_neuron_image_has_the_versions_of_the_engines_own() -> None:
+    engine, neuron = (
+        locked((IMAGES / image / "requirements.txt").read_text(encoding="utf-8"))
+        for image in ("whisper-engine", "asr-neuron")
+    )
+    asked = {
+        Requirement(line).name
+        for line in (IMAGES / "asr-neuron/requirements.in").read_text(encoding="utf-8").splitlines()
+        if not line.startswith("#")
+    }
+    ours = asked & neuron.keys() - {"openai-whisper"}
+    assert ours
+    assert {name: neuron[name][0] for name in ours} == {name: engine[name][0] for name in ours}

@@ -4,14 +4,16 @@ import asyncio
 import contextlib
 import socket
 import time
+from collections.abc import Mapping
 
 import pytest
 from redis.asyncio import Redis
 
 from images.gateway.tests.conftest import Start
 from images.gateway.tests.running import GatewayProcess, Opened, holds
+from voice_gateway.followers import Followers
 from voice_runtime import state
-from voice_runtime.transcripts import EventKind, Transcript, Transcripts
+from voice_runtime.transcripts import BEFORE_ALL, EventId, EventKind, Transcript, Transcripts
 
 pytestmark = pytest.mark.usefixtures("hosts")
 
@@ -146,6 +148,38 @@ async def test_reader_that_is_behind_does_not_hold_up_another(gateway: GatewayPr
     async with opened.stream() as behind, opened.stream(f"290-{2**32}") as ahead:
         of_both = await asyncio.gather(behind.transcripts(600), ahead.transcripts(18))
     assert [len({event.id for event in events}) for events in of_both] == [600, 18]
+
+
+class SlowTranscripts(Transcripts):
+    """A store whose first answer is held back."""
+
+    def __init__(self, store: Redis) -> None:
+        super().__init__(store)
+        self.asked, self.may_answer = asyncio.Event(), asyncio.Event()
+
+    async def read_many(
+        self, after: Mapping[int, EventId], *, count: int
+    ) -> dict[int, list[tuple[EventId, Transcript]]]:
+        found = await super().read_many(after, count=count)
+        self.asked.set()
+        await self.may_answer.wait()
+        return found
+
+
+async def test_reader_that_comes_while_another_is_read_for_misses_nothing(store: Redis) -> None:
+    ssrc, transcripts = 7, SlowTranscripts(store)
+    for utterance in range(4):
+        await transcripts.publish(ssrc, said(utterance), 1)
+    followers = Followers(transcripts)
+    running = asyncio.create_task(followers.run())
+    ahead = asyncio.create_task(followers.news(ssrc, EventId(2, 2**32), 30))
+    await transcripts.asked.wait()
+    behind = asyncio.create_task(followers.news(ssrc, BEFORE_ALL, 30))
+    await asyncio.sleep(0)
+    transcripts.may_answer.set()
+    assert [event.utterance for _, event in await ahead] == [3]
+    assert [event.utterance for _, event in await behind] == [0, 1, 2, 3]
+    running.cancel()
 
 
 def slow_reader(opened: Opened) -> socket.socket:

@@ -21,6 +21,7 @@ from images.gateway.tests.conftest import Start
 from images.gateway.tests.running import GatewayProcess, Hosts, holds
 from voice_gateway.session_routes import SessionRequest
 from voice_runtime import state
+from voice_runtime.hosts import HostRegistry
 from voice_runtime.replies import text
 
 pytestmark = pytest.mark.usefixtures("hosts")
@@ -155,6 +156,17 @@ async def test_no_session_without_capacity(gateway: GatewayProcess, hosts: Hosts
         is_refusal(answer, 503, "no capacity")
         assert int(answer.headers["Retry-After"]) > 0
     await holds("refusals are counted", lambda: sum(gateway.metric("SessionsRefused")) >= 3)
+
+
+async def test_no_websocket_session_without_a_vad_host(start: Start, store: Redis, hosts: Hosts) -> None:
+    """SRTP goes to the VAD tier by itself, through its own load balancer."""
+    del hosts.present[Tier.VAD, "vad-1"]
+    await HostRegistry(store, Tier.VAD).leave("vad-1")
+    gateway = await start().ready()
+    answer = await ask(gateway, "POST", SESSIONS, json={"transport": "websocket"})
+    assert is_refusal(answer, 503, "no capacity").startswith("every VAD host")
+    await holds("the refusal is counted", lambda: sum(gateway.metric("SessionsRefused")) == 1)
+    assert (await ask(gateway, "POST", SESSIONS, json={"transport": "srtp"})).status_code == 201
 
 
 async def statuses(gateway: GatewayProcess, caller: str, count: int) -> collections.Counter[int]:

@@ -12,7 +12,7 @@ from voice_runtime import state
 from voice_runtime.hosts import Host, HostKind, HostRegistry
 from voice_runtime.journal import Journal
 from voice_runtime.sessions import Session, SessionKind, Sessions, SessionState, TooManySessionsError
-from voice_runtime.transcripts import BEFORE_ALL, EventId, EventKind, Transcript, Transcripts
+from voice_runtime.transcripts import EventId, EventKind, Transcript, Transcripts
 
 SSRC = 4_000_000_000
 
@@ -103,23 +103,14 @@ async def test_transcript_is_followed_without_gap_or_duplicate(store: Redis) -> 
     assert [place for place, _ in await transcripts.read(SSRC, read[1][0])] == [place for place, _ in read[2:]]
 
 
-async def test_follower_hears_of_news_and_of_silence(store: Redis) -> None:
-    transcripts = Transcripts(store)
-    heard = transcripts.follow(SSRC, BEFORE_ALL, wait_ms=50)
-    assert await anext(heard) == []
-    await transcripts.publish(SSRC, said(5), 1)
-    assert [event.utterance for _, event in await anext(heard)] == [5]
-    assert await anext(heard) == []
-
-
 async def test_utterance_has_one_final_whoever_says_it(store: Redis) -> None:
     transcripts = Transcripts(store)
     assert await transcripts.publish(SSRC, said(10), 3)
     assert not await transcripts.publish(SSRC, said(10, "no"), 1), "another host's"
     assert not await transcripts.publish(SSRC, said(10, "ye", EventKind.PARTIAL), 9), "after the final"
     assert not await transcripts.publish(SSRC, said(4), 1), "an earlier utterance"
-    assert [event.text for _, event in await transcripts.read(SSRC)] == ["yes"]
-    assert await transcripts.last_final(SSRC) == EventId(10, 2**32)
+    [(place, event)] = await transcripts.read(SSRC)
+    assert (place, event.text) == (EventId(10, 2**32), "yes")
 
 
 async def test_transcript_is_bounded(store: Redis) -> None:
@@ -164,11 +155,11 @@ async def test_orphans_are_the_sessions_of_dead_hosts(store: Redis) -> None:
     assert await Journal(store, "me").orphans() == [1]
 
 
-async def test_unfinished_audio_is_kept_in_order_until_it_is_finished(store: Redis) -> None:
+async def test_unfinished_audio_is_kept_in_order_until_it_is_forgotten(store: Redis) -> None:
     journal = Journal(store, "h")
-    await journal.append([(SSRC, bytes([i])) for i in range(5)])
-    await journal.finished(SSRC, 3)
-    assert await journal.unfinished(SSRC) == [b"\3", b"\4"]
+    ids = await journal.append([(SSRC, bytes([i])) for i in range(5)])
+    await journal.forget(SSRC, ids[:3])
+    assert await journal.entries(SSRC) == [(ids[3], b"\3"), (ids[4], b"\4")]
     await journal.append([(SSRC, bytes(8)) for _ in range(3 * state.AUDIO_CHUNKS)])
     assert await store.xlen(state.audio(SSRC)) <= state.AUDIO_CHUNKS + 200
 

@@ -140,10 +140,12 @@ class EngineHost:
         return self.metrics()["counters"].get(name, 0)
 
     def workers(self) -> dict[str, int]:
-        """Return the process ids of the workers, by role."""
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text(encoding="ascii")
-        commands = {pid: Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") for pid in map(int, children.split())}
-        return {command[3].decode(): pid for pid, command in commands.items() if b"voice_whisper.worker" in command}
+        """Return the process id of a worker of each role."""
+        return {role: pid for pid, role in self._roles().items()}
+
+    def workers_of(self, role: str) -> set[int]:
+        """Return the process ids of the workers of a role."""
+        return {pid for pid, its in self._roles().items() if its == role}
 
     def kill(self) -> None:
         self.process.kill()
@@ -152,6 +154,11 @@ class EngineHost:
     def stop(self) -> int:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(PATIENCE_S)
+
+    def _roles(self) -> dict[int, str]:
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text(encoding="ascii")
+        commands = {pid: Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") for pid in map(int, children.split())}
+        return {pid: command[3].decode() for pid, command in commands.items() if b"voice_whisper.worker" in command}
 
 
 def wait_for(what: str, happened: Callable[[], bool], alive: "subprocess.Popen[bytes] | None" = None) -> None:

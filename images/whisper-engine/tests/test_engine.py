@@ -89,6 +89,17 @@ async def test_long_utterance_is_cut_at_28_s(engine: EngineHost, store: Redis, s
     assert words_wrong(f"{said[0].text} {said[1].text}", " ".join([SENTENCES] * 4)) <= 0.25
 
 
+async def test_sound_without_words_has_an_empty_final(engine: EngineHost, store: Redis, ssrc: int) -> None:
+    seconds = np.arange(2 * 16000) / 16000
+    # tiny.en hears full stops in it.
+    buzz = (300 * np.sign(np.sin(2 * np.pi * 100 * seconds))).astype(np.int16)
+    await open_session(store, ssrc)
+    await engine.say(chunks_of(ssrc, buzz), pause_s=0.05)
+    (final,) = await finals(store, ssrc, 1)
+    assert not final.text
+    assert [event for _, event in await Transcripts(store).read(ssrc, BEFORE_ALL)] == [final]
+
+
 async def test_host_is_in_the_registry(engine: EngineHost, store: Redis) -> None:
     registry = HostRegistry(store, Tier.ASR)
     limit = time.monotonic() + 10

@@ -3,6 +3,8 @@
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 
 import numpy as np
@@ -15,7 +17,14 @@ from voice_whisper import process as process_module
 from voice_whisper.backends.base import Role
 from voice_whisper.job import MOST_ATTEMPTS, GivenUpError, Job, JobQueue
 from voice_whisper.memory import SharedSlots
-from voice_whisper.messages import DecodeReply, DecodeRequest, EncodeReply, EncodeRequest
+from voice_whisper.messages import (
+    DecodeReply,
+    DecodeRequest,
+    EncodeReply,
+    EncodeRequest,
+    TranscribeReply,
+    TranscribeRequest,
+)
 from voice_whisper.process import Process, WorkerDiedError
 from voice_whisper.stage import Stage
 from voice_whisper.utterance import Utterance
@@ -44,13 +53,18 @@ async def encoder(memory: SharedSlots) -> AsyncIterator[Process]:
     await found.stop()
 
 
-async def test_batch_passes_through_shared_memory(memory: SharedSlots, encoder: Process) -> None:
+def put_speech(memory: SharedSlots) -> None:
+    """Put the features of the same sentence into every slot."""
     utterance = Utterance(0, ChunkKind.LOG_MEL, opened=True)
     for chunk in chunks_of(1, first_sentence()):
         utterance.add(chunk, 0.0)
     window = window_of(utterance.features(80, to_the_end=True))
     for slot in range(SLOTS):
         memory.features(slot, *window.shape)[:] = window
+
+
+async def test_batch_passes_through_shared_memory(memory: SharedSlots, encoder: Process) -> None:
+    put_speech(memory)
     encoded = await encoder.ask(EncodeRequest(slots=[2, 0], bins=80, rows=ROWS), EncodeReply)
     assert encoded.states.shape == (ROWS / 2, 384)
     hidden = [memory.hidden(slot, encoded.states.shape, encoded.states.dtype) for slot in range(SLOTS)]
@@ -61,6 +75,24 @@ async def test_batch_passes_through_shared_memory(memory: SharedSlots, encoder: 
     assert decoded.texts[0] == decoded.texts[1]
     assert "connect your call" in decoded.texts[0].text
     await decoder.stop()
+
+
+async def test_colocated_worker_says_the_same_and_hands_nothing_over(memory: SharedSlots, encoder: Process) -> None:
+    put_speech(memory)
+    colocated = await Process.start(Role.COLOCATED, memory, SLOTS, threads=1)
+    request = TranscribeRequest(slots=[2, 0], bins=80, rows=ROWS, languages=[None, "de"])
+    reply = await colocated.ask(request, TranscribeReply)
+    await colocated.stop()
+    assert min(reply.encode_ms, reply.decode_ms) > 0
+    assert not any(memory.hidden(slot, (ROWS // 2, 384), "float32").any() for slot in range(SLOTS))
+    encoded = await encoder.ask(EncodeRequest(slots=[2, 0], bins=80, rows=ROWS), EncodeReply)
+    decoder = await Process.start(Role.DECODER, memory, SLOTS, threads=1)
+    decoded = await decoder.ask(
+        DecodeRequest(slots=[2, 0], states=encoded.states, languages=request.languages), DecodeReply
+    )
+    await decoder.stop()
+    assert reply.texts == decoded.texts
+    assert "connect your call" in reply.texts[0].text
 
 
 async def test_worker_that_does_not_answer_is_killed(
@@ -79,6 +111,24 @@ async def test_worker_ends_with_the_process_that_started_it(encoder: Process) ->
     await encoder.stop()
     with pytest.raises(ProcessLookupError):
         os.kill(encoder.pid, 0)
+
+
+def test_worker_whose_engine_is_killed_ends_without_a_word(memory: SharedSlots) -> None:
+    arguments = [Role.ENCODER.value, str(memory.descriptor), str(SLOTS), "1"]
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "voice_whisper.worker", *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        pass_fds=(memory.descriptor,),
+    )
+    assert worker.stdin
+    assert worker.stdout
+    assert worker.stdout.readline()
+    worker.stdout.close()
+    worker.stdin.write(EncodeRequest(slots=[0], bins=80, rows=ROWS).model_dump_json().encode() + b"\n")
+    assert worker.communicate(timeout=60)[1] == b""
+    assert worker.returncode == 0
 
 
 def job(rows: int = ROWS, *, final: bool = True) -> Job:

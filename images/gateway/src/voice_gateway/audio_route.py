@@ -45,6 +45,7 @@ async def _admit(gateway: Gateway, websocket: WebSocket) -> tuple[Session, Socke
     if session.state is not SessionState.OPEN:
         raise unknown_session()
     if gateway.fleet.vad_host() is None:
+        gateway.metrics.count("SessionsRefused")
         raise no_capacity("no VAD host takes sessions; try again")
     lease = SocketLease(gateway.store, session.ssrc)
     if not await lease.take():

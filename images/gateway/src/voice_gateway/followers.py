@@ -59,11 +59,13 @@ class Followers:
             await asyncio.sleep(LOOK_EVERY_S)
 
     async def _look(self) -> None:
+        # Whoever begins to wait while the store is asked may be behind the place that it is asked about.
+        asked = list(self._waiting)
         after: dict[int, EventId] = {}
-        for waiting in self._waiting:
+        for waiting in asked:
             after[waiting.ssrc] = min(waiting.after, after.get(waiting.ssrc, waiting.after))
         found = await self._transcripts.read_many(after, count=EVENTS_AT_ONCE)
-        for waiting in self._waiting:
+        for waiting in asked:
             # Of two readers of a session, the one that is further waits until the other has caught up.
             events = [(place, said) for place, said in found.get(waiting.ssrc, ()) if place > waiting.after]
             if events and not waiting.events.done():

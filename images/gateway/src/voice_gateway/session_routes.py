@@ -45,9 +45,7 @@ async def create(request: Request) -> Response:
         raise draining()
     await _check_rate(gateway, caller)
     wanted = await _read(request)
-    if gateway.fleet.free_slots == 0:
-        gateway.metrics.count("SessionsRefused")
-        raise no_capacity("every ASR host is full, draining or gone; try again")
+    _check_capacity(gateway, wanted)
     session = await _open(gateway, caller, wanted)
     gateway.metrics.count("SessionsCreated")
     log.info("session opened", extra={"fields": {"ssrc": session.ssrc, "kind": session.kind}})
@@ -72,6 +70,17 @@ async def _check_rate(gateway: Gateway, caller: str) -> None:
     most = gateway.settings.caller_creations_per_s
     if created > most:
         raise Refusal(429, "too many requests", f"a caller may open {most} sessions a second", retry_after(1))
+
+
+def _check_capacity(gateway: Gateway, wanted: SessionRequest) -> None:
+    if gateway.fleet.free_slots == 0:
+        missing = "ASR"
+    elif wanted.transport == "websocket" and gateway.fleet.vad_host() is None:
+        missing = "VAD"
+    else:
+        return
+    gateway.metrics.count("SessionsRefused")
+    raise no_capacity(f"every {missing} host is full, draining or gone; try again")
 
 
 async def _read(request: Request) -> SessionRequest:

@@ -84,16 +84,6 @@ class Journal:
         if entry_ids:
             await self._store.xdel(state.audio(ssrc), *entry_ids)
 
-    async def unfinished(self, ssrc: int) -> list[bytes]:
-        """Return the datagrams that are kept of a session, in the order in which they came."""
-        return [fields[_FIELD] for _, fields in entries(await self._store.xrange(state.audio(ssrc)))]
-
-    async def finished(self, ssrc: int, datagrams: int) -> None:
-        """Forget the oldest datagrams of a session, which a final transcript now covers."""
-        oldest = entries(await self._store.xrange(state.audio(ssrc), count=datagrams))
-        if oldest:
-            await self._store.xdel(state.audio(ssrc), *(entry_id for entry_id, _ in oldest))
-
     async def sessions_of(self, host: str) -> list[int]:
         """Return the sessions that a host had."""
         return sorted(int(ssrc) for ssrc in await self._store.smembers(state.host_sessions(host)))

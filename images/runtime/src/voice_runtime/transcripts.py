@@ -1,6 +1,6 @@
 """Transcripts: one bounded stream per session, in the order of the audio."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Self
@@ -76,11 +76,6 @@ class EventId:
             raise ValueError(f"{text[:40]!r} is no event id: a number is above 2^64")
         return event_id
 
-    @property
-    def is_final(self) -> bool:
-        """Whether nothing comes after it in its utterance."""
-        return self.number == TRANSCRIPT_FINAL_NUMBER
-
 
 BEFORE_ALL = EventId(0, 0)
 
@@ -126,22 +121,11 @@ class Transcripts:
         if await self._store.exists(key):
             await self._store.hset(key, SessionField.TRANSCRIBED_TO, str(sequence))
 
-    async def last_final(self, ssrc: int) -> EventId | None:
-        """Return the place of the session's newest final, for a host that takes over."""
-        for entry_id, _ in entries(await self._store.xrevrange(state.transcript(ssrc))):
-            event_id = EventId.of(entry_id)
-            if event_id.is_final:
-                return event_id
-        return None
-
     async def read(
-        self, ssrc: int, after: EventId = BEFORE_ALL, *, count: int = 100, wait_ms: int | None = None
+        self, ssrc: int, after: EventId = BEFORE_ALL, *, count: int = 100
     ) -> list[tuple[EventId, Transcript]]:
-        """Return the events behind a place; empty when none came within ``wait_ms``."""
-        key = state.transcript(ssrc)
-        streams: Any = await self._store.xread({key: str(after)}, count=count, block=wait_ms)
-        found = entries(streams[0][1]) if streams else []
-        return [(EventId.of(entry_id), Transcript.model_validate_json(fields[_FIELD])) for entry_id, fields in found]
+        """Return the events behind a place, at most so many."""
+        return (await self.read_many({ssrc: after}, count=count)).get(ssrc, [])
 
     async def read_many(
         self, after: Mapping[int, EventId], *, count: int
@@ -156,14 +140,6 @@ class Transcripts:
             ]
             for key, found in answer or ()
         }
-
-    async def follow(self, ssrc: int, after: EventId, wait_ms: int) -> AsyncIterator[list[tuple[EventId, Transcript]]]:
-        """Yield what comes behind a place, and an empty list after each ``wait_ms`` without news."""
-        while True:
-            events = await self.read(ssrc, after, wait_ms=wait_ms)
-            if events:
-                after = events[-1][0]
-            yield events
 
     async def _keep(self, ssrc: int, key: str) -> None:
         """Let the transcript live as long as its session's record."""

@@ -174,11 +174,11 @@ class LiveSession:
             heard = await self._services.transcriber.transcribe(utterance, self._language, final=False)
         except GivenUpError:
             return
+        partial = _transcript(EventKind.PARTIAL, utterance, frames, heard)
         async with self._publishing:
             # Behind a partial of a later utterance Valkey would refuse the final of an earlier one.
-            if self._outbox or not heard.text:
+            if self._outbox or not partial.text:
                 return
-            partial = _transcript(EventKind.PARTIAL, utterance, frames, heard)
             try:
                 # The number tells how much was heard: another host's partials of less never stand behind it.
                 await self._services.transcripts.publish(self._ssrc, partial, frames)
@@ -194,7 +194,8 @@ def _transcript(
     return Transcript(
         kind=kind,
         utterance=utterance.start,
-        text=heard.text,
+        # Models answer noise with a full stop.
+        text=heard.text if any(map(str.isalnum, heard.text)) else "",
         start_ms=utterance.start * FRAME_MS,
         end_ms=(utterance.start + frames) * FRAME_MS,
         language=heard.language,

@@ -51,8 +51,22 @@ class DecodeRequest(_Message):
     languages: list[str | None]
 
 
+class TranscribeRequest(EncodeRequest):
+    """Features in these slots, and languages to decode them in."""
+
+    languages: list[str | None]
+
+
 class DecodeReply(_Message):
     """What the slots' hidden states say, in their order."""
 
     texts: list[Decoded]
     took_ms: float
+
+
+class TranscribeReply(_Message):
+    """What the slots' features say, in their order."""
+
+    texts: list[Decoded]
+    encode_ms: float
+    decode_ms: float

@@ -1,6 +1,7 @@
 """What the environment says: the contract's variables, and what an operator may tune beside them."""
 
 import os
+from enum import StrEnum
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Literal
@@ -11,6 +12,15 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from voice_runtime.hosts import HostKind
 
 ComputeType = Literal["int8", "int8_float32", "float32", "int8_float16", "float16"]
+
+
+class Layout(StrEnum):
+    """Where prefill and decode run."""
+
+    DISAGGREGATED = "disaggregated"
+    """In processes of their own."""
+    COLOCATED = "colocated"
+    """Both in every process."""
 
 
 class EngineSettings(BaseSettings):
@@ -26,6 +36,7 @@ class EngineSettings(BaseSettings):
     engine: Literal["whisper", "vllm"] = "whisper"
     drain_timeout_s: int = Field(ge=1)
 
+    layout: Layout = Layout.DISAGGREGATED
     sessions: int = Field(default=64, ge=1, le=4096)
     """Most sessions at a time."""
     encoders: int = Field(default=1, ge=1, le=64)

@@ -21,6 +21,8 @@ class Role(StrEnum):
     """Prefill: features to hidden states."""
     DECODER = "decoder"
     """Decode: hidden states to text."""
+    COLOCATED = "colocated"
+    """Both, one after the other."""
 
 
 @dataclass(frozen=True)

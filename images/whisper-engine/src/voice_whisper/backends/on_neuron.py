@@ -3,8 +3,8 @@
 Not tested: no such hardware, and none of its packages, were at hand when this was written. Names are those of
 neuronx_distributed_inference.models.whisper.modeling_whisper (SDK 2.31) and of openai-whisper, on which it builds.
 
-Encoder and decoder are compiled separately, once, into the cache folder, and each worker loads its own half onto a
-NeuronCore of its own. Shapes are fixed: one window of 30 s at a time.
+Encoder and decoder are compiled separately, once, into the cache folder, and each worker loads its own half, or both
+where they are colocated, onto a NeuronCore of its own. Shapes are fixed: one window of 30 s at a time.
 """
 
 import importlib
@@ -26,7 +26,7 @@ CORES_OF_A_WORKER = "1"
 
 
 class NeuronBackend:
-    """One half of a compiled model."""
+    """A compiled model, or one half of it."""
 
     def __init__(self, application: Any) -> None:  # noqa: ANN401  a class of a package that is not here
         self._application = application
@@ -52,7 +52,7 @@ class NeuronBackend:
 
 
 def load(settings: ModelSettings, role: Role, threads: int) -> NeuronBackend:  # noqa: ARG001  the host computes little
-    """Load one half of a model; the first worker of a role compiles it.
+    """Load one half of a model, or both; the first worker that needs a half compiles it.
 
     Raises:
         CannotLoadError: The packages, the weights or a free NeuronCore are not there.
@@ -61,18 +61,22 @@ def load(settings: ModelSettings, role: Role, threads: int) -> NeuronBackend:  #
     os.environ.pop("NEURON_RT_VISIBLE_CORES", None)
     os.environ["NEURON_RT_NUM_CORES"] = CORES_OF_A_WORKER
     folder = folder_of(settings.model, settings.cache_dir)
-    compiled = settings.cache_dir / "neuron-whisper" / folder.name / role
+    halves = [half for half in (Role.ENCODER, Role.DECODER) if role in {half, Role.COLOCATED}]
     try:
         application = _application(folder)
-        half = application.encoder if role is Role.ENCODER else application.decoder
-        compiled.mkdir(parents=True, exist_ok=True)
-        with FileLock(f"{compiled}.lock"):
-            if not any(compiled.iterdir()):
-                half.compile(str(compiled))
-        half.load(str(compiled))
+        for half in halves:
+            _load_half(getattr(application, half), settings.cache_dir / "neuron-whisper" / folder.name / half)
         return NeuronBackend(application)
     except (ImportError, OSError, RuntimeError) as error:
         raise CannotLoadError(f"{folder} cannot be loaded on Neuron: {error}") from error
+
+
+def _load_half(half: Any, compiled: Path) -> None:  # noqa: ANN401  as above
+    compiled.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{compiled}.lock"):
+        if not any(compiled.iterdir()):
+            half.compile(str(compiled))
+    half.load(str(compiled))
 
 
 def _application(folder: Path) -> Any:  # noqa: ANN401  as above

@@ -1,0 +1,109 @@
+"""Streams through the voice path of this machine: how many it sustains, how late text comes, what a stream costs.
+
+Contestants take turns on the same cores, each with its own store, gateway, VAD stage and engine, so that whatever else
+the machine does falls on all of them. Callers run on the same machine, too, and what they take is shown. A load is
+sustained when every caller gets all finals, and waits for them, from the end of their audio, for less time than the
+sentences in it took to say (real-time factor below 1). Never a test: figures of a shared machine prove nothing about
+the next one.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from bench.voice import plot, tables
+from bench.voice.call import SILENCE, call
+from bench.voice.contestants import CONTESTANTS, Running, build
+from bench.voice.search import Search
+from bench.voice.step import measure
+from ops.call.recording import RecordingError
+from ops.demo.command import weights
+from ops.demo.services import ServiceError
+
+OUTPUT = Path("build/bench-voice")
+console = Console(stderr=True)
+
+
+def main(
+    streams: Annotated[int, typer.Option(help="Load of the first round.", min=1, max=64)] = 8,
+    minutes: Annotated[float, typer.Option(help="No round begins that would not end within these.", min=1)] = 6,
+    model: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Whisper model in CTranslate2's format; default: tiny.en.")
+    ] = None,
+    output: Annotated[Path, typer.Option(help="Folder for the plot and the figures.")] = OUTPUT,
+) -> None:
+    """Load disaggregated and colocated workers, and the former without a VAD, in turn; print what callers saw.
+
+    Example: python -m bench.voice --minutes 12
+    """
+    folder_of_model = weights(model)
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        with console.status("building the data plane, if it is not built"):
+            build()
+        searches = run(folder_of_model, streams, minutes)
+    except (ServiceError, RecordingError, OSError, subprocess.CalledProcessError) as error:
+        sys.exit(f"bench.voice: {error}")
+    figures = {
+        "cores": os.cpu_count(),
+        "silence": SILENCE,
+        "call_s": call(0).seconds,
+        "sustained": {name: search.sustained for name, search in searches.items()},
+        "too_many": {name: search.too_many for name, search in searches.items()},
+        "steps": [asdict(step) | {"sustained": step.is_sustained} for s in searches.values() for step in s.steps],
+    }
+    (output / "figures.json").write_text(json.dumps(figures, indent=1))
+    plot.draw(searches, output / "streams.png")
+    out = Console(width=max(Console().width, 150))
+    out.print(tables.loads(searches))
+    out.print(tables.summary(searches))
+    out.print(f"{output / 'figures.json'}, {output / 'streams.png'}")
+
+
+def run(model: Path, streams: int, minutes: float) -> dict[str, Search]:
+    """Let the contestants take turns until each has found its limit, or the time is up.
+
+    Raises:
+        ServiceError: A program of the voice path does not start.
+    """
+    begin, longest_s = time.monotonic(), 0.0
+    searches = {contestant.name: Search(streams) for contestant in CONTESTANTS}
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-voice-")))
+        running = []
+        for number, contestant in enumerate(CONTESTANTS):
+            (folder / str(number)).mkdir()
+            running.append(Running(contestant, folder / str(number), model))
+            stack.callback(running[-1].stop)
+            running[-1].start()
+        while any(not search.is_over for search in searches.values()):
+            since = time.monotonic()
+            if since - begin + longest_s > 60 * minutes:
+                break
+            _turn(running, searches)
+            running.reverse()  # whoever was last is first, so that a drift of the machine falls on all
+            longest_s = max(longest_s, time.monotonic() - since)
+    return searches
+
+
+def _turn(running: list[Running], searches: dict[str, Search]) -> None:
+    for one in running:
+        search = searches[one.contestant.name]
+        if search.is_over:
+            continue
+        with console.status(f"{search.next} streams: {one.contestant.name}"):
+            search.take(measure(one, search.next))
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,75 @@
+"""What a stream says: sentences of the demo's sample, with so much silence between them that it is 60 % of the call."""
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from ops.call.recording import FRAME_S, FRAME_SAMPLES, RATE, read
+from ops.call.senders import Samples
+from ops.demo.command import SAMPLE, SAMPLE_TEXT
+
+SILENCE = 0.6
+SENTENCES = 3
+LOUD = 300
+"""Of 32768: the sample's background stays below it."""
+PAUSE_FRAMES = 50
+"""A second: pauses within a sentence are shorter."""
+MARGIN_FRAMES = 2
+GOLDEN = 0.618
+"""Steps of this share of the silence never come back to where they were."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One stream's audio.
+
+    Attributes:
+        samples: 16 kHz, whole frames.
+        places: Where each sentence begins and ends, seconds.
+        text: What is said.
+    """
+
+    samples: Samples
+    places: tuple[tuple[float, float], ...]
+    text: str
+
+    @property
+    def seconds(self) -> float:
+        """How long it takes."""
+        return self.samples.size / RATE
+
+
+def call(number: int) -> Call:
+    """Return a stream's call: every one begins elsewhere in the same circle, so that not all speak at once."""
+    said, silence = _sentences(), _silence()
+    order = [(number + place) % SENTENCES for place in range(SENTENCES)]
+    first = round(number * GOLDEN % 1 * len(silence) / FRAME_SAMPLES) * FRAME_SAMPLES
+    pieces, places, at = [silence[first:]], [], len(silence) - first
+    for sentence in order:
+        places.append((at / RATE, (at + len(said[sentence])) / RATE))
+        pieces += [said[sentence], silence]
+        at += len(said[sentence]) + len(silence)
+    pieces[-1] = silence[:first]
+    lines = SAMPLE_TEXT.read_text(encoding="utf-8").splitlines()
+    return Call(np.concatenate(pieces), tuple(places), " ".join(lines[sentence] for sentence in order))
+
+
+@cache
+def _sentences() -> list[Samples]:
+    sample = read(SAMPLE)
+    loud = np.flatnonzero(np.abs(sample.reshape(-1, FRAME_SAMPLES)).max(axis=1) > LOUD)
+    pauses = np.flatnonzero(np.diff(loud) > PAUSE_FRAMES)
+    begins = loud[np.concatenate([[0], pauses + 1])] - MARGIN_FRAMES
+    ends = loud[np.concatenate([pauses, [-1]])] + 1 + MARGIN_FRAMES
+    spoken = [sample[b * FRAME_SAMPLES : e * FRAME_SAMPLES] for b, e in zip(begins, ends, strict=True)]
+    return spoken[:SENTENCES]
+
+
+@cache
+def _silence() -> Samples:
+    """Return the pause behind each sentence: the background that the sample begins with, over and over."""
+    speech = sum(map(len, _sentences()))
+    frames = round(speech * SILENCE / (1 - SILENCE) / SENTENCES / FRAME_SAMPLES)
+    background = read(SAMPLE)[: round(0.9 / FRAME_S) * FRAME_SAMPLES]
+    return np.resize(background, frames * FRAME_SAMPLES)

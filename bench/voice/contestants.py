@@ -1,0 +1,102 @@
+"""What is compared: whole voice paths of this machine, each with a store, a gateway, a VAD stage and an engine."""
+
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2
+
+from bench.voice.processes import cpu_s
+from ops.demo.services import IMAGES, LOOPBACK, ROOT, Gateway, VoicePath
+from voice_whisper.health import METRICS_PATH
+from voice_whisper.settings import Layout
+
+PRODUCT = ROOT / "build/vad-dataplane/release"
+DATA_PLANE = PRODUCT / "src/vad-dataplane"
+VAD = PRODUCT / "src/vad/vad.so"
+NO_VAD = PRODUCT / "tests/vad/all_speech.so"
+"""Takes everything for speech: silence is not dropped."""
+EMPTY_WITHIN_S = 60
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """One way to run the voice path."""
+
+    name: str
+    layout: Layout
+    vad: Path
+
+
+CONTESTANTS = (
+    Contestant("disaggregated", Layout.DISAGGREGATED, VAD),
+    Contestant("colocated", Layout.COLOCATED, VAD),
+    Contestant("silence kept", Layout.DISAGGREGATED, NO_VAD),
+)
+
+
+def build() -> None:
+    """Compile the data plane and both VAD modules; what that needs from Debian is installed when missing.
+
+    Raises:
+        subprocess.CalledProcessError: It does not compile.
+    """
+    targets = [str(file.relative_to(PRODUCT)) for file in (DATA_PLANE, VAD, NO_VAD)]
+    product = IMAGES / "vad-dataplane/bench/product.sh"
+    subprocess.run([product, PRODUCT, *targets], check=True, stdout=subprocess.DEVNULL)  # noqa: S603
+    subprocess.run([IMAGES / "vad-dataplane/tests/install.sh", ROOT / "tests/packages.txt"], check=True)  # noqa: S603
+
+
+class Running:
+    """A contestant whose programs run.
+
+    Attributes:
+        gateway: Where it takes calls.
+    """
+
+    def __init__(self, contestant: Contestant, folder: Path, model: Path) -> None:
+        self.contestant = contestant
+        self._path = VoicePath(folder, model, data_plane=_stage(folder, contestant.vad))
+        self.gateway: Gateway
+
+    def start(self) -> None:
+        """Start everything, and wait until it takes calls.
+
+        Raises:
+            ops.demo.services.ServiceError: Something does not start.
+        """
+        self._path.start_store().wait_ready()
+        self.gateway = self._path.start_gateway()
+        self._path.start_vad()
+        self._path.start_engine(VOICE_LAYOUT=self.contestant.layout)
+        self._path.wait_ready()
+        self._path.wait_for_capacity(self.gateway)
+
+    def stop(self) -> None:
+        """Stop everything."""
+        self._path.stop()
+
+    def cpu_s(self) -> dict[str, float]:
+        """Return the processor time that each program and its children have taken, seconds."""
+        processes = {name: service.process for name, service in self._path.services.items()}
+        return {name: cpu_s(process.pid) for name, process in processes.items() if process}
+
+    def wait_until_empty(self) -> None:
+        """Wait until the engine has nothing to do: what a load was too much for must not burden the next one."""
+        port = self._path.services["asr"].environment["VOICE_HEALTH_PORT"]
+        limit = time.monotonic() + EMPTY_WITHIN_S
+        while time.monotonic() < limit:
+            told = httpx2.get(f"http://{LOOPBACK}:{port}{METRICS_PATH}").json()
+            if told["EncoderQueueDepth"] == told["DecoderQueueDepth"] == 0:
+                return
+            time.sleep(0.2)
+
+
+def _stage(folder: Path, module: Path) -> Path:
+    """Return a folder laid out as the data plane's build folder is, with a VAD module of our choice."""
+    stage = folder / "stage"
+    (stage / "vad").mkdir(parents=True)
+    (stage / "vad-dataplane").symlink_to(DATA_PLANE)
+    (stage / "vad/vad.so").symlink_to(module)
+    return stage

@@ -1,0 +1,87 @@
+"""One contestant under one load."""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from statistics import fmean
+
+import numpy as np
+
+from bench.voice.contestants import Running
+from bench.voice.load import Outcome, put_under_load
+from bench.voice.processes import machine_cpu_s
+
+PERCENTILES = (50, 95, 99)
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a load gave.
+
+    Attributes:
+        real_time_factor: Of the stream that was served worst.
+        failed: Why streams failed.
+        lost: Sentences without a final.
+        first_text_s: Percentiles, from a sentence's begin to its first text.
+        final_s: Percentiles, from a sentence's end to its final.
+        cpu_s: Processor time of each program for a minute of one stream, seconds.
+        word_error_rate: Mean over the streams.
+        callers_share: What the load generator itself took of the machine.
+        others_share: What everything else on this machine took of it.
+    """
+
+    contestant: str
+    streams: int
+    real_time_factor: float
+    failed: tuple[str, ...]
+    lost: int
+    sentences: int
+    first_text_s: tuple[float, ...]
+    final_s: tuple[float, ...]
+    cpu_s: dict[str, float]
+    word_error_rate: float
+    callers_share: float
+    others_share: float
+
+    @property
+    def is_sustained(self) -> bool:
+        """Whether every stream got all of its finals faster than it spoke."""
+        return not self.failed and not self.lost and self.real_time_factor < 1
+
+
+def measure(running: Running, streams: int) -> Step:
+    """Put a contestant under a load."""
+    before, machine, own, since = running.cpu_s(), machine_cpu_s(), time.process_time(), time.monotonic()
+    outcomes = asyncio.run(put_under_load(running.gateway, streams))
+    took = {name: cpu - before[name] for name, cpu in running.cpu_s().items()}
+    capacity_s = (time.monotonic() - since) * (os.cpu_count() or 1)
+    callers = time.process_time() - own
+    others = machine_cpu_s() - machine - callers - sum(took.values())
+    running.wait_until_empty()
+    minutes = sum(each.call.seconds for each in outcomes) / 60
+    sentences = sum(len(each.call.places) for each in outcomes)
+    finals = _all(outcomes, lambda each: each.finals_s)
+    return Step(
+        contestant=running.contestant.name,
+        streams=streams,
+        real_time_factor=max(each.real_time_factor for each in outcomes),
+        failed=tuple(each.error for each in outcomes if each.error),
+        lost=sentences - len(finals),
+        sentences=sentences,
+        first_text_s=_percentiles(_all(outcomes, lambda each: each.first_texts_s)),
+        final_s=_percentiles(finals),
+        cpu_s={name: cpu / minutes for name, cpu in took.items()},
+        word_error_rate=fmean(each.word_error_rate for each in outcomes),
+        callers_share=callers / capacity_s,
+        others_share=max(0.0, others / capacity_s),
+    )
+
+
+def _all(outcomes: Iterable[Outcome], of: Callable[[Outcome], list[float]]) -> list[float]:
+    return [value for outcome in outcomes for value in of(outcome)]
+
+
+def _percentiles(values: list[float]) -> tuple[float, ...]:
+    return tuple(map(float, np.percentile(values, PERCENTILES))) if values else ()

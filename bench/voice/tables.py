@@ -1,0 +1,58 @@
+"""What was measured, as tables."""
+
+from collections.abc import Mapping, Sequence
+
+from rich.table import Table
+
+from bench.voice.search import Search
+from bench.voice.step import PERCENTILES, Step
+
+PROGRAMS = ("asr", "vad", "gateway", "store")
+
+
+def loads(searches: Mapping[str, Search]) -> Table:
+    """Draw every load that was tried."""
+    percentiles = "/".join(map(str, PERCENTILES))
+    title = "Loads in the order in which they took turns; red: not sustained; silence kept: disaggregated, without VAD"
+    drawn = Table(title=title, title_justify="left")
+    drawn.add_column("", no_wrap=True)
+    for heading in (
+        "streams", "worst\nRTF", f"first text, s\np{percentiles}", f"final, s\np{percentiles}", "words\nwrong",
+        "CPU s, a minute of a stream\nall: " + " ".join(PROGRAMS), "of the machine\ncallers, others",
+    ):  # fmt: skip
+        drawn.add_column(heading, justify="right", no_wrap=True)
+    for name, search in searches.items():
+        for step in search.steps:
+            drawn.add_row(name, *_row(step), style="" if step.is_sustained else "red")
+        drawn.add_section()
+    return drawn
+
+
+def summary(searches: Mapping[str, Search]) -> Table:
+    """Draw what each contestant sustains."""
+    drawn = Table(title="Most streams at a real-time factor below 1", title_justify="left")
+    drawn.add_column("")
+    for heading in ("sustained", "too many", "CPU s, a minute of a stream there"):
+        drawn.add_column(heading, justify="right")
+    for name, search in searches.items():
+        best = next((step for step in search.steps if step.streams == search.sustained and step.is_sustained), None)
+        cpu = f"{sum(best.cpu_s.values()):.2f}" if best else ""
+        drawn.add_row(name, str(search.sustained or "none"), str(search.too_many or "not reached"), cpu)
+    return drawn
+
+
+def _row(step: Step) -> list[str]:
+    missing = f", {len(step.failed)} failed" if step.failed else f", {step.lost} lost" if step.lost else ""
+    return [
+        str(step.streams),
+        f"{step.real_time_factor:.2f}{missing}",
+        _joined(step.first_text_s),
+        _joined(step.final_s),
+        f"{step.word_error_rate:.0%}",
+        f"{sum(step.cpu_s.values()):.2f}: {_joined([step.cpu_s[program] for program in PROGRAMS])}",
+        f"{step.callers_share:.0%}, {step.others_share:.0%}",
+    ]
+
+
+def _joined(values: Sequence[float]) -> str:
+    return " ".join(f"{value:.2f}" for value in values) or "-"

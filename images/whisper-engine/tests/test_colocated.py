@@ -1,0 +1,52 @@
+"""The colocated layout: the same transcripts and the same promises, with both stages in every worker."""
+
+import asyncio
+import os
+import signal
+
+import pytest
+from conftest import Start
+from engine_host import EngineHost, chunks_of, finals, first_sentence, open_session, sound, wait_for, words_wrong
+from redis.asyncio import Redis
+
+from voice_runtime.transcripts import BEFORE_ALL, EventKind, Transcripts
+
+WORKERS = 2
+
+
+@pytest.fixture(scope="module")
+def engine(start: Start) -> EngineHost:
+    found = start(VOICE_LAYOUT="colocated")
+    found.wait_ready()
+    return found
+
+
+async def test_sentences_are_understood_and_partials_come(engine: EngineHost, store: Redis, ssrc: int) -> None:
+    await open_session(store, ssrc)
+    await engine.say(chunks_of(ssrc, sound()), pause_s=0.1)
+    (final,) = await finals(store, ssrc, 1)
+    assert words_wrong(final.text) <= 0.15
+    assert final.stages_ms.keys() == {"ingest", "queue", "encode", "decode"}
+    assert min(final.stages_ms["encode"], final.stages_ms["decode"]) > 0
+    events = [event for _, event in await Transcripts(store).read(ssrc, BEFORE_ALL)]
+    assert sum(event.kind is EventKind.PARTIAL for event in events) >= 3
+
+
+async def test_killed_worker_loses_nothing(engine: EngineHost, store: Redis, ssrc: int) -> None:
+    workers = engine.workers_of("colocated")
+    assert len(workers) == WORKERS
+    sessions = [10 * ssrc + number for number in range(4)]
+    for each in sessions:
+        await open_session(store, each)
+    for each in sessions:
+        await engine.say(chunks_of(each, first_sentence()), pause_s=0)
+    await asyncio.sleep(0.2)
+    for worker in workers:
+        os.kill(worker, signal.SIGKILL)
+    for each in sessions:
+        (final,) = await finals(store, each, 1)
+        assert "connect your call" in final.text
+    wait_for("other workers", lambda: len(engine.workers_of("colocated") - workers) == WORKERS)
+    metrics = engine.metrics()
+    assert metrics["counters"]["worker_restarts"] == {"colocated": WORKERS}
+    assert metrics["EncoderQueueDepth"] == metrics["DecoderQueueDepth"] == 0
