@@ -21,6 +21,7 @@ from ops.simulation.plots import draw
 from ops.simulation.policies import policies
 from ops.simulation.report import as_dict, fleet_table, policy_table, summarize
 from ops.simulation.run import Result, Settings, Simulation
+from ops.simulation.shortfall import shortfall
 from ops.simulation.traces import BUILT_IN, Trace, TraceError, read
 
 PEAK_SHARE = 0.8
@@ -105,6 +106,9 @@ def simulate(  # noqa: PLR0917  typer's options
     else:
         title = f"{deployment.name}, {trace.name}: {trace.calls[0]:,.0f} calls, at most {trace.peak:,.0f}"
         out.print(policy_table(title, [summarize(result) for result in results]))
+        found = shortfall(results[-1])
+        if found:
+            out.print(f"{results[-1].policy}: {found}", soft_wrap=True)
         out.print(fleet_table(plans))
     if output:
         _draw(results, f"{deployment.name}: {trace.name}, at most {trace.peak:,.0f} calls", output)

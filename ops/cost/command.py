@@ -10,6 +10,7 @@ import typer
 from rich.markup import escape
 
 from blueprint.model.deployment import Deployment
+from ops.cost.earlier import LAST_RELEASE, NoSuchRevisionError, other
 from ops.cost.estimate import Assumptions, Half, halves, price
 from ops.cost.model import EXPECTED_UTILISATION, Estimate
 from ops.cost.prices import PriceBook, price_book, save_fetched
@@ -24,7 +25,7 @@ from sandbox.azure.rehearsal import ROOT
 FETCHED = ROOT / ".voice/prices.json"
 """Fetched prices; they come before the catalogue's until the file is deleted."""
 
-DIFF_HELP = "Show what FILE costs more or less than this file."
+DIFF_HELP = f"Show what FILE costs more or less than another file, or than itself at a git revision or {LAST_RELEASE}."
 REFRESH_HELP = "Ask the price APIs first, and keep their answers for later runs in .voice/prices.json."
 UTILISATION_HELP = "Place of the expected size between the smallest (0) and the largest (1)."
 SESSIONS_HELP = "Callers that one ASR host on AWS carries, as `voice bench` measured it."
@@ -33,7 +34,7 @@ SESSIONS_HELP = "Callers that one ASR host on AWS carries, as `voice bench` meas
 def cost(
     file: DeploymentFile,
     *,
-    diff: Annotated[Path | None, typer.Option("--diff", metavar="OTHER", help=DIFF_HELP)] = None,
+    diff: Annotated[str | None, typer.Option("--diff", metavar="OTHER", help=DIFF_HELP)] = None,
     refresh: Annotated[bool, typer.Option("--refresh-prices", help=REFRESH_HELP)] = False,
     utilisation: Annotated[
         float, typer.Option("--utilisation", min=0, max=1, help=UTILISATION_HELP)
@@ -48,30 +49,41 @@ def cost(
     Low is every size at its minimum, peak at its maximum. List prices with their date and region, without discounts
     and taxes; what is not priced is listed. Needs no credentials and no network but for --refresh-prices.
 
-    Example: voice cost deployments/production-us-east-1.yaml --diff deployments/sandbox.yaml
+    Example: voice cost deployments/production-us-east-1.yaml --diff last-release
     """
     assumed = Assumptions(utilisation, sessions_per_host)
-    ours = _halves(load_checked(file), assumed)
-    theirs = _halves(load_checked(diff), assumed) if diff else []
+    deployment = load_checked(file)
+    against, before = _other(file, diff) if diff else ("", None)
+    ours = _halves(deployment, assumed)
+    theirs = _halves(before, assumed) if before else []
     fresh = _refresh([*ours, *theirs]) if refresh else True
     book = price_list()
     priced = [price(half, book) for half in ours]
     others = [price(half, book) for half in theirs]
     if as_json:
         report: dict[str, object] = {"file": str(file), "clouds": {each.cloud: as_dict(each) for each in priced}}
-        if diff:
+        if before:
             report["diff"] = {
-                "other": str(diff),
+                "other": against,
                 "clouds": {cloud: difference_as_dict(our, their) for cloud, our, their in _pairs(priced, others)},
             }
         print_json(report)
     else:
         for estimate in priced:
             print_estimate(estimate)
-        for _, our, their in _pairs(priced, others) if diff else ():
-            print_difference(our, their)
+        for _, our, their in _pairs(priced, others) if before else ():
+            print_difference(our, their, against)
     if not fresh:
         raise typer.Exit(FAILED)
+
+
+def _other(file: Path, asked: str) -> tuple[str, Deployment]:
+    try:
+        with other(file, asked) as found:
+            return found.name, load_checked(found.path)
+    except NoSuchRevisionError as error:
+        err.print(f"[red]✗[/] {escape(str(error))}", soft_wrap=True)
+        raise typer.Exit(REFUSED) from None
 
 
 def _halves(deployment: Deployment, assumed: Assumptions) -> list[Half]:

@@ -35,16 +35,17 @@ def print_estimate(estimate: Estimate) -> None:
     out.print(f"  free by themselves: {len(estimate.free)} types [dim](--json lists them)[/]")
 
 
-def print_difference(estimate: Estimate | None, other: Estimate | None) -> None:
-    """Print one cloud's half beside that of another file."""
+def print_difference(estimate: Estimate | None, other: Estimate | None, name: str) -> None:
+    """Print one cloud's half less that of the other file, which ``name`` names."""
     present = estimate or other
     if present is None:
         return
-    table = _table(f"{present.cloud}: USD per month, against the other file", "tier", *CASES)
+    table = _table(f"{present.cloud}: USD per month more", "tier", *CASES)
     for tier, change in _tier_changes(estimate, other).items():
         table.add_row(tier, *(f"{usd:+,.0f}" for usd in change.cases))
     table.add_section()
     table.add_row("together", *(f"{usd:+,.0f}" for usd in _difference(estimate, other).cases))
+    out.print(f"than {escape(name)}", soft_wrap=True)
     out.print(table)
 
 

@@ -68,7 +68,7 @@ def _azure(deployment: Deployment, host: str, *, only_print: bool, as_json: bool
     if as_json:
         print_json(order.as_dict())
     else:
-        err.print(f"{host}: {order.what}")
+        err.print(f"{host}: {escape(order.what)}", soft_wrap=True)
         for command in order.commands:
             typer.echo(command)
     if not only_print:

@@ -95,6 +95,8 @@ class Asked:
         if scenario is None:
             if self.api is None:
                 raise OptionError(f"give --api ({', '.join(Api)}) or --scenario")
+            if self.api is Api.SESSION and self.model:
+                raise OptionError("--model is not for session: what transcribes stands in the deployment file")
             return self.api
         if self.api not in {None, Api.SPEECH}:
             raise OptionError(f"--scenario {self.scenario} drives speech, not {self.api}")

@@ -57,7 +57,8 @@ def bench(  # noqa: PLR0917  typer's parameters have names
     """Put an OpenAI-compatible endpoint under load: latency, throughput, starved streams, goodput, cost.
 
     Latency counts from when a request should have started, so a stalled endpoint cannot hide (coordinated omission).
-    With --baseline both endpoints are loaded in turn and differences come with an interval.
+    With --baseline both endpoints are loaded in turn and differences come with an interval. The API `session` is this
+    platform's own: URL is then that of a gateway.
 
     Example: voice bench http://localhost:8000 --api speech --concurrency 1,16,32 --output report
     """

@@ -27,6 +27,8 @@ class Api(StrEnum):
     REALTIME = "realtime"
     SPEECH = "speech"
     CHAT = "chat"
+    SESSION = "session"
+    """This platform's own."""
 
 
 class Driver(Protocol):

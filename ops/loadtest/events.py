@@ -39,6 +39,10 @@ class Event(BaseModel):
     text: str | None = None
     audio: str | None = None
     usage: Usage | None = None
+    kind: str = ""
+    """Of a transcript of the session API: partial or final."""
+    complete: bool | None = None
+    """Of the end of a session: whether all was transcribed."""
     error: Any = None
 
     @property

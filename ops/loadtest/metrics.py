@@ -54,7 +54,9 @@ METRICS = {
         Metric("first", "ms", "from the intended start to the first piece", lambda t: _milliseconds(t.first_s)),
         Metric("gap", "ms", "between two events with text; an event may bring several tokens", _gaps),
         Metric("token", "ms", "from the first piece to the last, for each further token of the usage", _per_token),
-        Metric("final", "ms", "from the last frame of a live feed to the final transcript", _final),
+        Metric(
+            "final", "ms", "from the last frame of a live feed to the final transcript or the session's end", _final
+        ),
         Metric("total", "ms", "from the intended start to the end of the answer", lambda t: _milliseconds(t.total_s)),
         Metric("rtf", "", "total time / duration of the audio", _rtf),
         Metric("starved", "ms", "for which playback stands still", lambda t: _milliseconds(t.starved_s)),
@@ -68,7 +70,7 @@ def label(name: str, api: Api) -> str:
         "first": f"time to {_FIRST.get(api, 'first partial')}",
         "gap": "inter-token latency" if api is Api.CHAT else "gap between partials",
         "token": "time per output token",
-        "final": "final after end of speech",
+        "final": "end of session after last frame" if api is Api.SESSION else "final after end of speech",
         "total": "whole answer",
         "rtf": "real-time factor",
         "starved": "playback starved for",

@@ -16,6 +16,7 @@ from ops.loadtest.metrics import METRICS
 from ops.loadtest.realtime import SAMPLE_RATE_HZ, Realtime
 from ops.loadtest.scenarios import REFERENCE_S, SCENARIOS, Scenario
 from ops.loadtest.summary import Slo
+from ops.loadtest.voice_session import VoiceSession
 
 N = TypeVar("N", int, float)
 _LEAST_REQUESTS = 60
@@ -149,10 +150,10 @@ def driver_maker(
     Raises:
         OptionError, InputFileError: An input is missing, cannot be read, or is not for this API.
     """
-    if api in {Api.TRANSCRIPTION, Api.REALTIME}:
+    if api in {Api.TRANSCRIPTION, Api.REALTIME, Api.SESSION}:
         return _listening(api, audio)
     if audio:
-        raise OptionError(f"--audio is for transcription and realtime, not for {api}")
+        raise OptionError(f"--audio is for transcription, realtime and session, not for {api}")
     if scenario and text:
         raise OptionError("a scenario has its own text; leave out --text")
     words = read_text(text) if text else PASSAGE
@@ -173,10 +174,11 @@ def _listening(api: Api, audio: list[Path]) -> Callable[[Endpoint], Driver]:
     for recording in recordings:
         if recording.sample_rate_hz != SAMPLE_RATE_HZ:
             raise OptionError(
-                f"--audio {recording.name} has {recording.sample_rate_hz} Hz, realtime takes {SAMPLE_RATE_HZ}; "
+                f"--audio {recording.name} has {recording.sample_rate_hz} Hz, {api} takes {SAMPLE_RATE_HZ}; "
                 f"convert it: ffmpeg -i {recording.name} -ar {SAMPLE_RATE_HZ} out.wav"
             )
-    return lambda endpoint: Realtime(endpoint, recordings)
+    live = Realtime if api is Api.REALTIME else VoiceSession
+    return lambda endpoint: live(endpoint, recordings)
 
 
 def _reference(file: Path, scenario: Scenario | None) -> Recording:

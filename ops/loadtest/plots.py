@@ -26,6 +26,7 @@ _RATE = {
     Api.CHAT: ("tokens_per_s", "tokens/s"),
     Api.TRANSCRIPTION: ("audio_s_per_s", "seconds of audio per second"),
     Api.REALTIME: ("audio_s_per_s", "seconds of audio per second"),
+    Api.SESSION: ("audio_s_per_s", "seconds of audio per second"),
 }
 
 

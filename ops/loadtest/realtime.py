@@ -3,10 +3,12 @@
 import asyncio
 import base64
 import json
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from time import perf_counter
+from typing import TypeVar
 
 import aiohttp
 
@@ -17,10 +19,13 @@ from ops.loadtest.inputs import Recording
 from ops.loadtest.trace import Trace
 
 SAMPLE_RATE_HZ = 16_000
-"""What ``/v1/realtime`` takes: PCM16 mono at this rate (vLLM 0.33.0, speech_to_text/realtime/protocol.py)."""
+"""What ``/v1/realtime`` takes: PCM16 mono at this rate (vLLM 0.33.0, speech_to_text/realtime/protocol.py); so do
+sessions of this platform."""
 
 FRAME_S = 0.08
 """Length of one frame: a frame leaves when a microphone would have recorded all of it."""
+
+Frame = TypeVar("Frame")
 
 _START = {"type": "input_audio_buffer.commit"}
 _END = {"type": "input_audio_buffer.commit", "final": True}
@@ -45,7 +50,7 @@ class Realtime:
                 raise AnswerError(f"{created.type or 'an unknown event'} instead of session.created")
             await socket.send_json({"type": "session.update", "model": self.endpoint.model} | dict(self.endpoint.body))
             await socket.send_json(_START)
-            feeder = asyncio.create_task(self._feed(socket, self._frames[which], trace))
+            feeder = asyncio.create_task(_speak(socket, self._frames[which], trace))
             try:
                 await _read(socket, trace)
             finally:
@@ -56,17 +61,29 @@ class Realtime:
     @cached_property
     def _frames(self) -> list[list[str]]:
         """Every recording as messages, made once: a client under load must not spend its time on base64."""
-        return [[_append(frame) for frame in _cut(recording)] for recording in self.recordings]
+        return [[_append(frame) for frame in cut(recording)] for recording in self.recordings]
 
-    async def _feed(self, socket: aiohttp.ClientWebSocketResponse, frames: list[str], trace: Trace) -> None:
-        start = perf_counter()
-        for number, frame in enumerate(frames, start=1):
-            due = start + number * FRAME_S
-            await asyncio.sleep(max(0.0, due - perf_counter()))
-            trace.pacing_lag_s = max(trace.pacing_lag_s, perf_counter() - due)
-            await socket.send_str(frame)
-        trace.input_ended_s = perf_counter()
-        await socket.send_json(_END)
+
+async def feed(frames: Sequence[Frame], send: Callable[[Frame], Awaitable[None]], trace: Trace) -> None:
+    """Send frames at the pace of speech, and stamp when the last one left and how late the latest was."""
+    start = perf_counter()
+    for number, frame in enumerate(frames, start=1):
+        due = start + number * FRAME_S
+        await asyncio.sleep(max(0.0, due - perf_counter()))
+        trace.pacing_lag_s = max(trace.pacing_lag_s, perf_counter() - due)
+        await send(frame)
+    trace.input_ended_s = perf_counter()
+
+
+def cut(recording: Recording) -> list[bytes]:
+    """Return a recording's frames."""
+    size = 2 * round(FRAME_S * SAMPLE_RATE_HZ)
+    return [recording.pcm[start : start + size] for start in range(0, len(recording.pcm), size)]
+
+
+async def _speak(socket: aiohttp.ClientWebSocketResponse, frames: list[str], trace: Trace) -> None:
+    await feed(frames, socket.send_str, trace)
+    await socket.send_json(_END)
 
 
 async def _read(socket: aiohttp.ClientWebSocketResponse, trace: Trace) -> None:
@@ -82,11 +99,6 @@ async def _text(socket: aiohttp.ClientWebSocketResponse) -> str:
     if message.type is not aiohttp.WSMsgType.TEXT:
         raise AnswerError(CUT_SHORT)
     return str(message.data)
-
-
-def _cut(recording: Recording) -> list[bytes]:
-    size = 2 * round(FRAME_S * SAMPLE_RATE_HZ)
-    return [recording.pcm[start : start + size] for start in range(0, len(recording.pcm), size)]
 
 
 def _append(frame: bytes) -> str:

@@ -74,7 +74,7 @@ class Bench:
                 if pairs:
                     comparisons.append(Comparison(load, differences(pairs, self.seed)))
         setup = {
-            **{endpoint.name: f"{endpoint.url}, model {endpoint.model}" for endpoint in endpoints},
+            **{one.name: f"{one.url}" + (f", model {one.model}" if one.model else "") for one in endpoints},
             **self.setup,
             "started": f"{started:%Y-%m-%d %H:%M} UTC, from {platform.node()}",
         }
@@ -97,6 +97,8 @@ class Bench:
         return Result(name, run, summary, self.scenario.figures(name, run.load) if self.scenario else {})
 
     async def _with_model(self, endpoint: Endpoint) -> Endpoint:
+        if self.api is Api.SESSION:
+            return endpoint
         try:
             async with endpoint, asyncio.timeout(self.timeout_s):
                 served = await endpoint.served_models()

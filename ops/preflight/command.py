@@ -14,7 +14,8 @@ from ops.exits import FAILED, REFUSED
 from ops.output import err, load_checked, out, print_json
 from ops.plan import DeploymentFile, Json
 from ops.preflight.models import file_rows, model_rows
-from ops.preflight.report import Increase, IncreaseError, Row, print_report, summary
+from ops.preflight.quota import QUOTAS
+from ops.preflight.report import Increase, IncreaseError, Row, Status, print_report, summary
 from ops.progress import Progress
 from ops.synthesis import templates
 from sandbox.azure.errors import EngineError
@@ -59,10 +60,11 @@ def preflight(
     if not as_json:
         print_report(out, rows)
         out.print(f"\n{summary(rows)}")
-    filed = _file(rows, ask=not yes) if request_increases else []
+    unknown = _unknown_quotas(rows) if request_increases else []
+    filed = _file(rows, unknown, ask=not yes) if request_increases else []
     if as_json:
         print_json({"deployment": deployment.name, "answers": [row.as_dict() for row in rows], "filed": filed})
-    if any(row.status.fails for row in rows) or any("refused" in answer for answer in filed):
+    if unknown or any(row.status.fails for row in rows) or any("refused" in answer for answer in filed):
         raise typer.Exit(FAILED)
 
 
@@ -121,11 +123,23 @@ def _permissions(
     return printed
 
 
-def _file(rows: list[Row], *, ask: bool) -> list[dict[str, object]]:
+def _unknown_quotas(rows: list[Row]) -> list[str]:
+    """Return the questions about quotas that nobody has answered."""
+    silent = {Status.NOT_ASKED, Status.UNANSWERED}
+    return [f"{row.asked} of {row.area}" for row in rows if row.asked.endswith(QUOTAS) and row.status in silent]
+
+
+def _file(rows: list[Row], unknown: list[str], *, ask: bool) -> list[dict[str, object]]:
     """File the increases that are missing; return what was filed, for ``--json``."""
     increases = [row.increase for row in rows if row.increase]
-    if not increases:
+    if unknown:
+        err.print(
+            f"[red]✗[/] whether increases are missing is not known: no answer about {', '.join(unknown)}",
+            soft_wrap=True,
+        )
+    elif not increases:
         err.print("no increase to file: every quota suffices or has an open request")
+    if not increases:
         return []
     for increase in increases:
         err.print(f"{escape(increase.quota)}: {increase.limit} -> {increase.desired}", soft_wrap=True)

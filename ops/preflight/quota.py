@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from ops.preflight.report import Increase, Row, Status
 
+QUOTAS = "quotas and open requests"
+"""How the questions about quotas end."""
+
 
 @dataclass(frozen=True)
 class Pending:

@@ -10,6 +10,7 @@ from rich.table import Table
 from ops.output import span
 from ops.simulation.capacity import FleetPlan
 from ops.simulation.run import Result
+from ops.simulation.shortfall import shortfall
 from ops.simulation.traces import Trace
 
 _HOUR_S = 3600
@@ -90,12 +91,14 @@ def _longest(short: np.ndarray[tuple[int], np.dtype[np.bool_]], tick_s: int) -> 
 
 def as_dict(trace: Trace, results: Sequence[Result], *, seed: int) -> dict[str, object]:
     """Return everything for ``--json``; the course as one value a minute."""
+    found = shortfall(results[-1])
     return {
         "trace": trace.name,
         "seconds": trace.duration_s,
         "peak_calls": trace.peak,
         "seed": seed,
         "fleets": [_fleet_as_dict(plan) for plan in results[0].plans],
+        "shortfall": asdict(found) if found else None,
         "policies": [asdict(summarize(result)) | {"course": _course_as_dict(result)} for result in results],
     }
 

@@ -13,13 +13,14 @@ from ops.preflight.aws import fleets, identity, quotas, setup
 from ops.preflight.aws.account import AREA, Account, Clients
 from ops.preflight.aws.refusals import ERRORS, explain
 from ops.preflight.questions import Question, ask_all, not_asked
+from ops.preflight.quota import QUOTAS
 from ops.preflight.report import Row
 
 TOPICS: dict[str, Callable[[Account], Iterable[Row]]] = {
     "identity": identity.identity_rows,
     "CDK bootstrap": setup.bootstrap_rows,
     "permissions of the deploy": identity.permission_rows,
-    "service quotas and open requests": quotas.quota_rows,
+    f"service {QUOTAS}": quotas.quota_rows,
     "instance types in each zone": fleets.offering_rows,
     "instance types against the catalogue": fleets.drift_rows,
     "machine images": fleets.image_rows,

@@ -15,6 +15,7 @@ from ops.preflight.azure import quotas, roles, sizes
 from ops.preflight.azure.account import AREA, Account, connect
 from ops.preflight.azure.refusals import explain
 from ops.preflight.questions import Question, ask_all, not_asked
+from ops.preflight.quota import QUOTAS
 from ops.preflight.report import Row
 
 SUBSCRIPTIONS = ("ARM_SUBSCRIPTION_ID", "AZURE_SUBSCRIPTION_ID")
@@ -24,8 +25,8 @@ SUBSCRIPTIONS = ("ARM_SUBSCRIPTION_ID", "AZURE_SUBSCRIPTION_ID")
 TOPICS: dict[str, Callable[[Account], Iterable[Row]]] = {
     "identity": roles.identity_rows,
     "permissions of the deploy": roles.permission_rows,
-    "compute quotas and open requests": quotas.compute_rows,
-    "network quotas and open requests": quotas.network_rows,
+    f"compute {QUOTAS}": quotas.compute_rows,
+    f"network {QUOTAS}": quotas.network_rows,
     "VM sizes in the location and its zones": sizes.size_rows,
 }
 """Everything that is asked, in this order."""

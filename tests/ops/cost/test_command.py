@@ -1,6 +1,7 @@
 """What a person or a pipeline gets from `voice cost`."""
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from typer.testing import CliRunner, Result
 
 from ops.cli import app
 from ops.cost import command
+from tests.blueprint.documents import parsed, text
 from tests.synthesized import ROOT
 
 SANDBOX = ROOT / "deployments/sandbox.yaml"
@@ -58,6 +60,60 @@ def test_the_difference_is_this_file_less_the_other() -> None:
     assert production["expected"] == pytest.approx(production["peak"])
     own = json.loads(voice_cost(SANDBOX, "--diff", SANDBOX, "--json").stdout)
     assert own["diff"]["clouds"]["aws"]["usd_per_month"] == {"low": 0, "expected": 0, "peak": 0}
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A file in a repository of its own, whose committed version has one p5 host less; untagged."""
+    file = tmp_path / "ours.yaml"
+    document = parsed(SANDBOX.read_text(encoding="utf-8"))
+    file.write_text(text(document), encoding="utf-8")
+    git(tmp_path, "init", "--quiet")
+    git(tmp_path, "add", file.name)
+    git(tmp_path, "commit", "--quiet", "--message", "as released")
+    document["aws"]["asr"][2]["hosts"]["max"] += 1
+    file.write_text(text(document), encoding="utf-8")
+    return file
+
+
+def git(folder: Path, *arguments: str) -> None:
+    who = ("-c", "user.name=test", "-c", "user.email=test@example.com", "-c", "commit.gpgsign=false")
+    subprocess.run(["git", "-C", folder, *who, *arguments], check=True, capture_output=True)  # noqa: S603, S607
+
+
+def test_a_file_is_compared_with_its_last_release(repository: Path) -> None:
+    git(repository.parent, "tag", "v1.0")
+    report = json.loads(voice_cost(repository, "--diff", "last-release", "--json").stdout)["diff"]
+    assert report["other"].startswith(f"{repository} at v1.0 (")
+    change = report["clouds"]["aws"]["usd_per_month"]
+    assert change["low"] == 0
+    assert change["peak"] == pytest.approx(6.88 * 730 + 200 * 0.08 + 7 * 0.3)  # with its disk and its metrics
+    by_revision = voice_cost(repository, "--diff", "HEAD")
+    assert f"than {repository} at HEAD (" in by_revision.stdout
+
+
+@pytest.mark.parametrize(
+    ("other", "says"),
+    [
+        ("last-release", "git knows no release of"),
+        ("v9", "--diff v9 is neither a file nor a git revision"),
+        ("--output=x", "--diff --output=x is neither a file nor a git revision"),
+        ("none.yaml", "none.yaml: does not exist"),
+    ],
+)
+def test_what_cannot_be_compared_with_is_one_line(repository: Path, other: str, says: str) -> None:
+    result = voice_cost(repository, f"--diff={other}")
+    assert result.exit_code == 2
+    assert says in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_a_revision_without_the_file_is_one_line(repository: Path) -> None:
+    newer = repository.with_name("newer.yaml")
+    newer.write_text(repository.read_text(encoding="utf-8"), encoding="utf-8")
+    result = voice_cost(newer, "--diff", "HEAD")
+    assert result.exit_code == 2
+    assert f"git has no {newer} at HEAD" in result.stderr
 
 
 def test_a_price_api_that_is_away_is_said_and_the_catalogue_is_used(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -136,7 +136,7 @@ def test_an_endpoint_that_cannot_be_measured_fails_with_a_remedy(
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ([], "give --api (transcription, realtime, speech, chat) or --scenario"),
+        ([], "give --api (transcription, realtime, speech, chat, session) or --scenario"),
         (["--api", "chat", "--scenario", "table-8"], "--scenario table-8 drives speech, not chat"),
         (["--scenario", "table-9"], "--scenario table-9 is unknown; there are table-7, table-8"),
         (["--scenario", "table-7"], "compares cuda-graph with eager: give --baseline URL"),
@@ -156,7 +156,7 @@ def test_an_endpoint_that_cannot_be_measured_fails_with_a_remedy(
         (["--api", "realtime", "--audio", "TEXT"], "is no PCM WAV file"),
         (["--api", "realtime", "--audio", "MISSING"], "No such file or directory"),
         (["--api", "realtime", "--audio", "EMPTY"], "holds no audio"),
-        (["--api", "chat", "--audio", "FAST"], "--audio is for transcription and realtime, not for chat"),
+        (["--api", "chat", "--audio", "FAST"], "--audio is for transcription, realtime and session, not for chat"),
         (["--api", "chat", "--reference", "FAST"], "--reference is for speech, not for chat"),
         (["--scenario", "table-8", "--reference", "FAST"], "lasts 1.0 s; the published runs used 10 s"),
         (["--api", "chat", "--text", "MISSING"], "No such file or directory"),

@@ -130,6 +130,9 @@ def test_without_credentials_it_says_what_was_not_asked(monkeypatch: pytest.Monk
     assert asked["digests of the images"] == "fine"
     assert asked["service quotas and open requests"] == "not asked"
     assert len([status for status in asked.values() if status == "not asked"]) == 10
+    increases = preflight(SANDBOX, "--request-increases", "--yes")
+    assert increases.exit_code == 1
+    assert "whether increases are missing is not known: no answer about service quotas" in increases.stderr
 
 
 def test_help_shows_an_example_and_the_exit_codes() -> None:

@@ -31,6 +31,7 @@ def test_policies_are_compared_in_a_table_with_what_was_assumed(course: Path, tm
         assert expected in result.stdout
     for assumed in ("900", "745 s", "415 s", "a ceiling, speed is"):
         assert assumed in result.stdout
+    assert "file, warm pool: calls outgrew 2,171 places after" in result.stdout
     for picture in ("calls.png", "hosts.png"):
         assert (tmp_path / "plots" / picture).read_bytes().startswith(PNG)
         assert picture in result.stderr
@@ -46,6 +47,7 @@ def test_json_has_the_figures_their_assumptions_and_the_course(course: Path) -> 
     inf2 = report["fleets"][1]
     assert (inf2["places_per_host"], inf2["places_source"]) == (600, "--places")
     assert inf2["boot"] == [{"name": "whole", "cold_s": 200, "warm_s": 40, "source": "--boot"}]
+    assert report["shortfall"]["peak"] == 3_000
     file = report["policies"][2]
     assert file["policy"] == "file, warm pool"
     assert file["launches_refused"] > 0
