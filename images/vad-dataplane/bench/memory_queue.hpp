@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "receive/burst.hpp"
 #include "receive/udp.hpp"
 #include "rtp/jitter_buffer.hpp"
 
@@ -19,7 +20,7 @@ using Frame = std::array<std::uint8_t, 2 * voice::rtp::kFrameSamples>;
 
 class MemoryQueue {
 public:
-    static constexpr std::size_t kBatch = 32;
+    static constexpr std::size_t kBatch = voice::receive::kBurst;
     static constexpr std::size_t kPackets = 1024;  // as many as the receive ring holds by default
     static constexpr std::uint16_t kPort = 5004;
 
@@ -48,11 +49,13 @@ public:
     template <typename Sink>
     std::size_t poll(Sink&& sink) {
         const std::size_t count = std::min(kBatch, kPackets - taken_);
+        burst_.clear();
         for (std::size_t i = 0; i < count; ++i) {
             if (const auto payload = voice::receive::udp_payload(packets_[taken_ + i], kPort)) {
-                sink(*payload);
+                burst_.add(*payload);
             }
         }
+        sink(burst_.datagrams());
         taken_ += count;
         return count;
     }
@@ -87,6 +90,7 @@ private:
     std::vector<Frame> audio_;
     std::vector<std::uint32_t> order_;
     std::vector<Packet> packets_;
+    voice::receive::Burst burst_;
     std::size_t next_ = 0;
     std::size_t taken_ = kPackets;
     std::uint32_t tick_ = 0;

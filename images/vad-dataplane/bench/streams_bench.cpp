@@ -65,8 +65,7 @@ public:
         host.free_slots = 1'000'000;
         hosts_ = std::make_shared<const std::vector<ship::Host>>(std::vector{host});
     }
-    [[nodiscard]] ship::Hosts hosts() const override { return hosts_; }
-    [[nodiscard]] std::uint64_t reading() const noexcept override { return 1; }
+    [[nodiscard]] ship::Hosts take() noexcept override { return std::exchange(hosts_, nullptr); }
 
 private:
     Descriptor socket_{socket(AF_INET, SOCK_DGRAM, 0)};

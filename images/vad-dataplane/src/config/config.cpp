@@ -46,7 +46,7 @@ constexpr std::array kOwn{
     Variable{"VOICE_VALKEY_CA_FILE", ""},
     Variable{"VOICE_VALKEY_TIMEOUT_MS", "1000"},
     Variable{"VOICE_CONTROL_SOCKET", "/run/voice/dataplane/control.sock"},
-    Variable{"VOICE_STATE_FILE", "/dev/shm/voice-sessions"},
+    Variable{"VOICE_STATE_FILE", "/run/voice/dataplane/sessions"},
     Variable{"VOICE_VAD_MODULE", "/usr/lib/voice/vad.so"},
     Variable{"VOICE_XDP_MODE", "native"},
     Variable{"VOICE_MAX_SESSIONS", "8192"},

@@ -10,6 +10,7 @@ namespace {
 
 constexpr double kSampleRate = 16000;
 constexpr float kLeastEnergy = 1e-10F;
+constexpr std::size_t kSums = 4;  // side by side: an addition need not wait for the one before
 
 // Slaney's scale: 3 mel are 200 Hz up to 1 kHz; from there 27 mel are a factor of 6.4.
 constexpr double kHzPerMel = 200.0 / 3;
@@ -80,7 +81,9 @@ MelFilters::MelFilters() {
         while (!reached(end - 1)) {
             --end;
         }
-        end += (end - first) % 2;  // never past the last bin: the last filter's weight there is 0
+        while ((end - first) % kSums != 0) {  // with bins of weight 0
+            end < kBins ? ++end : --first;
+        }
         groups_[g].first_bin = first;
         groups_[g].weights.resize(end - first);
         for (std::size_t bin = first; bin < end; ++bin) {
@@ -95,13 +98,13 @@ void MelFilters::log_mel(const Spectrum::Power& power, MelFrame out) const noexc
     for (std::size_t g = 0; g < kGroups; ++g) {
         const Group& group = groups_[g];
         const float* bins = &power[group.first_bin];
-        Lanes even{};  // two sums: the second addition need not wait for the first
-        Lanes odd{};
-        for (std::size_t i = 0; i < group.weights.size(); i += 2) {
-            even += load(group.weights[i].data()) * bins[i];
-            odd += load(group.weights[i + 1].data()) * bins[i + 1];
+        std::array<Lanes, kSums> sums{};
+        for (std::size_t i = 0; i < group.weights.size(); i += kSums) {
+            for (std::size_t sum = 0; sum < kSums; ++sum) {
+                sums[sum] += load(group.weights[i + sum].data()) * bins[i + sum];
+            }
         }
-        const Lanes energy = even + odd;
+        const Lanes energy = (sums[0] + sums[1]) + (sums[2] + sums[3]);
         store(&out[g * kLanes], log10_of(energy > kLeastEnergy ? energy : Lanes{} + kLeastEnergy));
     }
 }

@@ -33,7 +33,7 @@ private:
 
     struct Group {
         std::size_t first_bin = 0;
-        std::vector<std::array<float, kLanes>> weights;  // of first_bin and those after it; an even number of them
+        std::vector<std::array<float, kLanes>> weights;  // of first_bin and those after it
     };
 
     std::array<Group, kGroups> groups_;

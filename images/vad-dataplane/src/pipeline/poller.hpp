@@ -17,6 +17,7 @@
 #include "pipeline/live_state.hpp"
 #include "pipeline/session_map.hpp"
 #include "pipeline/slot.hpp"
+#include "receive/burst.hpp"
 #include "ring/spsc_ring.hpp"
 #include "rtp/packet.hpp"
 #include "ship/chunk_source.hpp"
@@ -120,16 +121,26 @@ protected:
         now_ns_ = now_ns;
         live_.sweep(now_ns);
     }
-    void take(std::span<std::uint8_t> datagram) noexcept;
+    void take(std::span<const receive::Datagram> burst) noexcept;
     // Packets that a run of full batches took were there together, or came while we were late: the receive ring's
     // occupancy, which drivers do not tell.
     void measure_backlog(std::size_t received, std::size_t batch) noexcept;
 
 private:
+    // How many packets before its turn a packet's memory is fetched.
+    static constexpr std::size_t kLookAhead = 2;
+
+    // The session's slot, which is fetched; kNoSlot where there is none.
+    [[nodiscard]] std::uint32_t look_up(const receive::Datagram& datagram) const noexcept;
+    void expect(const receive::Datagram& datagram, std::uint32_t at) noexcept;
+    void take(const receive::Datagram& datagram, std::uint32_t at) noexcept;
     bool owns(Slot& slot) noexcept;
     // Authenticates, decrypts and parses; nothing when the packet is dropped.
-    std::optional<rtp::Packet> open(Slot& slot, std::span<std::uint8_t> datagram) noexcept;
+    std::optional<rtp::Packet> open(Slot& slot, receive::Datagram datagram) noexcept;
     void hear(Slot& slot, std::uint32_t stream, const rtp::Packet& packet) noexcept;
+    // The VAD's, and of a frame that is made up the last one's, until it has faded: lost packets cost less than those
+    // that come, so that an overload does not feed itself.
+    vad::Decision decide(const Slot& slot, std::uint32_t stream, const rtp::Frame& frame) noexcept;
     void drop(control::DropReason reason) noexcept { ++counters_.drops[static_cast<std::size_t>(reason)]; }
     StageCounters& stage(Stage which) noexcept { return counters_.stages[static_cast<std::size_t>(which)]; }
 
@@ -157,7 +168,7 @@ public:
     std::size_t pass() noexcept override {
         begin(std::chrono::steady_clock::now().time_since_epoch().count());
         obey();
-        const std::size_t received = queue_.poll([this](std::span<std::uint8_t> datagram) { take(datagram); });
+        const std::size_t received = queue_.poll([this](std::span<const receive::Datagram> burst) { take(burst); });
         measure_backlog(received, Queue::kBatch);
         return received;
     }

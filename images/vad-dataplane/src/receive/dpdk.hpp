@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "receive/burst.hpp"
 #include "receive/udp.hpp"
 
 namespace voice::receive {
@@ -38,7 +39,7 @@ struct DpdkOptions {
 // One receive queue; polled by one thread.
 class DpdkQueue {
 public:
-    static constexpr std::uint16_t kBatch = 32;
+    static constexpr std::uint16_t kBatch = kBurst;
     static constexpr std::size_t kPrefetchAhead = 3;
 
     DpdkQueue(std::uint16_t port, std::uint16_t queue, std::uint16_t rtp_port) noexcept
@@ -51,15 +52,17 @@ public:
         for (std::size_t i = 0; i < received && i < kPrefetchAhead; ++i) {
             rte_prefetch0(rte_pktmbuf_mtod(packets_[i], void*));
         }
+        burst_.clear();
         for (std::size_t i = 0; i < received; ++i) {
             if (i + kPrefetchAhead < received) {
                 rte_prefetch0(rte_pktmbuf_mtod(packets_[i + kPrefetchAhead], void*));
             }
             const std::span frame(rte_pktmbuf_mtod(packets_[i], std::uint8_t*), rte_pktmbuf_data_len(packets_[i]));
             if (const auto payload = udp_payload(frame, rtp_port_)) {
-                sink(*payload);
+                burst_.add(*payload);
             }
         }
+        sink(burst_.datagrams());
         if (received > 0) {
             rte_pktmbuf_free_bulk(packets_.data(), received);
         }
@@ -71,6 +74,7 @@ private:
     std::uint16_t queue_;
     std::uint16_t rtp_port_;
     std::array<rte_mbuf*, kBatch> packets_{};
+    Burst burst_;
 };
 
 // DPDK's environment and its only port. One a process: DPDK keeps global state.

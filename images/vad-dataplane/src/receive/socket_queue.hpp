@@ -5,9 +5,10 @@
 
 #include <array>
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
+
+#include "receive/burst.hpp"
 
 namespace voice::receive {
 
@@ -15,7 +16,7 @@ namespace voice::receive {
 // buffers of its own.
 class SocketQueue {
 public:
-    static constexpr std::size_t kBatch = 32;
+    static constexpr std::size_t kBatch = kBurst;
     static constexpr std::size_t kDatagramBytes = 2048;  // audio is 652 bytes, SRTP some more
 
     // Throws std::system_error when the address cannot be bound.
@@ -24,17 +25,19 @@ public:
     SocketQueue(const SocketQueue&) = delete;
     SocketQueue& operator=(const SocketQueue&) = delete;
 
-    // Gives every waiting datagram, up to a batch, to `sink` as a mutable span that is valid during the call; returns
-    // how many there were. Never waits.
+    // Gives the waiting datagrams, up to a batch, to `sink` as a span of Datagrams that are valid during the call;
+    // returns how many there were. Never waits.
     template <typename Sink>
     std::size_t poll(Sink&& sink) {
         const std::size_t received = receive();
+        burst_.clear();
         for (std::size_t i = 0; i < received; ++i) {
             // A datagram that did not fit is no audio; its head must not be taken for some.
             if ((headers_[i].msg_hdr.msg_flags & MSG_TRUNC) == 0) {
-                sink(std::span<std::uint8_t>(buffers_[i].data(), headers_[i].msg_len));
+                burst_.add({buffers_[i].data(), headers_[i].msg_len});
             }
         }
+        sink(burst_.datagrams());
         return received;
     }
 
@@ -48,6 +51,7 @@ private:
     std::vector<std::array<std::uint8_t, kDatagramBytes>> buffers_;
     std::array<iovec, kBatch> vectors_{};
     std::array<mmsghdr, kBatch> headers_{};
+    Burst burst_;
 };
 
 }  // namespace voice::receive

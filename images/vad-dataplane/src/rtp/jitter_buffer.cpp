@@ -20,7 +20,7 @@ JitterBuffer::Arrival JitterBuffer::insert(const Packet& packet) noexcept {
             return Arrival::kSuspicious;
         }
         restart(packet.sequence);
-        store(packet);
+        store(packet, 0);
         return Arrival::kRestarted;
     }
     suspicious_ = false;
@@ -30,13 +30,13 @@ JitterBuffer::Arrival JitterBuffer::insert(const Packet& packet) noexcept {
     if (ahead >= static_cast<int>(kSlots)) {
         // More was lost than can be waited for: what is held is given up, and hearing goes on from here.
         restart(packet.sequence);
-        store(packet);
+        store(packet, 0);
         return Arrival::kRestarted;
     }
-    if (slot(packet.sequence).filled) {
+    if ((held_ >> ahead & 1) != 0) {
         return Arrival::kDuplicate;
     }
-    store(packet);
+    store(packet, static_cast<std::size_t>(ahead));
     return Arrival::kHeld;
 }
 
@@ -44,10 +44,7 @@ bool JitterBuffer::next() noexcept {
     if (!started_) {
         return false;
     }
-    Slot& due = slot(expected_);
-    if (due.filled) {
-        current_ = due.samples;
-        due.filled = false;
+    if ((held_ & 1) != 0) {
         concealed_ = false;
         lost_in_a_row_ = 0;
     } else if (distance(expected_, newest_) >= kWait) {
@@ -56,13 +53,13 @@ bool JitterBuffer::next() noexcept {
         return false;
     }
     ++expected_;
+    held_ >>= 1;
+    frames_.advance();
     return true;
 }
 
 void JitterBuffer::restart(std::uint16_t sequence) noexcept {
-    for (Slot& each : slots_) {
-        each.filled = false;
-    }
+    held_ = 0;
     started_ = true;
     suspicious_ = false;
     expected_ = sequence;
@@ -70,13 +67,13 @@ void JitterBuffer::restart(std::uint16_t sequence) noexcept {
     lost_in_a_row_ = 0;
 }
 
-void JitterBuffer::store(const Packet& packet) noexcept {
-    Slot& into = slot(packet.sequence);
+void JitterBuffer::store(const Packet& packet, std::size_t ahead) noexcept {
+    Samples& into = frames_.ahead(ahead);
     for (std::size_t i = 0; i < kFrameSamples; ++i) {
         // L16 is big-endian (RFC 3551).
-        into.samples[i] = static_cast<std::int16_t>(packet.payload[2 * i] << 8 | packet.payload[2 * i + 1]);
+        into[i] = static_cast<std::int16_t>(packet.payload[2 * i] << 8 | packet.payload[2 * i + 1]);
     }
-    into.filled = true;
+    held_ = static_cast<std::uint16_t>(held_ | 1U << ahead);
     if (distance(newest_, packet.sequence) > 0) {
         newest_ = packet.sequence;
     }
@@ -87,9 +84,10 @@ void JitterBuffer::conceal() noexcept {
     ++lost_in_a_row_;
     const int left = std::max(0, kFadeFrames - lost_in_a_row_);
     const int before = left + 1;
-    for (std::int16_t& sample : current_) {
-        sample = static_cast<std::int16_t>(sample * left / before);
-    }
+    const Samples& last = frames_.past(0);
+    std::ranges::transform(last, frames_.ahead(0).begin(), [left, before](std::int16_t sample) {
+        return static_cast<std::int16_t>(sample * left / before);
+    });
     concealed_ = true;
 }
 

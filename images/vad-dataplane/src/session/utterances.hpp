@@ -10,12 +10,11 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <cstring>
 
 #include "features/log_mel.hpp"
-#include "rtp/jitter_buffer.hpp"
+#include "rtp/frames.hpp"
 #include "session/progress.hpp"
 #include "support/count.hpp"
 #include "vad/host.hpp"
@@ -37,16 +36,17 @@ class Utterances {
 public:
     static constexpr std::size_t kChunkFrames = 5;     // 100 ms
     static constexpr std::size_t kMaxPreRoll = vad::kMaxPreRoll;  // 320 ms
-    static constexpr std::size_t kHistory = kMaxPreRoll + kChunkFrames;
+    static_assert(rtp::Frames::kPast >= kMaxPreRoll + kChunkFrames);
 
     Utterances(std::uint64_t session, voice_chunk_kind kind, const Progress& before = {}) noexcept
         : session_(session), kind_(kind), heard_(before.next_frame), shipped_until_(before.next_frame),
           chunks_(before.chunks), last_sequence_(before.last_sequence) {}
 
-    // Takes the next frame of the session and what the VAD says of it.
+    // Takes the frame that was heard last, whether it was made up, and what the VAD says of it.
     template <typename Ring>
-    void take(const rtp::Frame& frame, const vad::Decision& decision, Ring& ring, Counters& counters) noexcept {
-        remember(frame, decision, counters);
+    void take(const rtp::Frames& frames, bool concealed, const vad::Decision& decision, Ring& ring,
+              Counters& counters) noexcept {
+        remember(concealed, decision, counters);
         if (!speaking_ && decision.speech) {
             start(decision.pre_roll_frames);
         }
@@ -56,15 +56,15 @@ public:
         ++pending_;
         const bool ends = !decision.speech;
         if (pending_ >= kChunkFrames || ends) {
-            ship(ring, counters, ends);
+            ship(frames, ring, counters, ends);
         }
     }
 
     // Ends the utterance where the session ends in the middle of one.
     template <typename Ring>
-    void close(Ring& ring, Counters& counters) noexcept {
+    void close(const rtp::Frames& frames, Ring& ring, Counters& counters) noexcept {
         if (speaking_) {
-            ship(ring, counters, true);
+            ship(frames, ring, counters, true);
         }
     }
 
@@ -74,20 +74,12 @@ public:
     [[nodiscard]] std::uint32_t last_sequence() const noexcept { return last_sequence_; }
 
 private:
-    struct Remembered {
-        std::array<std::int16_t, rtp::kFrameSamples> samples;
-        bool concealed;
-        bool voiced;
-    };
-
-    void remember(const rtp::Frame& frame, const vad::Decision& decision, Counters& counters) noexcept {
-        Remembered& into = history_[heard_ % kHistory];
-        std::copy(frame.samples.begin(), frame.samples.end(), into.samples.begin());
-        into.concealed = frame.concealed;
-        into.voiced = decision.speech;
+    void remember(bool concealed, const vad::Decision& decision, Counters& counters) noexcept {
+        concealed_ = concealed_ << 1 | (concealed ? 1U : 0U);
+        voiced_ = voiced_ << 1 | (decision.speech ? 1U : 0U);
         ++heard_;
         ++counters.frames;
-        counters.concealed += frame.concealed ? 1 : 0;
+        counters.concealed += concealed ? 1 : 0;
         counters.silent_frames += decision.speech ? 0 : 1;
     }
 
@@ -102,14 +94,14 @@ private:
 
     // Ships all that is pending, a chunk at a time.
     template <typename Ring>
-    void ship(Ring& ring, Counters& counters, bool ends) noexcept {
+    void ship(const rtp::Frames& heard, Ring& ring, Counters& counters, bool ends) noexcept {
         bool ended = false;
         while (pending_ >= kChunkFrames || (ends && pending_ > 0)) {
             const std::size_t frames = std::min(pending_, kChunkFrames);
-            ended = ship_chunk(ring, counters, frames, ends && frames == pending_);
+            ended = ship_chunk(heard, ring, counters, frames, ends && frames == pending_);
         }
         if (ends && !ended) {
-            ship_chunk(ring, counters, 0, true);  // nothing was pending, or a full chunk had no room for all features
+            ship_chunk(heard, ring, counters, 0, true);  // nothing was pending, or a full chunk had no room for all features
         }
         shipped_until_ = heard_ - pending_;
         speaking_ = !ends;
@@ -117,10 +109,11 @@ private:
 
     // Returns whether the chunk ends the utterance.
     template <typename Ring>
-    bool ship_chunk(Ring& ring, Counters& counters, std::size_t frames, bool last) noexcept {
+    bool ship_chunk(const rtp::Frames& heard, Ring& ring, Counters& counters, std::size_t frames,
+                    bool last) noexcept {
         voice_audio_chunk* slot = ring.claim();
         // Without a slot the chunk is lost, but not what comes after it: features go on as if it had been sent.
-        const bool ends = fill(slot != nullptr ? *slot : lost_, frames, last);
+        const bool ends = fill(heard, slot != nullptr ? *slot : lost_, frames, last);
         if (slot != nullptr) {
             last_sequence_ = slot->sequence;
             ++chunks_;
@@ -134,20 +127,18 @@ private:
         return ends;
     }
 
-    bool fill(voice_audio_chunk& chunk, std::size_t frames, bool last) noexcept {
-        const std::uint64_t first = heard_ - pending_;
+    bool fill(const rtp::Frames& heard, voice_audio_chunk& chunk, std::size_t frames, bool last) noexcept {
         chunk.session = session_;
-        chunk.sequence = static_cast<std::uint32_t>(frames > 0 ? first : heard_ - 1);
+        chunk.sequence = static_cast<std::uint32_t>(heard_ - (frames > 0 ? pending_ : 1));
         chunk.kind = static_cast<std::uint8_t>(kind_);
         unsigned flags = starts_ ? unsigned{VOICE_CHUNK_START_OF_SPEECH} : 0U;
         starts_ = false;
         std::size_t count = 0;
         bool voiced = false;
-        for (std::uint64_t place = first; place < first + frames; ++place) {
-            const Remembered& each = history_[place % kHistory];
-            flags |= each.concealed ? unsigned{VOICE_CHUNK_CONCEALED} : 0U;
-            voiced |= each.voiced;
-            count = append(chunk, count, each);
+        for (std::size_t back = pending_; back > pending_ - frames; --back) {
+            flags |= (concealed_ >> (back - 1) & 1) != 0 ? unsigned{VOICE_CHUNK_CONCEALED} : 0U;
+            voiced |= (voiced_ >> (back - 1) & 1) != 0;
+            count = append(chunk, count, heard.past(back - 1));
         }
         if (last && kind_ == VOICE_CHUNK_LOG_MEL) {
             count += log_mel_.flush(features::LogMel::Frames(chunk.payload.log_mel).subspan(count));
@@ -160,12 +151,12 @@ private:
         return last;
     }
 
-    std::size_t append(voice_audio_chunk& chunk, std::size_t count, const Remembered& frame) noexcept {
+    std::size_t append(voice_audio_chunk& chunk, std::size_t count, const rtp::Samples& frame) noexcept {
         if (kind_ == VOICE_CHUNK_PCM16) {
-            std::copy(frame.samples.begin(), frame.samples.end(), chunk.payload.pcm + count);
+            std::ranges::copy(frame, chunk.payload.pcm + count);
             return count + rtp::kFrameSamples;
         }
-        return count + log_mel_.push(frame.samples, features::LogMel::Frames(chunk.payload.log_mel).subspan(count)).frames;
+        return count + log_mel_.push(frame, features::LogMel::Frames(chunk.payload.log_mel).subspan(count)).frames;
     }
 
     // What holds no audio is zero on the wire: a slot is reused, and must not carry another caller's words.
@@ -184,7 +175,8 @@ private:
     std::uint64_t shipped_until_;  // place after the last frame that was shipped
     std::uint64_t chunks_;
     std::uint32_t last_sequence_;
-    std::array<Remembered, kHistory> history_{};
+    std::uint32_t concealed_ = 0;  // bit n: the frame n places before the last one was made up
+    std::uint32_t voiced_ = 0;     // likewise, was called speech
     features::LogMel log_mel_;
 
     static inline thread_local voice_audio_chunk lost_{};

@@ -51,10 +51,8 @@ using Hosts = std::shared_ptr<const std::vector<Host>>;
 class HostSource {
 public:
     virtual ~HostSource() = default;
-    // The hosts that live.
-    [[nodiscard]] virtual Hosts hosts() const = 0;
-    // Counts the readings: another number, other hosts. Takes no lock.
-    [[nodiscard]] virtual std::uint64_t reading() const noexcept = 0;
+    // The hosts that live; null where they have not been read since the last call. One thread's; takes no lock.
+    [[nodiscard]] virtual Hosts take() noexcept = 0;
 };
 
 // Nothing when a field is missing or makes no sense: such a host gets no audio.

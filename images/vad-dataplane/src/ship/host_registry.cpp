@@ -7,6 +7,11 @@
 
 namespace voice::ship {
 
+HostRegistry::~HostRegistry() {
+    stop();
+    delete reading_.load(std::memory_order_acquire);
+}
+
 void HostRegistry::start() {
     thread_ = start_quiet_thread("registry", [this] { run(); });
 }
@@ -22,9 +27,9 @@ void HostRegistry::stop() {
     }
 }
 
-Hosts HostRegistry::hosts() const {
-    const std::scoped_lock lock(mutex_);
-    return hosts_;
+Hosts HostRegistry::take() noexcept {
+    const std::unique_ptr<Hosts> reading(reading_.exchange(nullptr, std::memory_order_acquire));
+    return reading == nullptr ? nullptr : std::move(*reading);
 }
 
 void HostRegistry::run() {
@@ -80,11 +85,8 @@ void HostRegistry::read(const std::vector<std::string>& ids) {
     }
     std::erase_if(beats_, [&](const auto& beat) { return std::find(ids.begin(), ids.end(), beat.first) == ids.end(); });
     counters_.hosts.store(alive->size(), std::memory_order_relaxed);
-    {
-        const std::scoped_lock lock(mutex_);
-        hosts_ = std::move(alive);
-    }
-    counters_.refreshes.fetch_add(1, std::memory_order_relaxed);  // after the hosts: who sees it takes them
+    delete reading_.exchange(new Hosts(std::move(alive)), std::memory_order_acq_rel);
+    counters_.refreshes.fetch_add(1, std::memory_order_relaxed);
 }
 
 bool HostRegistry::is_alive(const Host& host) {

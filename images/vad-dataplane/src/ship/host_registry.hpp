@@ -30,16 +30,15 @@ public:
     };
 
     HostRegistry(Settings settings, valkey::Endpoint store)
-        : settings_(settings), store_(std::move(store)), hosts_(std::make_shared<const std::vector<Host>>()) {}
+        : settings_(settings), store_(std::move(store)) {}
     HostRegistry(const HostRegistry&) = delete;
     HostRegistry& operator=(const HostRegistry&) = delete;
-    ~HostRegistry() override { stop(); }
+    ~HostRegistry() override;
 
     void start();
     void stop();
 
-    [[nodiscard]] Hosts hosts() const override;
-    [[nodiscard]] std::uint64_t reading() const noexcept override { return counters_.refreshes; }
+    [[nodiscard]] Hosts take() noexcept override;
     [[nodiscard]] const Counters& counters() const noexcept { return counters_; }
     [[nodiscard]] const valkey::Client::Counters& store() const noexcept { return store_.counters(); }
 
@@ -58,10 +57,11 @@ private:
     Settings settings_;
     valkey::Client store_;
     std::unordered_map<std::string, Beat> beats_;
-    mutable std::mutex mutex_;
+    std::mutex mutex_;
     std::condition_variable wake_;
     bool stopping_ = false;
-    Hosts hosts_;
+    // Acquire where it is taken and release where it is given: the hosts are seen by the thread that gets them.
+    std::atomic<Hosts*> reading_{nullptr};
     std::thread thread_;
     Counters counters_;
 };

@@ -25,7 +25,8 @@ std::size_t take_refusals(int socket, Callback&& refused) noexcept {
         message.msg_namelen = sizeof to;
         message.msg_control = control.data();
         message.msg_controllen = control.size();
-        if (recvmsg(socket, &message, MSG_ERRQUEUE | MSG_DONTWAIT) < 0) {
+        // Every error has control data: what has none is not from the error queue.
+        if (recvmsg(socket, &message, MSG_ERRQUEUE | MSG_DONTWAIT) < 0 || CMSG_FIRSTHDR(&message) == nullptr) {
             return count;
         }
         for (auto* part = CMSG_FIRSTHDR(&message); part != nullptr; part = CMSG_NXTHDR(&message, part)) {

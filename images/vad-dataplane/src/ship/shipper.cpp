@@ -70,12 +70,9 @@ bool Shipper::pass() {
 }
 
 void Shipper::refresh_hosts() {
-    const auto reading = source_of_hosts_.reading();
-    if (reading != reading_) {
-        reading_ = reading;
-        if (pinning_.update(source_of_hosts_.hosts(), Clock::now())) {
-            begin_to_resend();
-        }
+    Hosts hosts = source_of_hosts_.take();
+    if (hosts != nullptr && pinning_.update(std::move(hosts), Clock::now())) {
+        begin_to_resend();
     }
 }
 

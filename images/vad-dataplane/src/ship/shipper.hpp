@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "ship/chunk_source.hpp"
@@ -54,7 +55,7 @@ public:
         std::chrono::microseconds idle{500};  // pause when the rings are empty: pollers make no system call
     };
 
-    Shipper(Settings settings, std::vector<ChunkSource*> sources, const HostSource& hosts)
+    Shipper(Settings settings, std::vector<ChunkSource*> sources, HostSource& hosts)
         : settings_(settings), sources_(std::move(sources)), source_of_hosts_(hosts),
           window_(settings.resend_window, settings.resend_bytes) {}
     Shipper(const Shipper&) = delete;
@@ -95,8 +96,7 @@ private:
 
     Settings settings_;
     std::vector<ChunkSource*> sources_;
-    const HostSource& source_of_hosts_;
-    std::uint64_t reading_ = 0;
+    HostSource& source_of_hosts_;
     Pinning pinning_;
     ResendWindow window_;
     bool resending_ = false;

@@ -4,6 +4,9 @@
  *   uint32_t vad_abi_version(void)         VAD_ABI_VERSION; anything else is refused when the module is loaded
  *   uint32_t vad_stream_count(void)        how many streams it has state for; numbered from 0
  *   uint32_t vad_frame_offset(void)        where the host writes a frame: VAD_FRAME_SAMPLES int16, 4-aligned
+ *   uint32_t vad_state_offset(void)        where the state of stream 0 lies: the others follow it, and the host has a
+ *                                          stream's memory fetched before it is needed
+ *   uint32_t vad_state_bytes(void)         of one stream's state
  *   void     vad_init(void)                called once, before anything below
  *   void     vad_reset(uint32_t stream)    the stream starts anew, as after vad_init
  *   uint32_t vad_process(uint32_t stream)  decides about the frame that the host wrote; the fields below, packed
@@ -15,7 +18,7 @@
 #define VOICE_VAD_ABI_H
 
 enum {
-    VAD_ABI_VERSION = 1,
+    VAD_ABI_VERSION = 2,
 
     VAD_SAMPLE_RATE = 16000,
     VAD_FRAME_SAMPLES = 320, /* 20 ms */

@@ -76,6 +76,7 @@ Instance::Instance(std::shared_ptr<const Module> module) : module_(std::move(mod
     memory_ = mapped_ + table.memory_offset;
     std::uint32_t version = 0;
     std::uint32_t offset = 0;
+    std::uint32_t states = 0;
     const int reason = guarded([&] {
         table.instantiate(mapped_);
         version = table.abi_version(mapped_);
@@ -84,6 +85,8 @@ Instance::Instance(std::shared_ptr<const Module> module) : module_(std::move(mod
         }
         streams_ = table.stream_count(mapped_);
         offset = table.frame_offset(mapped_);
+        states = table.state_offset(mapped_);
+        state_bytes_ = table.state_bytes(mapped_);
         table.init(mapped_);
     });
     std::string wrong;
@@ -95,12 +98,15 @@ Instance::Instance(std::shared_ptr<const Module> module) : module_(std::move(mod
         wrong = "has no streams";
     } else if (offset % 4 != 0 || offset > table.memory_bytes || table.memory_bytes - offset < Frame::extent * 2) {
         wrong = "its frame lies outside of its memory, at " + std::to_string(offset);
+    } else if (states > table.memory_bytes || (table.memory_bytes - states) / streams_ < state_bytes_) {
+        wrong = "its streams' states lie outside of its memory, at " + std::to_string(states);
     }
     if (!wrong.empty()) {
         munmap(mapped_, mapped_bytes_);
         refuse(wrong);
     }
     frame_ = memory_ + offset;
+    states_ = memory_ + states;
 }
 
 Instance::~Instance() {

@@ -13,6 +13,7 @@
 #include <span>
 #include <stdexcept>
 
+#include "support/prefetch.hpp"
 #include "vad/abi.h"
 
 struct vad_module;
@@ -68,6 +69,12 @@ public:
 
     [[nodiscard]] Decision process(std::uint32_t stream, Frame frame) noexcept;
     void reset(std::uint32_t stream) noexcept;
+    // Has the stream's state fetched.
+    void expect(std::uint32_t stream) const noexcept {
+        if (stream < streams_) {
+            prefetch_to_write(states_ + std::size_t{stream} * state_bytes_, state_bytes_);
+        }
+    }
 
     [[nodiscard]] std::uint32_t streams() const noexcept { return streams_; }
     // Why the module was stopped.
@@ -81,6 +88,8 @@ private:
     std::byte* mapped_ = nullptr;
     std::byte* memory_ = nullptr;
     std::byte* frame_ = nullptr;
+    std::byte* states_ = nullptr;
+    std::size_t state_bytes_ = 0;
     std::uint32_t streams_ = 0;
     Fault fault_ = Fault::kNone;
 };
@@ -107,6 +116,8 @@ public:
     // streams then start anew in it, which is to say that it errs to speech until it knows them.
     [[nodiscard]] Decision process(std::uint32_t stream, Frame frame) noexcept;
     void reset(std::uint32_t stream) noexcept;
+    // The stream's next frame comes soon.
+    void expect(std::uint32_t stream) const noexcept { current_->expect(stream); }
 
     // Control thread: hands over the next module, in place of one that was not taken yet, and frees the one before.
     void offer(std::unique_ptr<Instance> next) noexcept;

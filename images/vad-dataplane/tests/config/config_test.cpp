@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <map>
 
 namespace {
@@ -52,6 +53,9 @@ TEST(Configuration, ReadsTheContractAndFillsInTheRest) {
     EXPECT_EQ(config.rx_ring_size, 256U);
     EXPECT_EQ(config.drain_timeout, std::chrono::seconds(110));
     EXPECT_EQ(config.control_socket, "/run/voice/dataplane/control.sock");
+    EXPECT_EQ(std::filesystem::path(config.state_file).parent_path(),
+              std::filesystem::path(config.control_socket).parent_path())
+        << "the folder of the host that outlives the container";
     EXPECT_TRUE(config.log_mel);
     EXPECT_FALSE(config.generic_xdp);
     EXPECT_EQ(config.packets_per_s, 100U);
@@ -110,7 +114,7 @@ INSTANTIATE_TEST_SUITE_P(Each, BadValue, ::testing::Values(
     std::pair{"VOICE_XDP_MODE", "offload"}, std::pair{"VOICE_MAX_SESSIONS", "65537"},
     std::pair{"VOICE_SESSION_PACKETS_PER_S", "49"}, std::pair{"VOICE_ADMISSIONS_PER_S", "0"},
     std::pair{"VOICE_SILENT_AFTER_S", "0"},
-    std::pair{"VOICE_STATE_FILE", "voice-sessions"}, std::pair{"VOICE_RESEND_WINDOW_S", "0"},
+    std::pair{"VOICE_STATE_FILE", "sessions"}, std::pair{"VOICE_RESEND_WINDOW_S", "0"},
     std::pair{"VOICE_RESEND_MIB", "0"}));
 
 }  // namespace

@@ -74,17 +74,16 @@ def run(store: Store, plane: DataPlane) -> tuple[dict[str, Counts], dict[str, Co
 @pytest.mark.usefixtures("environment")
 def test_nothing_is_allocated_or_locked(store: Store, plane: DataPlane) -> None:
     before, after, readings = run(store, plane)
-    assert after["poller"] == before["poller"]
-    assert after["shipper"].allocations == before["shipper"].allocations
-    # One lock for each reading of the registry, once a second.
-    assert after["shipper"].locks - before["shipper"].locks <= readings + 1
+    assert readings, "the shipper was given hosts meanwhile"
+    for thread in ("poller", "shipper"):
+        assert after[thread] == before[thread]
     assert after["admission"] != before["admission"], "a thread that may allocate does"
 
 
 @pytest.mark.parametrize("path", ["socket"], indirect=True, scope="session")
 def test_an_allocation_and_a_lock_would_be_seen(store: Store, plane: DataPlane, environment: dict[str, str]) -> None:
     environment["VOICE_COUNTS_CONTROL"] = "1"
-    before, after, readings = run(store, plane)
+    before, after, _ = run(store, plane)
     for thread in ("poller", "shipper"):
         assert after[thread].allocations > before[thread].allocations
-        assert after[thread].locks - before[thread].locks > readings + 1
+        assert after[thread].locks > before[thread].locks

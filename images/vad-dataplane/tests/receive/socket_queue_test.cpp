@@ -32,7 +32,11 @@ private:
 
 std::vector<std::string> poll(SocketQueue& queue) {
     std::vector<std::string> texts;
-    queue.poll([&](std::span<std::uint8_t> bytes) { texts.emplace_back(bytes.begin(), bytes.end()); });
+    queue.poll([&](std::span<const voice::receive::Datagram> burst) {
+        for (const auto& bytes : burst) {
+            texts.emplace_back(bytes.begin(), bytes.end());
+        }
+    });
     return texts;
 }
 

@@ -68,6 +68,26 @@ TEST(JitterBuffer, FillsALossOnceItHasWaited) {
     EXPECT_EQ(stream.send(11), Arrival::kLate);
 }
 
+TEST(JitterBuffer, SaysWhenALossHasFadedToSilence) {
+    constexpr std::uint8_t kLoud = 0x40;
+    JitterBuffer buffer;
+    voice::rtp::Packet packet;
+    const std::vector<std::uint8_t> payload(voice::rtp::kFrameBytes, kLoud);
+    packet.payload = payload;
+    int faded = 0;
+    for (const auto sequence : std::initializer_list<std::uint16_t>{10, 18, 19, 20, 21}) {
+        packet.sequence = sequence;
+        buffer.insert(packet);
+        while (buffer.next()) {
+            const auto frame = buffer.frame();
+            const bool silent = std::ranges::all_of(frame.samples, [](auto sample) { return sample == 0; });
+            EXPECT_EQ(frame.faded, silent);
+            faded += frame.faded ? 1 : 0;
+        }
+    }
+    EXPECT_EQ(faded, 3) << "11 to 14 fade; 15, 16 and 17 are silent; what came is heard";
+}
+
 TEST(JitterBuffer, HearsADuplicateOnce) {
     Stream stream;
     stream.send(10);

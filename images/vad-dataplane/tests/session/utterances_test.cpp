@@ -25,9 +25,9 @@ public:
 
     void hear(int frames, const Decision& decision, bool concealed = false) {
         for (int i = 0; i < frames; ++i) {
-            std::array<std::int16_t, voice::rtp::kFrameSamples> samples;
-            samples.fill(static_cast<std::int16_t>(++heard));
-            utterances.take({std::span(samples), concealed}, decision, *ring, counters);
+            audio.ahead(0).fill(static_cast<std::int16_t>(++heard));
+            audio.advance();
+            utterances.take(audio, concealed, decision, *ring, counters);
         }
     }
 
@@ -40,6 +40,7 @@ public:
         return chunks;
     }
 
+    voice::rtp::Frames audio;
     Utterances utterances;
     std::unique_ptr<Ring> ring = std::make_unique<Ring>();
     Counters counters;
@@ -120,7 +121,7 @@ TEST(Utterances, ALeftoverOfAnotherCallerIsNeverSent) {
         session.ring->release();
     }
     session.hear(1, kSpeech);
-    session.utterances.close(*session.ring, session.counters);
+    session.utterances.close(session.audio, *session.ring, session.counters);
     const auto chunks = session.shipped();
     ASSERT_EQ(chunks.size(), 1U);
     EXPECT_EQ(chunks[0].count, voice::rtp::kFrameSamples);
@@ -173,7 +174,7 @@ TEST(Utterances, OfASessionThatWasHeardBeforeGoOn) {
 TEST(Utterances, ASessionThatEndsBetweenTwoChunksStillEndsItsUtterance) {
     Session session;
     session.hear(5, kSpeech);
-    session.utterances.close(*session.ring, session.counters);
+    session.utterances.close(session.audio, *session.ring, session.counters);
     const auto chunks = session.shipped();
     ASSERT_EQ(chunks.size(), 2U);
     EXPECT_EQ(chunks[1].count, 0U);

@@ -28,20 +28,35 @@ protected:
                     "heartbeat", std::to_string(heartbeat)});
         store_.run({"SADD", "host:asr", id});
     }
-    std::size_t size() { return registry_->hosts()->size(); }
+    const std::vector<Host>& hosts() {
+        if (Hosts next = registry_->take()) {
+            hosts_ = std::move(next);
+        }
+        return *hosts_;
+    }
+    std::size_t size() { return hosts().size(); }
 
     voice::test::Folder folder_;
     voice::test::Store store_;
     std::unique_ptr<HostRegistry> registry_;
+    Hosts hosts_ = std::make_shared<const std::vector<Host>>();
 };
 
 TEST_F(HostRegistryTest, FindsHostsAndTheirChanges) {
     EXPECT_EQ(size(), 0U);
     beat("i-1", 1);
     ASSERT_TRUE(eventually([&] { return size() == 1; }));
-    EXPECT_EQ(registry_->hosts()->front().free_slots, 3U);
+    EXPECT_EQ(hosts().front().free_slots, 3U);
     beat("i-1", 2, "1");
-    EXPECT_TRUE(eventually([&] { return registry_->hosts()->front().free_slots == 1; }));
+    EXPECT_TRUE(eventually([&] { return hosts().front().free_slots == 1; }));
+}
+
+TEST_F(HostRegistryTest, AReadingIsTakenOnce) {
+    beat("i-1", 1);
+    ASSERT_TRUE(eventually([&] { return size() == 1; }));
+    registry_->stop();
+    static_cast<void>(registry_->take());
+    EXPECT_EQ(registry_->take(), nullptr);
 }
 
 TEST_F(HostRegistryTest, AHostWhoseHeartStandsStillIsDead) {
@@ -69,7 +84,7 @@ TEST_F(HostRegistryTest, ARecordThatMakesNoSenseIsCountedAndHarmsNobody) {
     beat("i-1", 1, "many");
     beat("i-2", 1);
     ASSERT_TRUE(eventually([&] { return size() == 1; }));
-    EXPECT_EQ(registry_->hosts()->front().id, "i-2");
+    EXPECT_EQ(hosts().front().id, "i-2");
     EXPECT_GT(registry_->counters().malformed, 0U);
 }
 

@@ -4,7 +4,6 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 
-#include <atomic>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -40,23 +39,18 @@ inline ship::Hosts hosts(std::vector<ship::Host> list) {
 class HostList final : public ship::HostSource {
 public:
     explicit HostList(std::vector<ship::Host> list) : hosts_(test::hosts(std::move(list))) {}
-    [[nodiscard]] ship::Hosts hosts() const override {
+    [[nodiscard]] ship::Hosts take() noexcept override {
         const std::scoped_lock lock(mutex_);
-        return hosts_;
+        return std::exchange(hosts_, nullptr);
     }
-    [[nodiscard]] std::uint64_t reading() const noexcept override { return reading_; }
     void set(std::vector<ship::Host> list) {
-        {
-            const std::scoped_lock lock(mutex_);
-            hosts_ = test::hosts(std::move(list));
-        }
-        ++reading_;
+        const std::scoped_lock lock(mutex_);
+        hosts_ = test::hosts(std::move(list));
     }
 
 private:
-    mutable std::mutex mutex_;
+    std::mutex mutex_;
     ship::Hosts hosts_;
-    std::atomic<std::uint64_t> reading_{1};
 };
 
 // Both ends of the payload carry the sequence.

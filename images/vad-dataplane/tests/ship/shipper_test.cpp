@@ -203,7 +203,7 @@ TEST(ShipperThreads, TwoRingsUnderLoadLoseNothingUncounted) {
     const auto two = std::make_unique<Ring>();
     RingSource first(*one);
     RingSource second(*two);
-    const HostList hosts({host("a", kSilicon, 10)});
+    HostList hosts({host("a", kSilicon, 10)});
     Shipper shipper({}, {&first, &second}, hosts);
     std::string error;
     ASSERT_TRUE(shipper.open(error)) << error;

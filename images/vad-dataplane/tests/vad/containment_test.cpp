@@ -36,11 +36,15 @@ std::string refusal(const char* path) {
 }
 
 TEST(VadLoad, RefusesAnotherInterface) {
-    EXPECT_EQ(refusal(VAD_WRONG_ABI), "VAD module: offers interface 2, needed is 1");
+    EXPECT_EQ(refusal(VAD_WRONG_ABI), "VAD module: offers interface 3, needed is 2");
 }
 
 TEST(VadLoad, RefusesAFrameOutsideOfTheModule) {
     EXPECT_EQ(refusal(VAD_FRAME_OUTSIDE), "VAD module: its frame lies outside of its memory, at 4294967292");
+}
+
+TEST(VadLoad, RefusesStatesOutsideOfTheModule) {
+    EXPECT_EQ(refusal(VAD_STATES_OUTSIDE), "VAD module: its streams' states lie outside of its memory, at 0");
 }
 
 TEST(VadLoad, RefusesAModuleThatDoesNotFinishStarting) {

@@ -14,6 +14,8 @@ static volatile uint32_t sink, zero;
 uint32_t EXPORT(vad_abi_version)(void);
 uint32_t EXPORT(vad_stream_count)(void);
 uintptr_t EXPORT(vad_frame_offset)(void);
+uintptr_t EXPORT(vad_state_offset)(void);
+uint32_t EXPORT(vad_state_bytes)(void);
 void EXPORT(vad_init)(void);
 void EXPORT(vad_reset)(uint32_t stream);
 uint32_t EXPORT(vad_process)(uint32_t stream);
@@ -35,6 +37,18 @@ uintptr_t vad_frame_offset(void) {
     return 0xfffffffc;
 #else
     return (uintptr_t)frame;
+#endif
+}
+
+uintptr_t vad_state_offset(void) {
+    return 0;
+}
+
+uint32_t vad_state_bytes(void) {
+#ifdef KIND_STATES_OUTSIDE
+    return 0x100000;
+#else
+    return 0;
 #endif
 }
 

@@ -14,6 +14,7 @@ enum {
     PAST_WORDS = PAST / 4,
     LEARNING_FRAMES = 15, /* 300 ms, after which the floor is trusted */
     SUBBLOCKS = 4,
+    LANES = 8,         /* sums that compilers make a vector of */
 };
 
 /* Floors fall to a quieter frame quickly and rise by 4.5 dB/s: they find the noise between two words. */
@@ -28,7 +29,7 @@ static const int GATE_FRAMES = 10;
 static const float SILENCE_LEVEL = 3; /* 2.8 LSB: below any line's own noise */
 
 struct stream {
-    uint64_t past[PAST_WORDS];
+    _Alignas(64) uint64_t past[PAST_WORDS]; /* a stream shares no cache line with another one */
     float floor[BANDS], fast[BANDS], slow[BANDS];
     float level_floor, long_floor, peak, level_fast, motion, peaky_low, peaky_high;
     float odds, score;
@@ -72,31 +73,37 @@ static inline void follow(float* floor, float level, float fall, float rise) {
     *floor += change < 0 ? fall * change : change < rise ? change : rise;
 }
 
-/* Integer sums: exact, whatever order a compiler adds in. */
+static inline float sum_of(const float* lanes) {
+    return ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) + ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
+}
+
+/* Eight sums side by side, in an order that is the same for every compiler. */
 static struct energies measure(void) {
     const int16_t* frame = audio_.samples + PAST;
-    int64_t sum = 0, squares = 0, differences = 0, loudest = 0;
+    float sum = 0, squares = 0, differences = 0, loudest = 0;
     for (int block = 0; block < SUBBLOCKS; ++block) {
-        int32_t part_sum = 0;
-        int64_t part = 0, rough = 0;
-        UNROLL
-        for (int i = 0; i < FRAME / SUBBLOCKS; ++i) {
-            const int32_t x = *frame, curve = frame[-1] + frame[-1] - frame[-2] - x;
-            part_sum += x;
-            part += x * x;
-            rough += (int64_t)curve * curve;
-            ++frame;
+        float part_sum[LANES] = {0}, part[LANES] = {0}, rough[LANES] = {0};
+        for (int i = 0; i < FRAME / SUBBLOCKS; i += LANES) {
+#pragma GCC unroll 8
+            for (int lane = 0; lane < LANES; ++lane) {
+                const float x = frame[lane], curve = (float)(frame[lane - 1] + frame[lane - 1] - frame[lane - 2]) - x;
+                part_sum[lane] += x;
+                part[lane] += x * x;
+                rough[lane] += curve * curve;
+            }
+            frame += LANES;
         }
-        sum += part_sum;
-        squares += part;
-        differences += rough;
-        loudest = part > loudest ? part : loudest;
+        const float energy = sum_of(part);
+        sum += sum_of(part_sum);
+        squares += energy;
+        differences += sum_of(rough);
+        loudest = energy > loudest ? energy : loudest;
     }
-    const float mean_square = (float)(squares - sum * sum / FRAME) / FRAME;
+    const float mean = sum / FRAME, variance = squares / FRAME - mean * mean;
     return (struct energies){
-        .level = log2_fast(mean_square + 0.01F),
-        .difference = log2_fast((float)differences / FRAME + 0.01F),
-        .crest = log2_fast((float)(loudest * SUBBLOCKS + 1) / (float)(squares + 1)),
+        .level = log2_fast((variance > 0 ? variance : 0) + 0.01F),
+        .difference = log2_fast(differences / FRAME + 0.01F),
+        .crest = log2_fast((loudest * SUBBLOCKS + 1) / (squares + 1)),
     };
 }
 

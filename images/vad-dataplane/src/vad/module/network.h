@@ -5,7 +5,6 @@
 #include "features.h"
 #include "learned.h"
 
-enum { LANES = 8 };
 _Static_assert(HIDDEN % LANES == 0, "the first layer is computed in groups of LANES");
 
 /* Eight of the first layer's sums at a time, so that they stay in registers. */

@@ -30,6 +30,8 @@ static struct stream streams_[STREAMS];
 uint32_t EXPORT(vad_abi_version)(void);
 uint32_t EXPORT(vad_stream_count)(void);
 uintptr_t EXPORT(vad_frame_offset)(void);
+uintptr_t EXPORT(vad_state_offset)(void);
+uint32_t EXPORT(vad_state_bytes)(void);
 void EXPORT(vad_init)(void);
 void EXPORT(vad_reset)(uint32_t stream);
 uint32_t EXPORT(vad_process)(uint32_t stream);
@@ -44,6 +46,14 @@ uint32_t vad_stream_count(void) {
 
 uintptr_t vad_frame_offset(void) {
     return (uintptr_t)(audio_.samples + PAST);
+}
+
+uintptr_t vad_state_offset(void) {
+    return (uintptr_t)streams_;
+}
+
+uint32_t vad_state_bytes(void) {
+    return sizeof streams_[0];
 }
 
 void vad_init(void) {

@@ -1,13 +1,12 @@
 #!/usr/bin/env bash
 # Makes a VAD module loadable: WebAssembly -> C -> shared object, with the checks of guard.h in it.
-#   build.sh MODULE.wasm MODULE.so [C COMPILER [FLAGS]]
+#   build.sh MODULE.wasm MODULE.so CLANG [FLAGS]
 # Refuses modules with imports, without the exports of abi.h, with growing memory or with large stack frames.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
 wasm=$1 object=$2
 shift 2
-compiler=("${@:-cc}")
 work=$(mktemp -d)
 trap 'rm -r "$work"' EXIT
 
@@ -31,7 +30,7 @@ if [[ $jumps != "$guarded" || $functions == 0 ]] || ! grep -q '^#include "guard.
   exit 1
 fi
 
-"${compiler[@]}" -std=gnu11 -O3 -fPIC -shared -fvisibility=hidden -fno-math-errno -ffp-contract=off \
-  -Werror=frame-larger-than=16384 -Wframe-larger-than=16384 -Werror=implicit-function-declaration \
+"$@" -std=gnu11 -O3 -fPIC -shared -fvisibility=hidden -fno-math-errno -ffp-contract=off \
+  -Wframe-larger-than=16384 -Werror=frame-larger-than -Werror=implicit-function-declaration \
   -DSANDBOX_PAGES="$pages" -I"$here" -I"$here/.." -I"$work" -Wl,-z,defs \
   -o "$object" "$work/guarded.c" "$here/sandbox.c" -lm

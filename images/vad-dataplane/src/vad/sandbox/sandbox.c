@@ -101,6 +101,14 @@ static uint32_t frame_offset(void* memory) {
     return Z_vadZ_vad_frame_offset(allow(memory, VAD_STEPS_PER_CALL));
 }
 
+static uint32_t state_offset(void* memory) {
+    return Z_vadZ_vad_state_offset(allow(memory, VAD_STEPS_PER_CALL));
+}
+
+static uint32_t state_bytes(void* memory) {
+    return Z_vadZ_vad_state_bytes(allow(memory, VAD_STEPS_PER_CALL));
+}
+
 static void init(void* memory) {
     Z_vadZ_vad_init(allow(memory, VAD_STEPS_OF_INIT));
 }
@@ -123,6 +131,8 @@ __attribute__((visibility("default"))) const struct vad_module voice_vad_module 
     .abi_version = abi_version,
     .stream_count = stream_count,
     .frame_offset = frame_offset,
+    .state_offset = state_offset,
+    .state_bytes = state_bytes,
     .init = init,
     .reset = reset,
     .process = process,

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #define VAD_MODULE_SYMBOL "voice_vad_module"
-enum { VAD_MODULE_LAYOUT = 1 }; /* of this table; what the WebAssembly inside of it offers is VAD_ABI_VERSION */
+enum { VAD_MODULE_LAYOUT = 2 }; /* of this table; what the WebAssembly inside of it offers is VAD_ABI_VERSION */
 
 enum { VAD_TRAP_EXHAUSTION = 7 }; /* too many steps, or too many calls within calls; other reasons are faults */
 
@@ -28,6 +28,8 @@ struct vad_module {
     uint32_t (*abi_version)(void* instance);
     uint32_t (*stream_count)(void* instance);
     uint32_t (*frame_offset)(void* instance);
+    uint32_t (*state_offset)(void* instance);
+    uint32_t (*state_bytes)(void* instance);
     void (*init)(void* instance);
     void (*reset)(void* instance, uint32_t stream);
     uint32_t (*process)(void* instance, uint32_t stream);

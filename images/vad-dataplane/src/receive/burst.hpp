@@ -1,0 +1,27 @@
+// What a receive queue hands over at once.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace voice::receive {
+
+using Datagram = std::span<std::uint8_t>;
+
+inline constexpr std::size_t kBurst = 32;  // packets at most
+
+// Datagrams that lie in a queue's memory.
+class Burst {
+public:
+    void clear() noexcept { size_ = 0; }
+    void add(const Datagram& datagram) noexcept { datagrams_[size_++] = datagram; }
+    [[nodiscard]] std::span<const Datagram> datagrams() const noexcept { return std::span(datagrams_).first(size_); }
+
+private:
+    std::array<Datagram, kBurst> datagrams_;
+    std::size_t size_ = 0;
+};
+
+}  // namespace voice::receive
