@@ -28,6 +28,9 @@ from voice_constructs.aws.scaling import RuleScaling, ScalingProps
 CONTROL_DIR = str(PurePosixPath(contract.CONTROL_SOCKET).parent)
 DATAPLANE_CAPABILITIES = ("NET_ADMIN", "NET_RAW", "BPF", "PERFMON", "IPC_LOCK", "SYS_ADMIN")
 """What attaching an XDP program and opening AF_XDP sockets through DPDK 22.11 takes; tried one by one."""
+VFIO_CAPABILITIES = ("IPC_LOCK", "SYS_ADMIN", "SYS_RAWIO")
+"""What DPDK takes on a host without an IOMMU: the kernel opens such a vfio group for ``SYS_RAWIO`` alone, and shows
+physical addresses (``/proc/self/pagemap``) to ``SYS_ADMIN``. From their sources: no such host here."""
 
 
 class VadFleet(Construct):
@@ -141,7 +144,7 @@ class VadFleet(Construct):
                 contract.DRAIN_TIMEOUT_S: str(self._fleet.drain_timeout_s),
             },
             userdata.HealthPort(contract.VAD_HEALTH.number),
-            capabilities=DATAPLANE_CAPABILITIES,
+            capabilities=VFIO_CAPABILITIES if self._vfio else DATAPLANE_CAPABILITIES,
             mounts=(userdata.Mount(CONTROL_DIR, CONTROL_DIR, writable=True),),
             hardware=True,
         )

@@ -13,6 +13,7 @@ from blueprint.model.aws import Engine
 from blueprint.model.serving import VllmOptions
 from tests.contract.sources import deployment
 from tests.synthesized import Properties, Stack, Stacks, edited_sandbox, shipped, user_data
+from voice_constructs.aws.vad import DATAPLANE_CAPABILITIES, VFIO_CAPABILITIES
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +102,14 @@ def test_vfio_adds_an_interface_and_registers_its_address(tmp_path: Path) -> Non
     statements = vad.the("IAM::Policy")["PolicyDocument"]["Statement"]
     (register,) = [s for s in statements if "elasticloadbalancing:RegisterTargets" in s["Action"]]
     assert register["Resource"] != "*"
+
+
+def test_the_data_plane_has_the_capabilities_of_its_data_path(sandbox: Stacks, tmp_path: Path) -> None:
+    vfio = edited_sandbox({"aws.vad.data_path.mode": "vfio"}, tmp_path)["vad"]
+    for stack, wanted in ((sandbox["vad"], DATAPLANE_CAPABILITIES), (vfio, VFIO_CAPABILITIES)):
+        for data in launch_data(stack):
+            script = user_data({"LaunchTemplateData": data})
+            assert re.findall(r"--cap-add=(\w+)", script) == list(wanted)
 
 
 def test_ena_express_is_set_for_tcp_and_udp_when_asked_for(sandbox: Stacks, tmp_path: Path) -> None:
