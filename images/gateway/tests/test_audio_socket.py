@@ -7,6 +7,7 @@ import json
 import time
 
 import numpy as np
+import opuslib_next
 import pytest
 import websockets
 from redis.asyncio import Redis
@@ -91,6 +92,44 @@ async def test_other_rates_are_resampled(gateway: GatewayProcess, vad: VadHost, 
     assert np.abs(middle).max() == pytest.approx(8000, rel=0.02)
 
 
+def opus(audio: np.ndarray, *, packet_ms: int) -> list[bytes]:
+    """Encode 48 kHz, two channels, as browsers do by default."""
+    encoder = opuslib_next.Encoder(48_000, 2, "voip")
+    samples = 48 * packet_ms
+    stereo = np.repeat(audio, 2)
+    return [encoder.encode(part.tobytes(), samples) for part in stereo.reshape(-1, 2 * samples)]
+
+
+@pytest.mark.parametrize("packet_ms", [10, 20, 60])
+async def test_opus_packets_are_decoded(gateway: GatewayProcess, vad: VadHost, packet_ms: int) -> None:
+    opened = await gateway.open()
+    async with opened.socket() as connection:
+        await connection.send('{"type": "start", "encoding": "opus"}')
+        for packet in opus(tone(1.2, 48_000), packet_ms=packet_ms):
+            await connection.send(packet)
+        await connection.send('{"type": "end"}')
+        assert await close_of(connection) == (1000, "all audio has been taken")
+    heard = vad.audio(opened.ssrc)
+    assert len(heard) == (60 + SILENCE_FRAMES) * 320
+    middle = heard[4000:16_000].astype(float)
+    spectrum = np.abs(np.fft.rfft(middle * np.hanning(len(middle))))
+    assert np.argmax(spectrum) * RATE / len(middle) == pytest.approx(TONE_HZ, abs=2)
+    assert np.abs(middle).max() == pytest.approx(8000, rel=0.2)
+
+
+@pytest.mark.parametrize(
+    "message", [b"", b"\xff", bytes(2000), b"\x03\xff" + bytes(20)], ids=["empty", "no frames", "long", "63 frames"]
+)
+async def test_what_is_no_opus_packet_is_refused(gateway: GatewayProcess, message: bytes) -> None:
+    opened = await gateway.open()
+    async with opened.socket() as connection:
+        await connection.send('{"type": "start", "encoding": "opus"}')
+        await connection.send(message)
+        code, reason = await close_of(connection)
+    assert code == 1007
+    assert "no Opus packet" in str(reason)
+
+
 async def test_session_is_closed_behind_its_audio(gateway: GatewayProcess, vad: VadHost, store: Redis) -> None:
     ended, gone = await gateway.open(), await gateway.open()
     await send(ended, tone(0.1))
@@ -108,7 +147,8 @@ BAD_MESSAGES = [
     ("hello", 1003, "start and end only"),
     ('{"type": "start", "rate": 48000, "volume": 11}', 1003, "volume"),
     ('{"type": "start", "rate": 100}', 1003, "8000"),
-    ('{"type": "start", "rate": 16000, "encoding": "opus"}', 1003, "pcm16"),
+    ('{"type": "start", "encoding": "mp3"}', 1003, "'opus'"),
+    ('{"type": "start", "rate": 48000, "encoding": "opus"}', 1003, "leave rate away"),
     ('{"type": "stop"}', 1003, "'stop'"),
     ("é" * 200, 1003, "start and end only"),
     (json.dumps({"type": "é" * 200}, ensure_ascii=False), 1003, "start and end only"),

@@ -45,7 +45,6 @@ class Start(AudioFormat):
     model_config = ConfigDict(extra="forbid")
 
     type: Literal["start"]
-    encoding: Literal["pcm16"] = "pcm16"
 
 
 class End(BaseModel):
