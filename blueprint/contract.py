@@ -287,6 +287,9 @@ RX_RING_SIZE = Variable("VOICE_RX_RING_SIZE", "Descriptors in each receive ring"
 HUGE_PAGE_SIZE_MIB = Variable("VOICE_HUGE_PAGE_SIZE_MIB", "Size of one huge page, MiB")
 HOST_KIND = Variable("VOICE_HOST_KIND", "silicon or gpu: placement fills silicon first")
 ENGINE = Variable("VOICE_ENGINE", "whisper, or vllm on the host's loopback")
+SESSIONS = Variable("VOICE_SESSIONS", "Most sessions of an ASR host at a time; a full one refuses")
+ENCODERS = Variable("VOICE_ENCODERS", "Worker processes for Whisper's prefill")
+DECODERS = Variable("VOICE_DECODERS", "Worker processes for Whisper's decode")
 CHUNK_KIND = Variable("VOICE_CHUNK_KIND", "log-mel, or pcm16 for fleets whose engine makes features of its own")
 CACHE_DIR = Variable("VOICE_CACHE_DIR", "Directory for compile caches and weights; local NVMe where it exists")
 TELEMETRY_SOURCES = Variable("VOICE_TELEMETRY_SOURCES", "Comma-separated: dataplane, neuron, gpu, engine")
@@ -302,7 +305,10 @@ DRAIN_TIMEOUT_S = Variable("VOICE_DRAIN_TIMEOUT_S", "Time that a stopping proces
 
 _IDENTITY = (DEPLOYMENT, FLEET, HOST, HOST_ADDRESS, REGION)
 _STATE = (VALKEY_HOST, VALKEY_PORT, VALKEY_USER, VALKEY_PASSWORD_FILE)
-_WHISPER = (*_IDENTITY, *_STATE, CHUNK_PORT, HEALTH_PORT, HOST_KIND, ENGINE, CACHE_DIR, DRAIN_TIMEOUT_S)
+_WHISPER = (
+    *_IDENTITY, *_STATE, CHUNK_PORT, HEALTH_PORT, HOST_KIND, ENGINE, SESSIONS, ENCODERS, DECODERS, CACHE_DIR,
+    DRAIN_TIMEOUT_S,
+)  # fmt: skip
 
 ENVIRONMENT: dict[Image, tuple[Variable, ...]] = {
     Image.VAD_DATAPLANE: (

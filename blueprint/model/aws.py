@@ -152,6 +152,9 @@ class AsrFleet(Model):
     engine: Engine = Engine.WHISPER
     vllm: VllmOptions | None = None
     """What vLLM serves; for the engine ``vllm`` only."""
+    sessions: int | None = Field(default=None, ge=1, le=4096)
+    """Most sessions of a host, for the engine ``whisper``, where you have measured it (``voice bench``); by default the
+    ceiling of its accelerators' memory."""
     purchase: Purchase = OnDemand()
     availability_zones: tuple[str, ...] | None = None
     """Zones of this fleet, where it cannot use all of the deployment's."""
@@ -165,6 +168,8 @@ class AsrFleet(Model):
     def _vllm_has_options(self) -> "AsrFleet":
         if (self.engine is Engine.VLLM) != (self.vllm is not None):
             raise ValueError("`vllm` names the model for `engine: vllm`, and belongs to no other engine")
+        if self.vllm and self.sessions:
+            raise ValueError("`sessions` belongs to `engine: whisper`; vLLM's are `vllm.load.sessions`")
         return self
 
 

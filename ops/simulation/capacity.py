@@ -6,21 +6,17 @@ from typing import Literal
 
 from blueprint import catalog, names
 from blueprint.catalog import InstanceType
-from blueprint.catalog.inference import Gpu
 from blueprint.contract import Image, StartPhase
 from blueprint.hosts import VAD_IMAGES, asr_images
 from blueprint.launch.coldstart import BUDGETS
+from blueprint.launch.whisper import whisper_engine
 from blueprint.model.aws import AsrFleet, DataPath
 from blueprint.model.deployment import Deployment
 from blueprint.model.scaling import ScalingRules
-from blueprint.sizing.memory import kv_memory, session_bytes
 
 STREAMS_PER_CORE = 2_000
 """Streams that one polled core of a VAD host carries without loss: the largest loss-free run of the data plane's bench
 on a shared x86 machine; Graviton4 is not measured."""
-
-MODEL, SESSION_TOKENS = "whisper-large-v3", 448
-"""What an ASR host is taken to serve where the file does not say: the largest Whisper, a full decoder."""
 
 LAUNCH_S = 60.0
 """From a launch to user data. ASSUMED: EC2 publishes no figure."""
@@ -166,7 +162,7 @@ def _vad(deployment: Deployment) -> FleetPlan:
 def _asr(deployment: Deployment, fleet: AsrFleet) -> FleetPlan:
     aws = deployment.aws
     kind = catalog.instance_types()[fleet.instance_type]
-    places, source = _sessions(kind, fleet)
+    engine = whisper_engine(fleet)
     return FleetPlan(
         name=fleet.name,
         kind="gpu" if kind.accelerator and kind.accelerator.kind == "gpu" else "silicon",
@@ -179,8 +175,8 @@ def _asr(deployment: Deployment, fleet: AsrFleet) -> FleetPlan:
                 fleet.hosts.max,
             ),
         ),
-        places=places,
-        places_source=source,
+        places=engine.sessions,
+        places_source=engine.sessions_source,
         boot=_boot(asr_images(fleet)[-2], fleet.warm_up_s),
         warm_up_s=fleet.warm_up_s,
         drain_timeout_s=fleet.drain_timeout_s,
@@ -188,24 +184,6 @@ def _asr(deployment: Deployment, fleet: AsrFleet) -> FleetPlan:
         spot=fleet.purchase.option == "spot",
         rules=fleet.scaling,
         warm_pool_min=fleet.warm_pool.min_size if fleet.warm_pool else None,
-    )
-
-
-def _sessions(kind: InstanceType, fleet: AsrFleet) -> tuple[int, str]:
-    """Return the sessions of a host: what vLLM was told, or else the ceiling of its accelerators' memory."""
-    if fleet.vllm:
-        return fleet.vllm.load.sessions, "vllm.load.sessions of the deployment file"
-    accelerator = kind.accelerator
-    if accelerator is None:
-        raise ValueError(f"{kind.name} has no accelerator")
-    chip = catalog.gpus().get(accelerator.model) or Gpu(
-        name=accelerator.model, memory_gib=accelerator.memory_gib, compute_capability=(0, 0), source=kind.source
-    )
-    model = catalog.models()[MODEL]
-    each = kv_memory(model, chip).bytes // session_bytes(model, SESSION_TOKENS)
-    return (
-        each * accelerator.count,
-        f"memory of {accelerator.count} x {accelerator.model} for {MODEL}: a ceiling, speed is not measured",
     )
 
 

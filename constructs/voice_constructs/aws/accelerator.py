@@ -13,6 +13,7 @@ from blueprint.contract import Image, Tier
 from blueprint.hosts import asr_images
 from blueprint.launch.services import HOST_CACHE_DIR, fleet_launch, neuron_launch
 from blueprint.launch.vllm import START_LOG
+from blueprint.launch.whisper import whisper_engine
 from blueprint.model.aws import AsrFleet, Engine
 from voice_constructs.aws.fleet import UNPRIVILEGED_USER, FleetContext
 from voice_constructs.aws.host import (
@@ -168,8 +169,8 @@ class AcceleratorFleet(Construct):
             },
             userdata.HealthPort(contract.ENGINE_HEALTH.number),
         )
-        own = {} if gpu else neuron_launch(self._fleet).environment()
+        runtime = {} if gpu else neuron_launch(self._fleet).environment()
         # Where vLLM runs beside it, it is vLLM that a start waits for.
         waits_for_vllm = gpu and self._fleet.engine is Engine.VLLM
-        environment = {**container.environment, **own}
+        environment = {**container.environment, **whisper_engine(self._fleet).environment(), **runtime}
         return replace(container, environment=environment, start_log=None if waits_for_vllm else {})

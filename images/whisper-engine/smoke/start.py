@@ -20,6 +20,9 @@ SET = {
     "VOICE_VALKEY_PORT": "6379",
     "VOICE_VALKEY_PASSWORD_FILE": "/dev/null",
     "VOICE_ENGINE": "whisper",
+    "VOICE_SESSIONS": "4",
+    "VOICE_ENCODERS": "1",
+    "VOICE_DECODERS": "1",
     "VOICE_CACHE_DIR": "/var/cache/voice",
     "VOICE_DRAIN_TIMEOUT_S": "5",
 }

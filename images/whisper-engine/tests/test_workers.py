@@ -48,7 +48,7 @@ def memory() -> SharedSlots:
 
 @pytest.fixture
 async def encoder(memory: SharedSlots) -> AsyncIterator[Process]:
-    found = await Process.start(Role.ENCODER, memory, SLOTS, threads=1)
+    found = await Process.start(Role.ENCODER, memory, SLOTS, threads=1, number=0)
     yield found
     await found.stop()
 
@@ -69,7 +69,7 @@ async def test_batch_passes_through_shared_memory(memory: SharedSlots, encoder: 
     assert encoded.states.shape == (ROWS / 2, 384)
     hidden = [memory.hidden(slot, encoded.states.shape, encoded.states.dtype) for slot in range(SLOTS)]
     assert [bool(states.any()) for states in hidden] == [True, False, True]
-    decoder = await Process.start(Role.DECODER, memory, SLOTS, threads=1)
+    decoder = await Process.start(Role.DECODER, memory, SLOTS, threads=1, number=0)
     request = DecodeRequest(slots=[0, 2], states=encoded.states, languages=[None, "de"])
     decoded = await decoder.ask(request, DecodeReply)
     assert decoded.texts[0] == decoded.texts[1]
@@ -79,14 +79,14 @@ async def test_batch_passes_through_shared_memory(memory: SharedSlots, encoder: 
 
 async def test_colocated_worker_says_the_same_and_hands_nothing_over(memory: SharedSlots, encoder: Process) -> None:
     put_speech(memory)
-    colocated = await Process.start(Role.COLOCATED, memory, SLOTS, threads=1)
+    colocated = await Process.start(Role.COLOCATED, memory, SLOTS, threads=1, number=0)
     request = TranscribeRequest(slots=[2, 0], bins=80, rows=ROWS, languages=[None, "de"])
     reply = await colocated.ask(request, TranscribeReply)
     await colocated.stop()
     assert min(reply.encode_ms, reply.decode_ms) > 0
     assert not any(memory.hidden(slot, (ROWS // 2, 384), "float32").any() for slot in range(SLOTS))
     encoded = await encoder.ask(EncodeRequest(slots=[2, 0], bins=80, rows=ROWS), EncodeReply)
-    decoder = await Process.start(Role.DECODER, memory, SLOTS, threads=1)
+    decoder = await Process.start(Role.DECODER, memory, SLOTS, threads=1, number=0)
     decoded = await decoder.ask(
         DecodeRequest(slots=[2, 0], states=encoded.states, languages=request.languages), DecodeReply
     )
@@ -114,7 +114,7 @@ async def test_worker_ends_with_the_process_that_started_it(encoder: Process) ->
 
 
 def test_worker_whose_engine_is_killed_ends_without_a_word(memory: SharedSlots) -> None:
-    arguments = [Role.ENCODER.value, str(memory.descriptor), str(SLOTS), "1"]
+    arguments = [Role.ENCODER.value, str(memory.descriptor), str(SLOTS), "1", "0"]
     worker = subprocess.Popen(
         [sys.executable, "-m", "voice_whisper.worker", *arguments],
         stdin=subprocess.PIPE,
@@ -157,14 +157,14 @@ async def test_window_that_kills_its_workers_is_given_up_alone(encoder: Process)
         for each in batch:
             each.answer("yes", "en")
 
-    async def start() -> Process:
+    async def start(_: int) -> Process:
         return encoder
 
     dropped: list[Job] = []
     stage = Stage(Role.ENCODER, 4, start, work, dropped.append)
     stage.put(poison)
     stage.put(innocent)
-    running = asyncio.create_task(stage.run_worker(lambda _: None))
+    running = asyncio.create_task(stage.run_worker(0, lambda _: None))
     assert (await innocent.heard).text == "yes"
     with pytest.raises(GivenUpError, match=f"{MOST_ATTEMPTS} workers"):
         await poison.heard

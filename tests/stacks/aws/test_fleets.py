@@ -172,6 +172,14 @@ def test_nvme_is_mounted_where_the_type_has_it(sandbox: Stacks) -> None:
     assert "VOICE_HOST_KIND=gpu" in texts["P5"]
 
 
+def test_engine_has_a_worker_for_each_core_and_admits_what_the_plan_counts_on(sandbox: Stacks) -> None:
+    for name, sessions, encoders, decoders in (("Inf2", 900, 12, 12), ("Trn1", 75, 1, 1), ("P5", 221, 1, 1)):
+        text = user_data({"LaunchTemplateData": launch_data(sandbox["asr"], name)[0]})
+        sizes = {"VOICE_SESSIONS": sessions, "VOICE_ENCODERS": encoders, "VOICE_DECODERS": decoders}
+        for variable, value in sizes.items():
+            assert re.search(rf"\b{variable}={value}\b", text), (name, variable)
+
+
 def test_vllm_is_started_by_its_launcher_with_caches_on_nvme(tmp_path: Path) -> None:
     load = {"sessions": 8, "session_tokens": 1500, "context_tokens": 32768}
     options = {"model": "voxtral-small-24b", "load": load}

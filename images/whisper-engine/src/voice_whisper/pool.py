@@ -2,7 +2,7 @@
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from blueprint.contract import CHUNK_MEL_BINS, ChunkKind
@@ -10,7 +10,7 @@ from voice_whisper.backends.base import Decoded, Role
 from voice_whisper.job import Heard, Job
 from voice_whisper.memory import SharedSlots
 from voice_whisper.process import Process
-from voice_whisper.stage import Stage, Work
+from voice_whisper.stage import Stage, Start, Work
 from voice_whisper.utterance import Utterance
 from voice_whisper.window import window_of
 
@@ -78,8 +78,8 @@ class WorkerPool(ABC):
         """
         async with asyncio.TaskGroup() as workers:
             for role, count in self._workers.items():
-                for _ in range(count):
-                    workers.create_task(self.stages[role].run_worker(self._has_model))
+                for number in range(count):
+                    workers.create_task(self.stages[role].run_worker(number, self._has_model))
 
     async def ready(self) -> None:
         """Return when every worker has its model."""
@@ -120,8 +120,8 @@ class WorkerPool(ABC):
             job.answer(said.text, said.language)
             self.release(job)
 
-    def _starter(self, crew: Crew) -> Callable[[], asyncio.Future[Process]]:
-        return lambda: asyncio.ensure_future(Process.start(crew.role, self._memory, self._count, crew.threads))
+    def _starter(self, crew: Crew) -> Start:
+        return lambda number: Process.start(crew.role, self._memory, self._count, threads=crew.threads, number=number)
 
     def _has_model(self, process: Process) -> None:
         self._bins = process.bins

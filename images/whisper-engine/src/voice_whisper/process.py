@@ -50,14 +50,17 @@ class Process:
         return self._process.pid
 
     @classmethod
-    async def start(cls, role: Role, memory: SharedSlots, slots: int, threads: int) -> "Process":
+    async def start(cls, role: Role, memory: SharedSlots, slots: int, *, threads: int, number: int) -> "Process":
         """Start a worker, and wait until it has its model.
+
+        Args:
+            number: Among the workers of its role, from 0: they share out a host's GPUs by it.
 
         Raises:
             WorkerDiedError: It ended without a word.
             CannotStartError: It said why it cannot start.
         """
-        arguments = [role.value, str(memory.descriptor), str(slots), str(threads)]
+        arguments = [role.value, str(memory.descriptor), str(slots), str(threads), str(number)]
         worker = cls(
             await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "voice_whisper.worker", *arguments),

@@ -13,7 +13,7 @@ RESTART_PAUSE_S = 1.0
 
 log = logging.getLogger(__name__)
 
-Start = Callable[[], Awaitable[Process]]
+Start = Callable[[int], Awaitable[Process]]
 Work = Callable[[Process, list[Job]], Awaitable[None]]
 Drop = Callable[[Job], None]
 
@@ -43,10 +43,11 @@ class Stage:
         self.queue.put(job)
         self._news.set()
 
-    async def run_worker(self, ready: Callable[[Process], None]) -> None:
+    async def run_worker(self, number: int, ready: Callable[[Process], None]) -> None:
         """Keep one worker running for ever.
 
         Args:
+            number: Of the worker, from 0.
             ready: Called whenever it has its model.
 
         Raises:
@@ -55,7 +56,7 @@ class Stage:
         started = False
         while True:
             try:
-                process = await self._start()
+                process = await self._start(number)
             except (CannotStartError, WorkerDiedError) as error:
                 if not started:
                     raise CannotStartError(str(error)) from error

@@ -1,6 +1,7 @@
 """A worker process: prefill, decode or both, and nothing else.
 
-Started by ``Process``: ``python -m voice_whisper.worker ROLE DESCRIPTOR SLOTS THREADS``. It ends when its input does.
+Started by ``Process``: ``python -m voice_whisper.worker ROLE DESCRIPTOR SLOTS THREADS NUMBER``. It ends when its input
+does.
 """
 
 import contextlib
@@ -32,11 +33,11 @@ from voice_whisper.settings import ModelSettings
 
 def main() -> int:
     """Answer requests until there are none; exit with 1 when the model cannot be loaded."""
-    role, descriptor, slots, threads = Role(sys.argv[1]), *map(int, sys.argv[2:])
+    role, descriptor, slots, threads, number = Role(sys.argv[1]), *map(int, sys.argv[2:])
     replies = _keep_stdout()
     memory = SharedSlots(slots, descriptor)
     try:
-        backend = load(ModelSettings(), role, threads)
+        backend = load(ModelSettings(), role, threads, number)
     except CannotLoadError as error:
         _say(replies, Failed(why=str(error)).model_dump_json())
         return 1

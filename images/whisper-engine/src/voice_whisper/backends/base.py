@@ -59,13 +59,16 @@ class CannotLoadError(Exception):
     """A model cannot be loaded; the message says what to do."""
 
 
-def load(settings: ModelSettings, role: Role, threads: int) -> Backend:
+def load(settings: ModelSettings, role: Role, threads: int, number: int) -> Backend:
     """Load the model for one role.
+
+    Args:
+        number: Of the worker among those of its role, from 0.
 
     Raises:
         CannotLoadError: It is not there, or does not fit the hardware.
     """
     # Each image has the libraries of one backend only.
     module = importlib.import_module(f"voice_whisper.backends.on_{settings.backend}")
-    backend: Backend = module.load(settings, role, threads)
+    backend: Backend = module.load(settings, role, threads, number)
     return backend

@@ -98,19 +98,23 @@ class CTranslate2Backend:
         return text.strip()
 
 
-def load(settings: ModelSettings, role: Role, threads: int) -> CTranslate2Backend:  # noqa: ARG001  same for every role
-    """Load a model; CTranslate2 loads encoder and decoder together.
+def load(settings: ModelSettings, role: Role, threads: int, number: int) -> CTranslate2Backend:  # noqa: ARG001  same for every role
+    """Load a model, on the worker's GPU where there are several; CTranslate2 loads encoder and decoder together.
 
     Raises:
         CannotLoadError: The model is not there, or the device is not.
     """
     folder = folder_of(settings.model, settings.cache_dir)
     try:
-        device = settings.device
-        if device == "auto":
-            device = "cuda" if ctranslate2.get_cuda_device_count() else "cpu"
-        compute_type = settings.compute_type or ("float16" if device == "cuda" else "int8")
-        model = ctranslate2.models.Whisper(str(folder), device=device, compute_type=compute_type, intra_threads=threads)
+        gpus = ctranslate2.get_cuda_device_count() if settings.device != "cpu" else 0
+        device = "cuda" if gpus or settings.device == "cuda" else "cpu"
+        model = ctranslate2.models.Whisper(
+            str(folder),
+            device=device,
+            device_index=number % gpus if gpus else 0,
+            compute_type=settings.compute_type or ("float16" if device == "cuda" else "int8"),
+            intra_threads=threads,
+        )
         return CTranslate2Backend(model, _tokenizer(folder))
     except (RuntimeError, ValueError) as error:
         raise CannotLoadError(f"{folder} cannot be loaded on {settings.device}: {error}") from error

@@ -51,7 +51,7 @@ class NeuronBackend:
         return Decoded(result.text.strip(), result.language)
 
 
-def load(settings: ModelSettings, role: Role, threads: int) -> NeuronBackend:  # noqa: ARG001  the host computes little
+def load(settings: ModelSettings, role: Role, threads: int, number: int) -> NeuronBackend:  # noqa: ARG001  the host computes little, and the runtime finds a free core
     """Load one half of a model, or both; the first worker that needs a half compiles it.
 
     Raises:

@@ -1,0 +1,43 @@
+"""The engine's sizes: what it admits, and how it fills a host."""
+
+import pytest
+from pydantic import ValidationError
+
+from blueprint.launch.whisper import whisper_engine
+from blueprint.model.aws import AsrFleet
+from tests.contract.sources import deployment
+
+
+def fleet(name: str, **changes: object) -> AsrFleet:
+    found = next(each for each in deployment("production-us-east-1").aws.asr if each.name == name)
+    return AsrFleet.model_validate(found.model_dump() | changes)
+
+
+@pytest.mark.parametrize(
+    ("name", "instance_type", "encoders", "decoders"),
+    [
+        ("inf2", "inf2.48xlarge", 12, 12),
+        ("inf2", "inf2.xlarge", 1, 1),
+        ("trn1", "trn1.32xlarge", 16, 16),
+        ("p5", "p5.4xlarge", 1, 1),
+        ("p5", "p5.48xlarge", 8, 8),
+    ],
+)
+def test_every_core_and_every_gpu_has_work(name: str, instance_type: str, encoders: int, decoders: int) -> None:
+    engine = whisper_engine(fleet(name, instance_type=instance_type))
+    assert (engine.encoders, engine.decoders) == (encoders, decoders)
+
+
+def test_a_measured_number_of_sessions_replaces_the_ceiling() -> None:
+    assert "a ceiling" in whisper_engine(fleet("inf2")).sessions_source
+    measured = whisper_engine(fleet("inf2", sessions=120))
+    assert measured.environment()["VOICE_SESSIONS"] == "120"
+    assert measured.sessions_source == "sessions of the deployment file"
+
+
+def test_beside_vllm_its_load_is_admitted() -> None:
+    (p5,) = (each for each in deployment("both").aws.asr if each.vllm)
+    assert p5.vllm
+    assert whisper_engine(p5).sessions == p5.vllm.load.sessions
+    with pytest.raises(ValidationError, match=r"vLLM's are `vllm\.load\.sessions`"):
+        AsrFleet.model_validate(p5.model_dump() | {"sessions": 5})
