@@ -11,6 +11,7 @@ import httpx2
 import typer
 from rich.markup import escape
 
+from ops.call.access import Access, AccessError, Auth, ClientAuth, access
 from ops.call.recording import RATE, RecordingError, read
 from ops.call.senders import Samples, Sender, SrtpSender, WebSocketSender
 from ops.call.session import TIMEOUT_S, CallError, Heard, Session
@@ -23,8 +24,12 @@ LOCAL = "http://127.0.0.1:8080"
 def call(
     file: Annotated[Path, typer.Argument(metavar="FILE.wav", help="Recording: PCM, any rate, at most an hour.")],
     server: Annotated[str, typer.Option(metavar="URL", help="Session API, with its stage.")] = LOCAL,
+    auth: Annotated[
+        Auth | None,
+        typer.Option(help="Authorizer of the deployment; iam signs with AWS credentials.", show_default=False),
+    ] = None,
     api_key_env: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Variable that holds the API key.", show_default=False)
+        str | None, typer.Option(metavar="NAME", help="Variable that holds the key or token.", show_default=False)
     ] = None,
     websocket: Annotated[bool, typer.Option("--websocket", help="Send as browsers do, not by SRTP over UDP.")] = False,
 ) -> None:
@@ -32,27 +37,29 @@ def call(
 
     Times are seconds since the first packet, and where in the recording the words are.
 
-    Example: voice call question.wav --server https://api.example.com --api-key-env VOICE_API_KEY
+    Example: voice call question.wav --server https://api.example.com --auth iam
     """
     try:
         samples = read(file)
     except RecordingError as error:
         raise _stop(str(error), REFUSED) from None
-    headers = {}
-    if api_key_env is not None:
-        if not os.environ.get(api_key_env):
-            raise _stop(f"--api-key-env {api_key_env}: that variable is not set", REFUSED)
-        headers["x-api-key"] = os.environ[api_key_env]
+    secret = None if api_key_env is None else os.environ.get(api_key_env, "")
+    if secret == "":
+        raise _stop(f"--api-key-env {api_key_env}: that variable is not set", REFUSED)
     try:
-        asyncio.run(_call(samples, server, headers, websocket=websocket))
+        headers_of = access(auth, secret, server)
+    except AccessError as error:
+        raise _stop(str(error), REFUSED) from None
+    try:
+        asyncio.run(_call(samples, server, headers_of, websocket=websocket))
     except CallError as error:
         raise _stop(str(error), FAILED) from None
     except KeyboardInterrupt:
         raise _stop("interrupted: the session is closed", INTERRUPTED) from None
 
 
-async def _call(samples: Samples, server: str, headers: dict[str, str], *, websocket: bool) -> None:
-    async with httpx2.AsyncClient(headers=headers, timeout=TIMEOUT_S) as client:
+async def _call(samples: Samples, server: str, headers_of: Access, *, websocket: bool) -> None:
+    async with httpx2.AsyncClient(auth=ClientAuth(headers_of), timeout=TIMEOUT_S) as client:
         session = await Session.open(client, server, "websocket" if websocket else "srtp")
         err.print(f"[dim]{samples.size / RATE:.1f} s of audio to {escape(server)}[/]", soft_wrap=True)
         begin = time.monotonic()

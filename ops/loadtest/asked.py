@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from yarl import URL
+
+from ops.call.access import Access, AccessError, Auth, access
 from ops.loadtest import options
 from ops.loadtest.drivers import Api
 from ops.loadtest.endpoint import Endpoint
@@ -38,6 +41,7 @@ class Asked:
     region: str | None
     price: float | None
     gpus: int
+    auth: Auth | None
     api_key_env: str | None
     timeout: float
     warmup: int
@@ -106,12 +110,23 @@ class Asked:
         return Api.SPEECH
 
     def _endpoints(self, scenario: Scenario | None) -> list[Endpoint]:
-        key, body = options.api_key(self.api_key_env), options.body_of(self.body)
+        body = options.body_of(self.body)
         measured, baseline = options.names_of(self.names, scenario)
         places = [(measured, options.url_of(self.url, "URL"))]
         if self.baseline:
             places.append((baseline, options.url_of(self.baseline, "--baseline")))
-        return [Endpoint(name, url, self.model, body, key) for name, url in places]
+        return [Endpoint(name, url, self.model, body, self._access(url)) for name, url in places]
+
+    def _access(self, url: URL) -> Access:
+        if self.api is not Api.SESSION and self.auth:
+            raise OptionError(f"--auth is for session: {self.api or 'a scenario'} takes a key as OpenAI's API does")
+        key = options.api_key(self.api_key_env)
+        try:
+            # To an OpenAI-compatible endpoint a key is a bearer token.
+            bearer = Auth.JWT if key and self.api is not Api.SESSION else self.auth
+            return access(bearer, key, str(url))
+        except AccessError as error:
+            raise OptionError(str(error)) from None
 
     def _price(self) -> tuple[float | None, str]:
         if self.price is not None and self.instance_type:

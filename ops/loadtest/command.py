@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from ops.call.access import Auth
 from ops.exits import FAILED, INTERRUPTED, REFUSED
 from ops.loadtest.asked import Asked
 from ops.loadtest.drivers import Api
@@ -47,7 +48,8 @@ def bench(  # noqa: PLR0917  typer's parameters have names
     region: Annotated[str | None, Option(help="Region of its price; the catalogue's first.")] = None,
     price: Annotated[float | None, Option("--usd-per-hour", min=0, help="Its price, if not in the catalogue.")] = None,
     gpus: Annotated[int, Option(min=1, help="GPUs or other accelerators behind the endpoint.")] = 1,
-    api_key_env: Annotated[str | None, Option(metavar="NAME", help="Variable that holds the API key.")] = None,
+    auth: Annotated[Auth | None, Option(help="For session: authorizer of the deployment.", show_default=False)] = None,
+    api_key_env: Annotated[str | None, Option(metavar="NAME", help="Variable that holds the key or token.")] = None,
     timeout: Annotated[float, Option(min=0.1, help="Longest wait for a whole answer, s.")] = 120.0,
     warmup: Annotated[int, Option(min=1, help="Requests before the first load that do not count.")] = 2,
     seed: Annotated[int, Option(min=0, help="Of the arrivals and of the intervals.")] = 0,

@@ -10,6 +10,7 @@ from typing import Any, Self
 import aiohttp
 from yarl import URL
 
+from ops.call.access import Access, access
 from ops.loadtest.failures import AnswerError, answer_text
 
 _BUFFER_BYTES = 2**22
@@ -25,7 +26,7 @@ class Endpoint:
     model: str
     body: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of every request; they win over the harness's own."""
-    api_key: str | None = field(default=None, repr=False)
+    access: Access = field(default=access(None, None, ""), repr=False)
 
     async def __aenter__(self) -> Self:
         return self
@@ -39,10 +40,19 @@ class Endpoint:
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
-            headers={"Accept-Encoding": "identity"}
-            | ({"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}),
+            headers={"Accept-Encoding": "identity"},
+            middlewares=(self._authorize,),
             read_bufsize=_BUFFER_BYTES,
         )
+
+    async def _authorize(
+        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        # What a session names elsewhere (its WebSocket) has a token of its own, and no business with this secret.
+        if request.url.origin() == self.url.origin():
+            body = await request.body.as_bytes() if isinstance(request.body, aiohttp.BytesPayload) else b""
+            request.headers.update(self.access(request.method, str(request.url), body))
+        return await handler(request)
 
     def at(self, path: str) -> URL:
         """Return the address of one API."""

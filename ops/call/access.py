@@ -1,0 +1,93 @@
+"""How a caller of the session API shows who it is: a way for each `authorizer` of a deployment file."""
+
+import re
+from collections.abc import Callable, Generator
+from enum import StrEnum
+from urllib.parse import urlsplit
+
+import httpx2
+
+Headers = dict[str, str]
+Access = Callable[[str, str, bytes], Headers]
+"""From method, URL and body of a request to the headers that it needs more."""
+
+_SERVICE = "execute-api"
+_API_GATEWAY = re.compile(rf"\.{_SERVICE}\.([a-z0-9-]+)\.amazonaws\.com$")
+
+
+class Auth(StrEnum):
+    """Kinds of authorizer, as the deployment file names them."""
+
+    IAM = "iam"
+    JWT = "jwt"
+    API_KEY = "api-key"
+    NONE = "none"
+
+
+class AccessError(ValueError):
+    """A caller cannot show who it is; the message says what to set."""
+
+
+def access(auth: Auth | None, secret: str | None, server: str) -> Access:
+    """Return how requests to a server are to be authorized.
+
+    Args:
+        auth: By default an API key where there is a secret.
+        secret: The API key or token.
+
+    Raises:
+        AccessError: A secret, credentials or a region lack, or a secret has no use.
+    """
+    auth = auth or (Auth.NONE if secret is None else Auth.API_KEY)
+    if auth in {Auth.JWT, Auth.API_KEY} and secret is None:
+        raise AccessError(f"--auth {auth} needs a secret: put it into a variable and name that: --api-key-env NAME")
+    if auth in {Auth.IAM, Auth.NONE} and secret is not None:
+        raise AccessError(f"--auth {auth} has no use for --api-key-env: leave it away")
+    match auth:
+        case Auth.IAM:
+            return _signed(server)
+        case Auth.JWT:
+            return lambda *_: {"Authorization": f"Bearer {secret}"}
+        case Auth.API_KEY:
+            return lambda *_: {"x-api-key": str(secret)}
+        case Auth.NONE:
+            return lambda *_: {}
+
+
+def _signed(server: str) -> Access:
+    # They would slow down every other command.
+    import boto3  # noqa: PLC0415
+    from botocore.auth import SigV4Auth  # noqa: PLC0415
+    from botocore.awsrequest import AWSRequest  # noqa: PLC0415
+
+    session = boto3.Session()
+    credentials = session.get_credentials()
+    if credentials is None:
+        raise AccessError("--auth iam signs with AWS credentials, and there are none: set AWS_PROFILE")
+    host = urlsplit(server).hostname or ""
+    named = _API_GATEWAY.search(host)
+    region = named[1] if named else session.region_name
+    if region is None:
+        raise AccessError(f"--auth iam signs for a region, and {host} does not name one: set AWS_REGION")
+
+    def sign(method: str, url: str, body: bytes) -> Headers:
+        request = AWSRequest(method, url, data=body)
+        # Credentials of a role expire: they are asked for anew each time.
+        SigV4Auth(credentials.get_frozen_credentials(), _SERVICE, region).add_auth(request)
+        return dict(request.headers.items())
+
+    return sign
+
+
+class ClientAuth(httpx2.Auth):
+    """The same for a client of httpx."""
+
+    requires_request_body = True
+
+    def __init__(self, headers_of: Access) -> None:
+        self._headers_of = headers_of
+
+    def auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response, None]:
+        """Add the headers."""
+        request.headers.update(self._headers_of(request.method, str(request.url), request.content))
+        yield request

@@ -1,0 +1,142 @@
+"""`voice call` and `voice bench` show who they are, to a server that checks it as API Gateway does."""
+
+import json
+import re
+import wave
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
+from typer.testing import CliRunner
+
+from ops.call.access import AccessError, Auth, access
+from ops.cli import app
+from ops.exits import FAILED, REFUSED
+
+KEY_ID, SECRET = "AKIDEXAMPLE", "not-a-secret"
+LET_IN = 418
+"""What the server answers to whom it knows; neither command has a use for it."""
+
+
+class Gate(BaseHTTPRequestHandler):
+    """Knows one signer, one API key and one token."""
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        known = (
+            self.headers.get("x-api-key") == "the-key"
+            or self.headers.get("Authorization") == "Bearer the-token"
+            or self._is_signed(body)
+        )
+        answer = json.dumps({"error": "known" if known else "unknown caller"}).encode()
+        self.send_response(LET_IN if known else 403)
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def _is_signed(self, body: bytes) -> bool:
+        said = re.fullmatch(
+            r"AWS4-HMAC-SHA256 Credential=\S+/(\d+)/([a-z0-9-]+)/execute-api/aws4_request, "
+            r"SignedHeaders=(\S+), Signature=(\S+)",
+            self.headers.get("Authorization", ""),
+        )
+        if said is None:
+            return False
+        signed = {name: self.headers[name] for name in said[3].split(";")}
+        request = AWSRequest("POST", f"http://{signed['host']}{self.path}", data=body, headers=signed)
+        request.context["timestamp"] = self.headers["X-Amz-Date"]
+        judge = SigV4Auth(Credentials(KEY_ID, SECRET), "execute-api", said[2])
+        return judge.signature(judge.string_to_sign(request, judge.canonical_request(request)), request) == said[4]
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    gate = ThreadingHTTPServer(("127.0.0.1", 0), Gate)
+    Thread(target=gate.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{gate.server_port}/prod"
+    gate.shutdown()
+    gate.server_close()
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Path:
+    file = tmp_path / "speech.wav"
+    with wave.open(str(file), "wb") as out:
+        out.setparams((1, 2, 16_000, 0, "NONE", ""))
+        out.writeframes(bytes(32_000))
+    return file
+
+
+@pytest.fixture(autouse=True)
+def caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("ACCESS_KEY_ID", KEY_ID), ("SECRET_ACCESS_KEY", SECRET), ("DEFAULT_REGION", "us-east-1")):
+        monkeypatch.setenv(f"AWS_{name}", value)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("HELD", "the-key")
+    monkeypatch.setenv("TOKEN", "the-token")
+
+
+WAYS = [
+    (["--auth", "iam"], LET_IN),
+    (["--auth", "api-key", "--api-key-env", "HELD"], LET_IN),
+    (["--api-key-env", "HELD"], LET_IN),
+    (["--auth", "jwt", "--api-key-env", "TOKEN"], LET_IN),
+    (["--auth", "jwt", "--api-key-env", "HELD"], 403),
+    ([], 403),
+]
+
+
+@pytest.mark.parametrize(("way", "status"), WAYS, ids=lambda value: " ".join(value) if isinstance(value, list) else "")
+@pytest.mark.parametrize("command", ["call", "bench"])
+def test_callers_show_who_they_are(server: str, recording: Path, command: str, way: list[str], status: int) -> None:
+    asked = {
+        "call": ["call", str(recording), "--server", server],
+        "bench": ["bench", server, "--api", "session", "--audio", str(recording)],
+    }
+    done = CliRunner().invoke(app, [*asked[command], *way])
+    assert done.exit_code == FAILED
+    assert str(status) in done.stderr
+
+
+@pytest.mark.parametrize("command", ["call", "bench"])
+def test_a_wrong_secret_is_not_let_in(
+    server: str, recording: Path, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another")
+    test_callers_show_who_they_are(server, recording, command, ["--auth", "iam"], 403)
+
+
+def test_region_is_the_servers_where_its_name_tells_it() -> None:
+    server = "https://abc.execute-api.eu-west-1.amazonaws.com/prod"
+    headers = access(Auth.IAM, None, server)("POST", f"{server}/v1/sessions", b"{}")
+    assert "/eu-west-1/execute-api/" in headers["Authorization"]
+
+
+def test_what_lacks_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    for auth, secret, said in (
+        (Auth.JWT, None, "needs a secret"),
+        (Auth.API_KEY, None, "needs a secret"),
+        (Auth.IAM, "x", "has no use for --api-key-env"),
+    ):
+        with pytest.raises(AccessError, match=said):
+            access(auth, secret, "http://localhost")
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    with pytest.raises(AccessError, match="localhost does not name one: set AWS_REGION"):
+        access(Auth.IAM, None, "http://localhost")
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    with pytest.raises(AccessError, match="there are none: set AWS_PROFILE"):
+        access(Auth.IAM, None, "http://localhost")
+
+
+def test_bench_of_another_api_takes_a_bearer_key_alone(server: str) -> None:
+    done = CliRunner().invoke(app, ["bench", server, "--api", "chat", "--model", "m", "--auth", "iam"])
+    assert done.exit_code == REFUSED
+    assert "--auth is for session" in done.stderr
