@@ -1,0 +1,31 @@
+"""The telemetry image's reader, against the program that it reads in production."""
+
+import asyncio
+
+from audio import silence, speech
+from running import Caller, DataPlane, wait_for
+
+from blueprint.contract import METRICS, Image, Tier
+from voice_telemetry.sources.dataplane import DataPlane as Reader
+
+
+def test_the_publisher_reads_what_the_program_counts(plane: DataPlane, caller: Caller) -> None:
+    reader = Reader(plane.control)
+
+    def read() -> dict[tuple[str, str], float]:
+        return {(sample.name, sample.part): sample.value for sample in asyncio.run(reader.read())}
+
+    assert {name for name, _ in read()} == {"RxRingOccupancy", "VadSessions"}, "nothing is known of before"
+    caller.say(silence(6) + speech() + silence(3))
+    caller.is_taken()
+    caller.send(b"x")
+    wait_for("it is counted", lambda: plane.drops()["not-rtp"] > 0)
+    found = read()
+    of_the_tier = {
+        metric.name for metric in METRICS.values() if metric.publisher is Image.TELEMETRY and Tier.VAD in metric.tiers
+    }
+    assert {name for name, _ in found} == of_the_tier
+    assert found["VadSessions", ""] == 1
+    assert found["RxDropped", "not-rtp"] == plane.drops()["not-rtp"]
+    assert 0 <= found["RxRingOccupancy", ""] <= 100
+    assert found["SilenceDropped", ""] > 30, "nine seconds of silence beside one sentence"
