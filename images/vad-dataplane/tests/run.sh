@@ -14,9 +14,12 @@ for sanitizer in none address,undefined thread; do
   echo "--- sanitizer: $sanitizer"
   folder=$build/${sanitizer/,/-}
   # Nobody measures these: compiling them is most of the time. The image's build tests what is optimised in full.
-  options=("-Db_sanitize=$sanitizer" -Db_lundef=false -Drun_in_place=true -Doptimization=1 -Ddebug=false)
-  # Sanitizers name lines.
-  [[ $sanitizer == none ]] || options+=(-Dc_args=-g1 -Dcpp_args=-g1)
+  options=("-Db_sanitize=$sanitizer" -Db_lundef=false -Drun_in_place=true -Ddebug=false)
+  if [[ $sanitizer == none ]]; then
+    options+=(-Doptimization=1)
+  else
+    options+=(-Doptimization=0 -Dc_args=-g1 -Dcpp_args=-g1)
+  fi
   # A build of an older checkout does not know options that have come since.
   [[ ! -e $folder/build.ninja ]] || options+=(--reconfigure)
   meson setup "$folder" "$here/.." "${options[@]}"
