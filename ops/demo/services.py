@@ -12,6 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Self
@@ -33,6 +34,7 @@ LOOPBACK = "127.0.0.1"
 READY_WITHIN_S = 120
 STOP_WITHIN_S = 20
 _POLL_S = 0.1
+_STORE = "store"
 _OK = 200
 
 
@@ -150,9 +152,14 @@ class VoicePath:
         self.stop()
 
     def stop(self) -> None:
-        """Stop everything, the last that was started first."""
-        for service in reversed(self.services.values()):
-            service.stop()
+        """Stop everything at once, but the store: what ends needs it."""
+        store = self.services.get(_STORE)
+        others = [service for service in self.services.values() if service is not store]
+        if others:
+            with ThreadPoolExecutor(len(others)) as threads:
+                list(threads.map(Service.stop, others))
+        if store:
+            store.stop()
 
     @property
     def store_settings(self) -> StoreSettings:
@@ -177,7 +184,7 @@ class VoicePath:
             'appendonly yes\nsave ""\n',
             encoding="utf-8",
         )
-        return self._start("store", [program, str(configuration)], {}, lambda: self._answers(self.store_port))
+        return self._start(_STORE, [program, str(configuration)], {}, lambda: self._answers(self.store_port))
 
     def start_gateway(self, name: str = "gateway", http_port: int = 0, **more: str) -> "Gateway":
         """Start a gateway."""

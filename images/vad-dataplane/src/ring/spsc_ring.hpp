@@ -1,16 +1,18 @@
 // A bounded queue between one producer thread and one consumer thread, without locks and without copies: both sides
 // work on the slot in place.
 //
-// Each slot has a sequence number. Slot i starts at i, which means "free for message i". The producer of message n
-// finds n there, writes the message and publishes n + 1; the consumer of message n finds n + 1, reads, and hands the
-// slot back as n + Slots, which is the number that the producer looks for one lap later.
+// Each slot has a sequence number: n + 1 once message n is in it. The producer writes message n and publishes n + 1; the
+// consumer of message n waits for n + 1, reads in place, and moves its position on, which frees the slot. The producer
+// looks at that position only when it has filled all that was free at its last look: as a rule once a lap. So per message
+// one word passes between the two cores beside the message itself.
 //
 // Why each memory order:
-// - commit() stores with release, peek() loads with acquire: the consumer that sees n + 1 sees the message's bytes.
-// - release() stores with release, claim() loads with acquire: the producer that sees n + Slots knows that the
-//   consumer's reads of the old message are over; without it a new message could overwrite one that is being read.
-// - The positions are written by one thread each. The other thread reads them for occupancy() only, where any recent
-//   value will do, so they are relaxed.
+// - commit() stores the sequence with release, peek() loads it with acquire: the consumer that sees n + 1 sees the
+//   message's bytes.
+// - release() stores the position with release, claim() loads it with acquire: the producer that sees it knows that the
+//   consumer's reads of the old messages are over; without it a new message could overwrite one that is being read.
+// - Each side reads its own position relaxed: nobody else writes it. occupancy() reads both relaxed: any recent value
+//   will do.
 #pragma once
 
 #include <array>
@@ -36,17 +38,12 @@ struct AcquireRelease {
 template <typename T, std::size_t Slots, typename Orders = AcquireRelease>
 class SpscRing {
     static_assert(std::has_single_bit(Slots), "the number of slots has to be a power of two");
-    static_assert(Slots >= 2, "with one slot, `published` (n + 1) and `free again` (n + Slots) are the same number");
     static_assert(std::is_trivially_destructible_v<T>, "a slot is reused without destroying what it holds");
 
 public:
     static constexpr std::size_t kSlots = Slots;
 
-    SpscRing() noexcept {
-        for (std::size_t i = 0; i < Slots; ++i) {
-            sequences_[i].store(i, std::memory_order_relaxed);
-        }
-    }
+    SpscRing() noexcept = default;
     SpscRing(const SpscRing&) = delete;
     SpscRing& operator=(const SpscRing&) = delete;
 
@@ -54,15 +51,17 @@ public:
     // returns the same slot.
     [[nodiscard]] T* claim() noexcept {
         const std::uint64_t next = written_.load(std::memory_order_relaxed);
-        return sequences_[next & kMask].load(Orders::kTake) == next ? &slots_[next & kMask].value : nullptr;
+        if (next == free_until_) {
+            free_until_ = read_.load(Orders::kTake) + Slots;
+        }
+        return next == free_until_ ? nullptr : &slots_[next & kMask].value;
     }
 
     // Producer: publishes the claimed slot.
     void commit() noexcept {
         const std::uint64_t next = written_.load(std::memory_order_relaxed);
-        std::atomic<std::uint64_t>& sequence = sequences_[next & kMask];
-        assert(sequence.load(std::memory_order_relaxed) == next && "commit() without a claimed slot");
-        sequence.store(next + 1, Orders::kGive);
+        assert(next < free_until_ && "commit() without a claimed slot");
+        sequences_[next & kMask].store(next + 1, Orders::kGive);
         written_.store(next + 1, std::memory_order_relaxed);
     }
 
@@ -76,10 +75,8 @@ public:
     // Consumer: hands the slot of the oldest message back.
     void release() noexcept {
         const std::uint64_t next = read_.load(std::memory_order_relaxed);
-        std::atomic<std::uint64_t>& sequence = sequences_[next & kMask];
-        assert(sequence.load(std::memory_order_relaxed) == next + 1 && "release() without a message");
-        sequence.store(next + Slots, Orders::kGive);
-        read_.store(next + 1, std::memory_order_relaxed);
+        assert(sequences_[next & kMask].load(std::memory_order_relaxed) == next + 1 && "release() without a message");
+        read_.store(next + 1, Orders::kGive);
     }
 
     // Any thread: messages in the ring a moment ago, 0 to Slots.
@@ -100,9 +97,10 @@ private:
 
     // Each position has a line of its own, or the two threads would take it from each other at every message.
     alignas(kCacheLineBytes) std::atomic<std::uint64_t> written_{0};
+    std::uint64_t free_until_ = Slots;  // the producer's: no message from this one on has a free slot, as far as it knows
     alignas(kCacheLineBytes) std::atomic<std::uint64_t> read_{0};
     // Apart from the messages: a consumer that waits would read the line that the producer is writing a message into.
-    alignas(kCacheLineBytes) std::array<std::atomic<std::uint64_t>, Slots> sequences_;
+    alignas(kCacheLineBytes) std::array<std::atomic<std::uint64_t>, Slots> sequences_{};
     alignas(kCacheLineBytes) std::array<Slot, Slots> slots_;
 };
 
