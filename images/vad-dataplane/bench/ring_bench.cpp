@@ -55,8 +55,8 @@ double rate(std::uint64_t messages, Put put, Take take) {
     return static_cast<double>(messages) * 1e3 / static_cast<double>(took);
 }
 
-constexpr std::uint64_t kChunks = 100'000;
-constexpr std::uint64_t kSmall = 1'000'000;
+constexpr std::uint64_t kChunks = 1'000'000;
+constexpr std::uint64_t kSmall = 10'000'000;
 
 std::uint64_t exclusive_or(const Chunk& chunk) {
     std::uint64_t result = 0;
