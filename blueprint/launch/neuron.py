@@ -43,8 +43,8 @@ class NeuronRuntime:
         return {}
 
 
-def neuron_runtime(accelerator: Accelerator, cache_dir: str) -> NeuronRuntime:
-    """Return the runtime of a process that has all cores of a host.
+def cores_of(accelerator: Accelerator) -> int:
+    """Return the NeuronCores of a host.
 
     Raises:
         ValueError: The engine does not run on the chip.
@@ -54,4 +54,13 @@ def neuron_runtime(accelerator: Accelerator, cache_dir: str) -> NeuronRuntime:
         raise ValueError(
             f"our engine runs on {', '.join(CORES_PER_CHIP)}, not on {accelerator.model}: choose inf2 or trn1"
         )
-    return NeuronRuntime(cache_dir, cores=per_chip * accelerator.count)
+    return per_chip * accelerator.count
+
+
+def neuron_runtime(accelerator: Accelerator, cache_dir: str) -> NeuronRuntime:
+    """Return the runtime of a process that has all cores of a host.
+
+    Raises:
+        ValueError: The engine does not run on the chip.
+    """
+    return NeuronRuntime(cache_dir, cores=cores_of(accelerator))

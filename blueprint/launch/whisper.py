@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from blueprint import catalog, contract
 from blueprint.catalog import Accelerator, InstanceType
 from blueprint.catalog.inference import Gpu
-from blueprint.launch.neuron import neuron_runtime
+from blueprint.launch.neuron import cores_of
 from blueprint.model.aws import AsrFleet
 from blueprint.sizing.memory import kv_memory, session_bytes
 
@@ -30,10 +30,6 @@ class WhisperEngine:
     encoders: int = 1
     decoders: int = 1
 
-    def command(self) -> tuple[str, ...]:
-        """Return no arguments: the image's entry point starts the engine."""
-        return ()
-
     def environment(self) -> dict[str, str]:
         """Return the variables."""
         return {
@@ -41,10 +37,6 @@ class WhisperEngine:
             contract.ENCODERS.name: str(self.encoders),
             contract.DECODERS.name: str(self.decoders),
         }
-
-    def files(self) -> dict[str, str]:
-        """Return nothing: every setting is a variable."""
-        return {}
 
 
 def whisper_engine(fleet: AsrFleet) -> WhisperEngine:
@@ -81,6 +73,5 @@ def _workers(accelerator: Accelerator) -> tuple[int, int]:
     """Return encoders and decoders: a pair for each GPU, whose processes share it; a core for each on Neuron."""
     if accelerator.kind == "gpu":
         return accelerator.count, accelerator.count
-    # The directory does not matter here.
-    cores = neuron_runtime(accelerator, "").cores
+    cores = cores_of(accelerator)
     return cores // 2, cores - cores // 2
