@@ -1,8 +1,10 @@
 #include "receive/dpdk.hpp"
 
+#include <pthread.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
 #include <rte_mbuf_pool_ops.h>
+#include <sched.h>
 
 #include <stdexcept>
 
@@ -50,6 +52,24 @@ rte_mempool* dense_pool(unsigned frames, int node) {
     return pool;
 }
 
+// DPDK ties the thread that starts it to its main core, and every thread that is started later would inherit that: all
+// pollers would share one core.
+class KeptAffinity {
+public:
+    KeptAffinity() noexcept : known_(pthread_getaffinity_np(pthread_self(), sizeof allowed_, &allowed_) == 0) {}
+    KeptAffinity(const KeptAffinity&) = delete;
+    KeptAffinity& operator=(const KeptAffinity&) = delete;
+    ~KeptAffinity() {
+        if (known_) {
+            pthread_setaffinity_np(pthread_self(), sizeof allowed_, &allowed_);
+        }
+    }
+
+private:
+    cpu_set_t allowed_{};
+    bool known_;
+};
+
 }  // namespace
 
 std::vector<std::string> eal_arguments(const DpdkOptions& options) {
@@ -75,6 +95,7 @@ Dpdk::Dpdk(const DpdkOptions& options) : rtp_port_(options.rtp_port) {
     for (std::string& each : arguments) {
         pointers.push_back(each.data());
     }
+    const KeptAffinity kept;
     if (rte_eal_init(static_cast<int>(pointers.size()), pointers.data()) < 0) {
         fail("starting its environment (are there free huge pages, and the privileges?)", rte_errno);
     }

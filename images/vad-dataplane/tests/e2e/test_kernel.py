@@ -1,9 +1,11 @@
 """An interface that the program shares with the kernel: everything that is not audio stays the kernel's."""
 
+import os
 import socket
 import subprocess
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from audio import silence, speech
@@ -82,3 +84,16 @@ def test_a_killed_program_leaves_the_interface_usable(network: Veth, plane: Data
     again.say(silence(0.2))
     again.is_taken()
     assert ping(network)
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) == 1, reason="with one CPU there is nothing to share out")
+def test_a_poller_has_a_core_and_the_others_may_have_any(plane: DataPlane) -> None:
+    cores = os.sched_getaffinity(0)
+    process = plane.start().process
+    assert process
+    threads = {
+        (task / "comm").read_text().strip(): os.sched_getaffinity(int(task.name))
+        for task in Path(f"/proc/{process.pid}/task").iterdir()
+    }
+    assert threads["poller"] == {max(cores)}
+    assert threads["shipper"] == threads["registry"] == threads["vad-dataplane"] == cores
