@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from statistics import median
@@ -22,7 +22,6 @@ LIVE_SECONDS = 4
 LOSS_FREE = 1e-5
 """Fewer lost packets than this are none: one in 100,000 is a flaw of a line, not of a host."""
 E2E = native.PRODUCT_DIR / "tests/e2e"
-_SPIN = "import os; os.sched_setaffinity(0, [{}])\nwhile True: pass"
 
 
 @dataclass(frozen=True)
@@ -49,22 +48,6 @@ class Live:
 def ceiling(rounds: int, audio: Path) -> list[Measurement]:
     """Measure what a packet costs from memory."""
     return native.run("streams_bench", str(rounds), str(native.VAD_MODULE), str(audio), *map(str, CEILING_STREAMS))
-
-
-def beside_busy_cores(rounds: int, audio: Path) -> list[Measurement]:
-    """Measure the same while every other core is busy, as those of the sender and of the kernel are below.
-
-    What gets slower shares its core: virtual CPUs are often halves of one.
-    """
-    first, *others = sorted(os.sched_getaffinity(0))
-    spinning = [subprocess.Popen([sys.executable, "-c", _SPIN.format(cpu)]) for cpu in others]  # noqa: S603
-    try:
-        found = native.run("streams_bench", str(rounds), str(native.VAD_MODULE), str(audio), str(CEILING_STREAMS[0]))
-    finally:
-        for process in spinning:
-            process.kill()
-            process.wait()
-    return [replace(one, group=f"{one.group}, all but CPU {first} busy") for one in found]
 
 
 def live(rounds: int, audio: Path) -> list[Live]:
