@@ -15,8 +15,8 @@ from blueprint.model.deployment import Deployment
 from blueprint.model.scaling import ScalingRules
 
 STREAMS_PER_CORE = 2_000
-"""Streams that one polled core of a VAD host carries: half of what the data plane's bench carries without loss on a shared
-x86 machine, as a host admits 8,192 (``VOICE_MAX_SESSIONS``); Graviton4 is not measured."""
+"""Streams that one polled core of a VAD host carries: half of what the data plane's bench carries without loss on a
+shared x86 machine, as a host admits 8,192 (``VOICE_MAX_SESSIONS``); Graviton4 is not measured."""
 
 LAUNCH_S = 60.0
 """From a launch to user data. ASSUMED: EC2 publishes no figure."""
