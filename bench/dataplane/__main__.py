@@ -82,12 +82,15 @@ def count_streams(folder: Path, rounds: int, audio: npt.NDArray[np.int16], print
     ceiling = streams.ceiling(rounds, file)
     for _, members in groupby(ceiling, key=lambda one: one.group):
         print_table(streams.ceiling_table(list(members)))
+    batches = streams.batches(rounds, file)
+    print_table(streams.batch_table(batches))
     live = streams.live(3, file)
     if live:
         print_table(streams.live_table(live))
     plot.draw(ceiling, live, folder / "streams.png")
     return {
         "ceiling": [asdict(one) | {"median": one.median} for one in ceiling],
+        "batches": [asdict(one) | {"median": one.median} for one in batches],
         "live": [asdict(one) for one in live],
         "loss_free": {"best": streams.loss_free(live), "median": streams.loss_free(live, "median")},
     }

@@ -16,6 +16,7 @@ from bench.dataplane import native
 from bench.dataplane.native import Measurement
 
 CEILING_STREAMS = (2000, 4000, 8000)
+BATCH_STREAMS, BATCHES = 4000, (1, 4, 8, 16, 32)
 CEILING_TARGET, LOSS_FREE_TARGET = 8000, 4000
 LIVE_STREAMS = (1000, 1500, 2000, 2500, 3000, 3500, 4000, 5000)
 LIVE_SECONDS = 4
@@ -48,6 +49,13 @@ class Live:
 def ceiling(rounds: int, audio: Path) -> list[Measurement]:
     """Measure what a packet costs from memory."""
     return native.run("streams_bench", str(rounds), str(native.VAD_MODULE), str(audio), *map(str, CEILING_STREAMS))
+
+
+def batches(rounds: int, audio: Path) -> list[Measurement]:
+    """Measure what a core carries when the poller takes fewer packets at a time than it does."""
+    sizes = [f"{BATCH_STREAMS}/{size}" for size in BATCHES]
+    found = native.run("streams_bench", str(rounds), str(native.VAD_MODULE), str(audio), *sizes)
+    return [one for one in found if one.name == "poller alone"]
 
 
 def live(rounds: int, audio: Path) -> list[Live]:
@@ -107,6 +115,20 @@ def ceiling_table(group: list[Measurement]) -> Table:
     for one in group:
         share = f"{one.median / whole:.0%}" if one in times else ""
         drawn.add_row(one.name, f"{one.median:,.4g} {one.unit}", f"{one.best:,.4g}", share)
+    return drawn
+
+
+def batch_table(found: Sequence[Measurement]) -> Table:
+    """Draw the streams of a core by the packets that are taken at a time; the last is the product's."""
+    drawn = Table(
+        title=f"{BATCH_STREAMS} streams, by batch, {len(found[0].rounds)} rounds in turn", title_justify="left"
+    )
+    for heading in ("", "streams a core, median", "best", "× one at a time"):
+        drawn.add_column(heading, justify="left" if heading == "" else "right")
+    for one in found:
+        drawn.add_row(
+            one.group.split(", ")[-1], f"{one.median:,.4g}", f"{one.best:,.4g}", f"{one.median / found[0].median:.2f}"
+        )
     return drawn
 
 

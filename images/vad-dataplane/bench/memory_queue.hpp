@@ -26,8 +26,8 @@ public:
 
     // Every stream hears the same audio from another place on; packets of different streams come in a fixed, random
     // order, which processors cannot foresee.
-    MemoryQueue(std::uint32_t streams, std::vector<Frame> audio)
-        : audio_(std::move(audio)), order_(streams), packets_(kPackets) {
+    MemoryQueue(std::uint32_t streams, std::size_t batch, std::vector<Frame> audio)
+        : audio_(std::move(audio)), batch_(batch), order_(streams), packets_(kPackets) {
         std::iota(order_.begin(), order_.end(), 0U);
         std::ranges::shuffle(order_, std::mt19937(1));
     }
@@ -48,7 +48,7 @@ public:
 
     template <typename Sink>
     std::size_t poll(Sink&& sink) {
-        const std::size_t count = std::min(kBatch, kPackets - taken_);
+        const std::size_t count = std::min(batch_, kPackets - taken_);
         burst_.clear();
         for (std::size_t i = 0; i < count; ++i) {
             if (const auto payload = voice::receive::udp_payload(packets_[taken_ + i], kPort)) {
@@ -88,6 +88,7 @@ private:
     }
 
     std::vector<Frame> audio_;
+    std::size_t batch_;
     std::vector<std::uint32_t> order_;
     std::vector<Packet> packets_;
     voice::receive::Burst burst_;

@@ -1,5 +1,5 @@
 // What a packet costs in the data plane's own code, from memory: how many streams a core could carry at most.
-//   streams_bench ROUNDS MODULE.so AUDIO STREAMS...
+//   streams_bench ROUNDS MODULE.so AUDIO STREAMS[/BATCH]...
 //
 // AUDIO is 16 kHz PCM16 in network order. Packets go through a poller (headers, session, jitter buffer, VAD, log-mel, ring)
 // and its chunks through the shipper to a UDP port of this machine, in turn on one thread, timed apart. Time is the
@@ -85,9 +85,10 @@ struct Spent {
 // The data plane of one queue, without its threads.
 class Plane {
 public:
-    Plane(std::uint32_t streams, const std::vector<bench::Frame>& audio, const char* module)
-        : streams_(streams), queue_(streams, audio), slots_(streams, VOICE_CHUNK_LOG_MEL),
-          state_("/dev/shm/voice-bench-" + std::to_string(getpid()) + "-" + std::to_string(streams), streams),
+    Plane(std::uint32_t streams, std::size_t batch, const std::vector<bench::Frame>& audio, const char* module)
+        : streams_(streams), batch_(batch), queue_(streams, batch, audio), slots_(streams, VOICE_CHUNK_LOG_MEL),
+          state_("/dev/shm/voice-bench-" + std::to_string(getpid()) + "-" + std::to_string(streams) + "-" +
+                     std::to_string(batch), streams),
           poller_(0U, queue_,
                   pipeline::PollerParts{.index = 0,
                                         .vad = std::make_unique<vad::Instance>(vad::Module::load(module)),
@@ -157,7 +158,8 @@ public:
     }
 
     [[nodiscard]] std::vector<bench::Result> names() const {
-        const std::string group = std::to_string(streams_) + " streams, a packet from memory";
+        const std::string group = std::to_string(streams_) + " streams, a packet from memory, " +
+                                  std::to_string(batch_) + " at a time";
         return {{group, "headers, session, state", "ns", {}}, {group, kStageNames[1], "ns", {}},
                 {group, kStageNames[2], "ns", {}},            {group, kStageNames[3], "ns", {}},
                 {group, "shipping (UDP)", "ns", {}},          {group, "poller alone", "streams a core", {}},
@@ -166,6 +168,7 @@ public:
 
 private:
     std::uint32_t streams_;
+    std::size_t batch_;
     bench::MemoryQueue queue_;
     pipeline::SessionSlots slots_;
     NobodyUnknown unknown_;
@@ -180,7 +183,7 @@ private:
 
 int main(int argc, char** argv) {
     if (argc < 5) {
-        std::fputs("streams_bench ROUNDS MODULE.so AUDIO STREAMS...\n", stderr);
+        std::fputs("streams_bench ROUNDS MODULE.so AUDIO STREAMS[/BATCH]...\n", stderr);
         return 2;
     }
     bench::pin(0);
@@ -188,7 +191,10 @@ int main(int argc, char** argv) {
     std::vector<std::unique_ptr<Plane>> planes;
     std::vector<bench::Result> results;
     for (int i = 4; i < argc; ++i) {
-        planes.push_back(std::make_unique<Plane>(static_cast<std::uint32_t>(std::atoi(argv[i])), audio, argv[2]));
+        const char* batch = std::strchr(argv[i], '/');
+        planes.push_back(std::make_unique<Plane>(
+            static_cast<std::uint32_t>(std::atoi(argv[i])),
+            batch == nullptr ? bench::MemoryQueue::kBatch : static_cast<std::size_t>(std::atoi(batch + 1)), audio, argv[2]));
         std::ranges::move(planes.back()->names(), std::back_inserter(results));
     }
     const std::size_t each = results.size() / planes.size();
