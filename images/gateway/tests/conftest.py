@@ -60,8 +60,7 @@ def running_gateway(store_server: StoreServer, rtp_port: int) -> Iterator[Gatewa
 
 @pytest.fixture
 async def gateway(running_gateway: GatewayProcess, hosts: Hosts) -> GatewayProcess:
-    """A gateway that has seen the hosts."""
-    await running_gateway.ready()
-    await hosts.beat()
-    await asyncio.sleep(0.7)  # it looks every half second
-    return running_gateway
+    """A gateway that has seen these hosts, and none of the test before."""
+    async with hosts.away():
+        await (await running_gateway.ready()).answers(503)
+    return await running_gateway.takes_callers()

@@ -23,7 +23,7 @@ from redis.asyncio import Redis
 
 from blueprint import contract
 from blueprint.contract import Tier
-from images.conftest import StoreServer, free_port
+from images.conftest import INHERITED, PATIENCE_S, StoreServer, free_port
 from voice_runtime.hosts import Host, HostKind, HostRegistry
 
 FOLDER = Path(__file__).parents[2]
@@ -34,7 +34,7 @@ NO_TLS = False
 """Certificates need not be loaded for plain HTTP, which takes longer than the requests."""
 
 
-async def holds(what: str, condition: Callable[[], bool], limit_s: float = 60) -> None:
+async def holds(what: str, condition: Callable[[], bool], limit_s: float = PATIENCE_S) -> None:
     """Wait until something holds."""
     end = time.monotonic() + limit_s
     while not condition():
@@ -75,12 +75,12 @@ class GatewayProcess:
             "CALLER_CREATIONS_PER_S": 10_000,
         }
         self.environment = {f"VOICE_{name}": str(value) for name, value in {**defaults, **settings}.items()}
-        self.environment |= {"PYTHONPATH": SOURCES, "PATH": os.environ["PATH"]}
+        self.environment |= {"PYTHONPATH": SOURCES, **INHERITED}
         self.lines: list[str] = []
 
     def start(self) -> Self:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "voice_gateway"],
+            [sys.executable, str(Path(__file__).with_name("counted.py"))],
             env=self.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -98,6 +98,22 @@ class GatewayProcess:
         await holds(f"the gateway is ready: {self.lines}", lambda: self.health() == 200)
         return self
 
+    async def takes_callers(self) -> Self:
+        """Wait until it lets callers in: it looks for hosts every half second."""
+        await self.answers(201)
+        return self
+
+    async def answers(self, status: int, transport: str = "websocket") -> httpx2.Response:
+        """Ask for sessions until the answer has a status, and return that answer; a session is closed again."""
+        async with self.client() as client, asyncio.timeout(PATIENCE_S):
+            while True:
+                answer = await client.post("/v1/sessions", json={"transport": transport})
+                if answer.status_code == 201:
+                    await Opened(self, answer.json()).close()
+                if answer.status_code == status:
+                    return answer
+                await asyncio.sleep(0.1)
+
     def health(self, port: int | None = None) -> int:
         with contextlib.suppress(httpx2.TransportError):
             return httpx2.get(
@@ -113,6 +129,20 @@ class GatewayProcess:
         found = [line[name] for line in self.logged() if name in line]
         return [value for each in found for value in (each if isinstance(each, list) else [each])]
 
+    async def objects(self) -> int:
+        """Return how many objects it holds."""
+        asked = len(self.metric("objects"))
+        self.process.send_signal(signal.SIGUSR1)
+        await holds("it counts", lambda: len(self.metric("objects")) > asked)
+        return int(self.metric("objects")[-1])
+
+    async def holds_no_more_than(self, objects: float) -> None:
+        """Wait until it holds so few objects."""
+        end = time.monotonic() + PATIENCE_S
+        while (found := await self.objects()) > objects:
+            assert time.monotonic() < end, f"it holds {found} objects, and {objects:.0f} at most are right"
+            await asyncio.sleep(0.5)
+
     @property
     def memory_mib(self) -> float:
         pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
@@ -126,8 +156,8 @@ class GatewayProcess:
         self.wait()
 
     def wait(self) -> int:
-        code = self.process.wait(60)
-        self._reader.join(10)
+        code = self.process.wait(PATIENCE_S)
+        self._reader.join(PATIENCE_S)
         return code
 
     @property
@@ -135,7 +165,7 @@ class GatewayProcess:
         return f"http://127.0.0.1:{self.http_port}"
 
     def client(self) -> httpx2.AsyncClient:
-        return httpx2.AsyncClient(base_url=self.url, timeout=30, verify=NO_TLS)
+        return httpx2.AsyncClient(base_url=self.url, timeout=PATIENCE_S, verify=NO_TLS)
 
     async def open(self, transport: str = "websocket", **request: object) -> "Opened":
         async with self.client() as client:
@@ -283,6 +313,11 @@ class VadHost:
     def of(self, ssrc: int) -> list[Packet]:
         return [packet for packet in self.packets if packet.ssrc == ssrc]
 
+    async def heard(self, ssrc: int, frames: int) -> list[Packet]:
+        """Wait until so many packets of a session have come, and return all that have."""
+        await holds(f"{frames} packets", lambda: len(self.of(ssrc)) >= frames)
+        return self.of(ssrc)
+
     def audio(self, ssrc: int) -> np.ndarray:
         return np.concatenate([packet.samples for packet in self.of(ssrc)] or [np.empty(0, np.int16)])
 
@@ -304,6 +339,16 @@ class Hosts:
     ) -> None:
         kind = HostKind.VAD if tier is Tier.VAD else HostKind.GPU
         self.present[tier, host_id] = Host(host_id, kind, address, slots, draining)
+
+    @contextlib.asynccontextmanager
+    async def away(self) -> AsyncIterator[None]:
+        """Take all hosts out for a while."""
+        present, self.present = self.present, {}
+        for tier, host_id in present:
+            await self._registries[tier].leave(host_id)
+        yield
+        self.present = present
+        await self.beat()
 
     async def beat(self) -> None:
         for (tier, _), host in list(self.present.items()):

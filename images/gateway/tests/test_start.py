@@ -16,7 +16,7 @@ from blueprint.contract import (
     VALKEY_PASSWORD,
     Image,
 )  # fmt: skip
-from images.conftest import StoreServer
+from images.conftest import PATIENCE_S, StoreServer
 from images.gateway.tests.conftest import Start
 from images.gateway.tests.running import FOLDER, TOKEN_KEY, GatewayProcess, holds
 from voice_gateway.metrics import Metrics
@@ -26,7 +26,7 @@ from voice_runtime.store import StoreSettings
 
 def run(environment: dict[str, str], module: str = "voice_gateway") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", module], env=environment, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-m", module], env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
 
 

@@ -41,7 +41,7 @@ class Scene:
         while True:
             for key in await self.store.keys("session:[0-9]*"):
                 name = text(key).split(":")
-                if len(name) == 2 and await self.store.hexists(key, "state"):
+                if len(name) == 2 and await self.store.hget(key, "state") == b"open":
                     return int(name[1])
             await asyncio.sleep(0.05)
 
@@ -67,7 +67,7 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
     with wave.open(str(recording), "wb") as file:
         file.setparams((1, 2, 16_000, 0, "NONE", ""))
         file.writeframes(audio.tobytes())
-    await asyncio.sleep(1)
+    await gateway.takes_callers()
     yield Scene(store, gateway, recording, audio)
     gateway.kill()
     beating.cancel()
