@@ -13,11 +13,13 @@ from engine_host import (
     first_sentence,
     open_session,
     sound,
+    speak,
     words_wrong,
 )
 from redis.asyncio import Redis
 
 from blueprint.contract import ChunkKind, SessionField, Tier
+from images.conftest import PATIENCE_S
 from voice_runtime import state
 from voice_runtime.hosts import HostKind, HostRegistry
 from voice_runtime.transcripts import BEFORE_ALL, EventKind, Transcripts
@@ -38,7 +40,7 @@ async def test_sentences_are_understood(engine: EngineHost, store: Redis, ssrc: 
 
 async def test_partials_come_while_speech_goes_on(engine: EngineHost, store: Redis, ssrc: int) -> None:
     await open_session(store, ssrc)
-    await engine.say(chunks_of(ssrc, sound()), pause_s=0.1)
+    await speak(engine, store, chunks_of(ssrc, sound()))
     (final,) = await finals(store, ssrc, 1)
     events = [event for _, event in await Transcripts(store).read(ssrc, BEFORE_ALL)]
     partials = [event for event in events if event.kind is EventKind.PARTIAL]
@@ -102,7 +104,7 @@ async def test_sound_without_words_has_an_empty_final(engine: EngineHost, store:
 
 async def test_host_is_in_the_registry(engine: EngineHost, store: Redis) -> None:
     registry = HostRegistry(store, Tier.ASR)
-    limit = time.monotonic() + 10
+    limit = time.monotonic() + PATIENCE_S
     while not (hosts := await registry.alive()):
         assert time.monotonic() < limit
         await asyncio.sleep(0.1)
