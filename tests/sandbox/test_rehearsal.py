@@ -223,7 +223,7 @@ def _be_the_host(autoscaling: AutoScalingClient, group: str, instance: str, seen
         autoscaling.record_lifecycle_action_heartbeat(**action)
         raise AssertionError("a host in service has no action to keep alive")
     seen.append("no action yet")
-    limit = time.monotonic() + 60
+    limit = time.monotonic() + 300
     while (state := _state(autoscaling, instance)) == "InService":
         assert time.monotonic() < limit
         time.sleep(0.05)
