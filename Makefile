@@ -13,7 +13,7 @@ CHECKOV := .tools/checkov/.ready
 BENCH_VAD := .tools/bench/.ready
 INSTALL := images/vad-dataplane/tests/install.sh
 
-.PHONY: help setup demo demo-page test test-native test-arm64 test-voice images refresh-engines sandbox bench-synth bench-dataplane bench-vad bench-voice bench-simulate lint format lock clean
+.PHONY: help setup demo demo-page test test-machines test-native test-arm64 test-voice images refresh-engines sandbox bench-synth bench-dataplane bench-vad bench-voice bench-simulate lint format lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -50,6 +50,10 @@ test: $(SETUP) $(CHECKOV) ## Run every check and test
 	mypy
 	$(INSTALL) tests/packages.txt
 	pytest -n 2 --dist loadgroup --ignore tests/voice
+
+test-machines: $(SETUP) ## Run the Python tests (TESTS=...) as an older CPU, a single core and busy cores would
+	$(INSTALL) tests/packages.txt
+	tests/machines.sh --ignore tests/voice $(TESTS)
 
 test-native: $(SETUP) ## Build the data plane and test it: units, sanitizers, end to end (as root)
 	images/vad-dataplane/tests/run.sh
