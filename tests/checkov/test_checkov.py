@@ -27,7 +27,7 @@ def findings(tmp_path_factory: pytest.TempPathFactory) -> set[Finding]:
     make_app(deployment, outdir=str(folder)).synth()
     done = subprocess.run(  # noqa: S603
         [CHECKOV, "--directory", folder, "--framework", "cloudformation", "--output", "json", "--skip-download"],
-        capture_output=True, text=True, check=False, timeout=200,
+        capture_output=True, text=True, check=False, timeout=600,
     )  # fmt: skip
     report = json.loads(done.stdout)
     assert report["summary"]["passed"] > 200, done.stderr

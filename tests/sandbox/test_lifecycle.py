@@ -20,7 +20,7 @@ DEPLOYMENT = blueprint.load(ROOT / "deployments/sandbox.yaml")
 PATIENCE_S = 120
 """Longest that a test waits for what takes seconds on an idle machine."""
 
-pytestmark = [pytest.mark.sandbox, pytest.mark.timeout(3 * PATIENCE_S)]
+pytestmark = pytest.mark.sandbox
 
 
 def alive(pid: int) -> bool:

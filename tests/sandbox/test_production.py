@@ -8,7 +8,6 @@ from sandbox.aws.cdk import ROOT
 
 
 @pytest.mark.sandbox
-@pytest.mark.timeout(300)
 def test_the_production_file_is_rehearsed_but_for_its_teardown() -> None:
     result = CliRunner().invoke(app, ["sandbox", str(ROOT / "deployments/production-us-east-1.yaml")])
     assert result.exit_code == 0, result.output

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 FILE = ROOT / "deployments/sandbox.yaml"
 
-pytestmark = [pytest.mark.sandbox, pytest.mark.xdist_group("rehearsal"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.sandbox, pytest.mark.xdist_group("rehearsal")]
 
 
 @pytest.fixture(scope="module")

@@ -154,7 +154,6 @@ def test_the_command_line_starts_without_azures_sdks() -> None:
 
 
 @pytest.mark.sandbox
-@pytest.mark.timeout(600)
 def test_the_local_aws_answers_once_the_real_cdk_has_bootstrapped_it(tmp_path: Path) -> None:
     """Its moto knows no EC2 quotas and no simulator: both are unanswered there, and said to be."""
     with LocalAws(tmp_path / "aws.log", hosted_zone=("Z0123456789EXAMPLE", "example.com")) as local:
