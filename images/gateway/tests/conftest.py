@@ -1,6 +1,5 @@
 """A gateway that serves, and hosts behind it."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
@@ -19,15 +18,14 @@ def rtp_port() -> int:
 
 
 @pytest.fixture
-async def hosts(store: Redis) -> AsyncIterator[Hosts]:
+async def hosts(store: Redis, store_server: StoreServer) -> AsyncIterator[Hosts]:
     """A host of each tier, with room."""
     found = Hosts(store)
     found.put(Tier.ASR, "asr-1")
     found.put(Tier.VAD, "vad-1")
     await found.beat()
-    beating = asyncio.create_task(found.run())
-    yield found
-    beating.cancel()
+    with found.beating(store_server.settings):
+        yield found
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
@@ -20,11 +20,13 @@ import httpx2
 import numpy as np
 import websockets
 from redis.asyncio import Redis
+from redis.exceptions import RedisError
 
 from blueprint import contract
 from blueprint.contract import Tier
 from images.conftest import INHERITED, PATIENCE_S, StoreServer, free_port
 from voice_runtime.hosts import Host, HostKind, HostRegistry
+from voice_runtime.store import StoreSettings, connect
 
 FOLDER = Path(__file__).parents[2]
 SOURCES = os.pathsep.join(map(str, (FOLDER.parent, FOLDER / "gateway/src", FOLDER / "runtime/src")))
@@ -168,8 +170,11 @@ class GatewayProcess:
         return httpx2.AsyncClient(base_url=self.url, timeout=PATIENCE_S, verify=NO_TLS)
 
     async def open(self, transport: str = "websocket", **request: object) -> "Opened":
-        async with self.client() as client:
-            response = await client.post("/v1/sessions", json={"transport": transport, **request})
+        asked = {"transport": transport, **request}
+        async with self.client() as client, asyncio.timeout(PATIENCE_S):
+            # On a busy machine heartbeats miss their time, and so does the store: who is refused tries again.
+            while (response := await client.post("/v1/sessions", json=asked)).status_code == 503:
+                await asyncio.sleep(0.1)
         assert response.status_code == 201, response.text
         return Opened(self, response.json())
 
@@ -328,10 +333,10 @@ class VadHost:
 
 
 class Hosts:
-    """Says every half second that hosts are there."""
+    """Says every half second that hosts are there, in a thread of its own: hosts have no part in what a test does."""
 
     def __init__(self, store: Redis) -> None:
-        self._registries = {tier: HostRegistry(store, tier) for tier in (Tier.ASR, Tier.VAD)}
+        self._registries = _registries(store)
         self.present: dict[tuple[Tier, str], Host] = {}
 
     def put(
@@ -351,11 +356,29 @@ class Hosts:
         await self.beat()
 
     async def beat(self) -> None:
-        for (tier, _), host in list(self.present.items()):
-            await self._registries[tier].beat(host)
+        await self._beat(self._registries)
 
-    async def run(self) -> None:
-        while True:
-            with contextlib.suppress(Exception):
-                await self.beat()
-            await asyncio.sleep(0.5)
+    @contextlib.contextmanager
+    def beating(self, settings: StoreSettings) -> Iterator[None]:
+        stopping = threading.Event()
+        thread = threading.Thread(target=lambda: asyncio.run(self._run(settings, stopping)))
+        thread.start()
+        yield
+        stopping.set()
+        thread.join()
+
+    async def _run(self, settings: StoreSettings, stopping: threading.Event) -> None:
+        async with connect(settings) as store:
+            registries = _registries(store)
+            while not stopping.is_set():
+                with contextlib.suppress(RedisError):
+                    await self._beat(registries)
+                await asyncio.sleep(0.5)
+
+    async def _beat(self, registries: dict[Tier, HostRegistry]) -> None:
+        for (tier, _), host in list(self.present.items()):
+            await registries[tier].beat(host)
+
+
+def _registries(store: Redis) -> dict[Tier, HostRegistry]:
+    return {tier: HostRegistry(store, tier) for tier in (Tier.ASR, Tier.VAD)}

@@ -210,7 +210,7 @@ async def _finish(opened: Opened, store: Redis) -> None:
 
 async def test_many_sessions_leave_nothing_behind(start: Start, store: Redis) -> None:
     gateway = await start().ready()
-    await _wave(gateway, store, 300, at_once=60)  # so that what is made once, and kept for the next, is there
+    await _wave(gateway, store, 320, at_once=40)  # so that what is made once, and kept for the next, is there
     await holds("nothing is open", lambda: gateway.metric("OpenSockets")[-1:] == [0])
     await asyncio.sleep(REQUEST_TIMEOUT_S)  # every connection has a timer
     before = await gateway.objects()
