@@ -17,12 +17,12 @@ from rich.console import Console
 from rich.table import Table
 
 import blueprint
-from blueprint.model.scaling import ScalingRules, Step
-from ops.simulation.capacity import FleetPlan, Overrides, fleet_plans
-from ops.simulation.policies import policies
-from ops.simulation.report import summarize
-from ops.simulation.run import Settings, Simulation
-from ops.simulation.traces import Trace, diurnal
+from blueprint.file.model.scaling import ScalingRules, Step
+from ops.simulate.capacity import FleetPlan, Overrides, fleet_plans
+from ops.simulate.policies import policies
+from ops.simulate.report import summarize
+from ops.simulate.run import Settings, Simulation
+from ops.simulate.traces import Trace, diurnal
 
 FILE = Path(__file__).parents[1] / "deployments/production-us-east-1.yaml"
 PEAK = 1_000_000

@@ -3,10 +3,10 @@
 from typing import Literal
 
 from blueprint import catalog
-from blueprint.contract import Image
-from blueprint.model.aws import AsrFleet, Engine
-from blueprint.model.azure import AggregatedService, AzureService, LmcachePool, PrefillDecodeCell, TtsService
-from blueprint.model.deployment import Deployment
+from blueprint.contract.images import Image
+from blueprint.file.model.aws import AsrFleet, Engine
+from blueprint.file.model.azure import AggregatedService, AzureService, LmcachePool, PrefillDecodeCell, TtsService
+from blueprint.file.model.deployment import Deployment
 
 VAD_IMAGES = (Image.VAD_DATAPLANE, Image.TELEMETRY)
 GATEWAY_IMAGES = (Image.GATEWAY,)

@@ -13,7 +13,7 @@ from rich.table import Table
 import blueprint
 from blueprint import checks
 from blueprint.checks import Finding, Level
-from blueprint.model.deployment import Deployment
+from blueprint.file.model.deployment import Deployment
 from ops.exits import REFUSED
 
 out = Console(highlight=False)

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from blueprint import names
+from blueprint.aws import names
+from blueprint.file.model.deployment import Deployment
 from blueprint.hosts import images_of
-from blueprint.model.deployment import Deployment
 from ops.cost import aws, azure
 from ops.cost.audio import aws_audio, azure_audio
 from ops.cost.model import EXPECTED_UTILISATION, Audio, Estimate, Line, Unpriced, Use

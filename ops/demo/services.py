@@ -19,8 +19,7 @@ from typing import IO, Self
 
 import httpx2
 
-from blueprint.contract import HEALTH_PATH
-from blueprint.session_api import SESSIONS_PATH
+from blueprint.contract.session_api import HEALTH_PATH, SESSIONS_PATH
 from voice_runtime.store import StoreSettings
 
 ROOT = Path(__file__).parents[2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from blueprint import names
+from blueprint.aws import names
 from blueprint.hosts import VAD_IMAGES, asr_images
 from ops.status.deployed import Deployed
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from blueprint.model.deployment import Deployment
+from blueprint.file.model.deployment import Deployment
 from sandbox.azure.graph import Resource
 from sandbox.azure.rehearsal import Rehearsal
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from blueprint import names
+from blueprint.aws import names
 from ops.status.deployed import DEPLOYMENT_TAG, Deployed
 from ops.teardown.removal import Resource
 

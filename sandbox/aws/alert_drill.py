@@ -15,11 +15,12 @@ from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING
 
-from blueprint import contract, names
-from blueprint.alarms import AlarmState, any_in_alarm
-from blueprint.alerts import CALLERS_AFFECTED
-from blueprint.model.deployment import Deployment
-from blueprint.model.scaling import Comparison
+from blueprint.aws import names
+from blueprint.aws.alarms import AlarmState, any_in_alarm
+from blueprint.aws.alerts import CALLERS_AFFECTED
+from blueprint.contract.metrics import NAMESPACE
+from blueprint.file.model.deployment import Deployment
+from blueprint.file.model.scaling import Comparison
 from sandbox.aws.live_alarm import LiveAlarm
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class AlertDrill:
             alarm["AlarmName"]
             for alarm in alarms
             if f'"{alarm["AlarmName"]}"' in composite["AlarmRule"]
-            and alarm.get("Namespace") == contract.NAMESPACE
+            and alarm.get("Namespace") == NAMESPACE
             and "Statistic" in alarm
         )
         alarm = LiveAlarm(self._cloudwatch, name)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from blueprint.model.deployment import Deployment
+from blueprint.file.model.deployment import Deployment
 
 ROOT = Path(__file__).resolve().parents[2]
 LAST_LINES = 40

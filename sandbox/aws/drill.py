@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from blueprint import names
-from blueprint.alarms import AlarmState
-from blueprint.autoscaling import Band, GroupSize, desired_after, step_change
-from blueprint.model.deployment import Deployment
-from blueprint.model.scaling import Comparison, ScalingRule
+from blueprint.aws import names
+from blueprint.aws.alarms import AlarmState
+from blueprint.aws.autoscaling import Band, GroupSize, desired_after, step_change
+from blueprint.file.model.deployment import Deployment
+from blueprint.file.model.scaling import Comparison, ScalingRule
 from sandbox.aws.live_alarm import LiveAlarm
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from aws_cdk import App
 
-from blueprint.model.deployment import Deployment
+from blueprint.file.model.deployment import Deployment
 from stacks.aws.asr import AsrStack
 from stacks.aws.edge import EdgeStack
 from stacks.aws.network import NetworkStack

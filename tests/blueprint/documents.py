@@ -9,7 +9,7 @@ import yaml
 
 import blueprint
 from blueprint import Deployment
-from blueprint.source import Location
+from blueprint.file.source import Location
 
 DEPLOYMENTS = Path(__file__).parents[2] / "deployments"
 """The files that ship."""

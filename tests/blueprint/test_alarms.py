@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blueprint.alarms import AlarmRule, AlarmState, evaluate, evaluation_range
-from blueprint.model.scaling import Comparison, MissingData
+from blueprint.aws.alarms import AlarmRule, AlarmState, evaluate, evaluation_range
+from blueprint.file.model.scaling import Comparison, MissingData
 
 OK, ALARM, INSUFFICIENT = AlarmState.OK, AlarmState.ALARM, AlarmState.INSUFFICIENT_DATA
 RETAIN = None

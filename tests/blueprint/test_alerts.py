@@ -2,10 +2,11 @@
 
 import pytest
 
-from blueprint import Deployment, contract
-from blueprint.alerts import alerts
-from blueprint.dashboards import dashboards
-from blueprint.series import Series, of_fleet
+from blueprint import Deployment
+from blueprint.aws.alerts import alerts
+from blueprint.aws.dashboards import dashboards
+from blueprint.aws.series import Series, of_fleet
+from blueprint.contract.metrics import METRICS, DropReason
 from tests.blueprint.documents import DEPLOYMENTS, load_text
 
 
@@ -62,7 +63,7 @@ def test_every_reason_for_a_drop_is_drawn(sandbox: Deployment) -> None:
     (drops,) = (
         panel for panel in dashboards(sandbox)[0].panels if panel.series and panel.series[0].metric.name == "RxDropped"
     )
-    assert {series.dimensions["Reason"] for series in drops.series} == set(contract.DropReason)
+    assert {series.dimensions["Reason"] for series in drops.series} == set(DropReason)
 
 
 def test_series_has_exactly_the_metrics_dimensions(sandbox: Deployment) -> None:
@@ -70,7 +71,7 @@ def test_series_has_exactly_the_metrics_dimensions(sandbox: Deployment) -> None:
         ValueError, match="RxDropped has the dimensions Deployment, Fleet, Reason, not Deployment, Fleet"
     ):
         of_fleet(sandbox, "vad", "RxDropped", "Sum")
-    metric = contract.METRICS["GpuBusy"]
+    metric = METRICS["GpuBusy"]
     with pytest.raises(ValueError, match="not none"):
         Series(metric, metric.namespace, {}, "Average", "")
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blueprint.alarms import AlarmState, evaluate
-from blueprint.autoscaling import Band, GroupSize, alarm_of, bands, desired_after, step_change, warm_pool_size
-from blueprint.model.scaling import Comparison, MissingData, ScalingRule, Statistic, Step
+from blueprint.aws.alarms import AlarmState, evaluate
+from blueprint.aws.autoscaling import Band, GroupSize, alarm_of, bands, desired_after, step_change, warm_pool_size
+from blueprint.file.model.scaling import Comparison, MissingData, ScalingRule, Statistic, Step
 
 
 def rule(comparison: Comparison, threshold: float, *steps: Step) -> ScalingRule:

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from blueprint.alarms import AlarmRule
-from blueprint.model.scaling import Comparison, MissingData, ScalingRule, Statistic, Step
+from blueprint.aws.alarms import AlarmRule
+from blueprint.file.model.scaling import Comparison, MissingData, ScalingRule, Statistic, Step
 
 ONE_STEP = (Step(change=1),)
 

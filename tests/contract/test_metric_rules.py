@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from blueprint.contract import Metric
+from blueprint.contract.metrics import Metric
 from tests.contract import metric_rules
 from tests.contract.sources import DECLARED, SANDBOX
 from tests.contract.templates import Template, properties_of

@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from blueprint.contract import PROMETHEUS, StartPhase, Tier
+from blueprint.contract.metrics import StartPhase
+from blueprint.contract.network import PROMETHEUS, Tier
 from userdata import (
     AfXdp,
     Container,

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
-from blueprint import names
-from blueprint.alarms import COMPARISON_OPERATOR, TREAT_MISSING_DATA
-from blueprint.alerts import CALLERS_AFFECTED, Alert
-from blueprint.model.deployment import Deployment
-from blueprint.series import Resource, Series
+from blueprint.aws import names
+from blueprint.aws.alarms import COMPARISON_OPERATOR, TREAT_MISSING_DATA
+from blueprint.aws.alerts import CALLERS_AFFECTED, Alert
+from blueprint.aws.series import Resource, Series
+from blueprint.file.model.deployment import Deployment
 
 
 @dataclass(frozen=True)

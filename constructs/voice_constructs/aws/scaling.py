@@ -10,8 +10,8 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as actions
 from constructs import Construct
 
-from blueprint import contract
-from blueprint.model.scaling import Comparison, MissingData, ScalingRule, Statistic, Step
+from blueprint.contract.metrics import DEPLOYMENT_DIMENSION, FLEET_DIMENSION, NAMESPACE
+from blueprint.file.model.scaling import Comparison, MissingData, ScalingRule, Statistic, Step
 
 _STATISTIC = {
     Statistic.AVERAGE: cloudwatch.Stats.AVERAGE,
@@ -34,9 +34,9 @@ _MISSING_DATA = {
 def fleet_metric(metric: str, *, deployment: str, fleet: str, statistic: Statistic, period_s: int) -> cloudwatch.Metric:
     """Return a metric of the contract with the exact dimension set that its publisher uses."""
     return cloudwatch.Metric(
-        namespace=contract.NAMESPACE,
+        namespace=NAMESPACE,
         metric_name=metric,
-        dimensions_map={contract.DEPLOYMENT_DIMENSION: deployment, contract.FLEET_DIMENSION: fleet},
+        dimensions_map={DEPLOYMENT_DIMENSION: deployment, FLEET_DIMENSION: fleet},
         statistic=_STATISTIC[statistic],
         period=Duration.seconds(period_s),
     )

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 from redis.asyncio import Redis
 
-from blueprint.contract import SessionField, Tier
+from blueprint.contract.network import Tier
+from blueprint.contract.state import SessionField
 from voice_runtime import state
 from voice_runtime.hosts import Host, HostKind, HostRegistry
 from voice_runtime.journal import Journal

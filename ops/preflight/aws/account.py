@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from blueprint import names
-from blueprint.model.deployment import Deployment
+from blueprint.aws import names
+from blueprint.file.model.deployment import Deployment
 
 if TYPE_CHECKING:
     import boto3

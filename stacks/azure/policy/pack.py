@@ -17,7 +17,7 @@ from pulumi_policy import (
 from pulumi_policy.deserialize import serialize_properties
 
 import blueprint
-from blueprint.model.deployment import Deployment
+from blueprint.file.model.deployment import Deployment
 from stacks.azure.policy import caches, cloud, exposure, foundations, life, memory, placement, serving, wiring
 from stacks.azure.policy.rules import Resource, Rule, Scope, Stack
 from stacks.azure.policy.values import Value

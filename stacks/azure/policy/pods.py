@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from blueprint.azure_names import POOL_LABEL
-from blueprint.cluster_contract import GPU_RESOURCE
+from blueprint.azure.contract import GPU_RESOURCE
+from blueprint.azure.names import POOL_LABEL
 from stacks.azure.policy.quantities import GIB, amount, gib
 from stacks.azure.policy.rules import Resource, Stack
 from stacks.azure.policy.values import Value

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from blueprint import catalog
-from blueprint.azure_names import POOL_LABEL, pool_taints
+from blueprint.azure.names import POOL_LABEL, pool_taints
 from blueprint.catalog import Gpu, VmSize
-from blueprint.model.azure import TopologyPolicy
+from blueprint.file.model.azure import TopologyPolicy
 from stacks.azure.policy.pods import Pod
 from stacks.azure.policy.rules import Resource, Stack
 from stacks.azure.policy.values import Value

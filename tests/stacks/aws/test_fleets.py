@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from blueprint.contract import START_PHASES_FILE
-from blueprint.launch.services import fleet_launch
-from blueprint.model.aws import Engine
-from blueprint.model.serving import VllmOptions
+from blueprint.contract.metrics import START_PHASES_FILE
+from blueprint.engines.launch.services import fleet_launch
+from blueprint.file.model.aws import Engine
+from blueprint.file.model.serving import VllmOptions
 from tests.contract.sources import deployment
 from tests.synthesized import Properties, Stack, Stacks, edited_sandbox, shipped, user_data
 from voice_constructs.aws.vad import DATAPLANE_CAPABILITIES, VFIO_CAPABILITIES

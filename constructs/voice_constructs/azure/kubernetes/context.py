@@ -7,12 +7,12 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from blueprint import catalog
+from blueprint.azure.contract import COMPONENT_LABEL, SERVICE_LABEL, Component
 from blueprint.catalog import VmSize
-from blueprint.cluster_contract import COMPONENT_LABEL, SERVICE_LABEL, Component
-from blueprint.contract import Image
+from blueprint.contract.images import Image
+from blueprint.file.model.azure import Azure, GpuPool
+from blueprint.file.model.deployment import Deployment
 from blueprint.hosts import held_back
-from blueprint.model.azure import Azure, GpuPool
-from blueprint.model.deployment import Deployment
 
 TYPE_PREFIX = "voice:kubernetes"
 """First part of the type of every component here."""

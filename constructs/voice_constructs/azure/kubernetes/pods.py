@@ -8,10 +8,10 @@ from typing import TypedDict
 import pulumi
 import pulumi_kubernetes as k8s
 
-from blueprint.azure_names import Taint
-from blueprint.cluster_contract import GPU_RESOURCE
-from blueprint.contract import Port
-from blueprint.launch.base import Launcher
+from blueprint.azure.contract import GPU_RESOURCE
+from blueprint.azure.names import Taint
+from blueprint.contract.network import Port
+from blueprint.engines.launch.base import Launcher
 from voice_constructs.azure.kubernetes.context import metadata
 from voice_constructs.azure.kubernetes.storage import MODEL_CACHE
 

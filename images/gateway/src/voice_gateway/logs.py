@@ -6,7 +6,7 @@ import logging
 import sys
 from datetime import UTC, datetime
 
-from blueprint.contract import LOG_LEVEL_FIELD
+from blueprint.contract.metrics import LOG_LEVEL_FIELD
 
 
 class JsonFormatter(logging.Formatter):

@@ -5,7 +5,7 @@ import socket
 import struct
 import time
 
-from blueprint.contract import CHUNK_FRAME_SAMPLES
+from blueprint.contract.chunk import CHUNK_FRAME_SAMPLES
 from voice_gateway.fleet import Fleet
 from voice_runtime.hosts import Host
 

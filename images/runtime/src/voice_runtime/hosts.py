@@ -8,7 +8,8 @@ from typing import Self
 
 from redis.asyncio import Redis
 
-from blueprint.contract import HOST_DEAD_AFTER_S, HOST_EXPIRES_S, HostField, Tier
+from blueprint.contract.network import Tier
+from blueprint.contract.state import HOST_DEAD_AFTER_S, HOST_EXPIRES_S, HostField
 from voice_runtime import state
 from voice_runtime.replies import text, texts
 

@@ -2,7 +2,7 @@
 
 from redis.asyncio import Redis
 
-from blueprint.contract import Tier
+from blueprint.contract.network import Tier
 from voice_runtime import state
 from voice_runtime.replies import entries, text
 

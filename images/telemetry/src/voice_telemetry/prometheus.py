@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from blueprint.contract import DEPLOYMENT_DIMENSION, FLEET_DIMENSION, METRICS
+from blueprint.contract.metrics import DEPLOYMENT_DIMENSION, FLEET_DIMENSION, METRICS
 from voice_telemetry.sample import Sample
 
 LOOPBACK = "127.0.0.1"

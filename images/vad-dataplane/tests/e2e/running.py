@@ -17,7 +17,7 @@ from typing import Any, Self
 from network import Network
 from srtp import Protector
 
-from blueprint import contract
+from blueprint.contract.chunk import CHUNK_HEADER, CHUNK_PAYLOAD_BYTES
 
 BUILD = Path(os.environ.get("VOICE_DATAPLANE_BUILD", "."))
 LOOPBACK = "127.0.0.1"
@@ -122,11 +122,11 @@ class AsrHost:
             thread.start()
 
     def _receive(self) -> None:
-        header = contract.CHUNK_HEADER
+        header = CHUNK_HEADER
         while not self._stopping.is_set():
             with contextlib.suppress(TimeoutError):
                 datagram = self._socket.recv(65536)
-                assert len(datagram) == header.size + contract.CHUNK_PAYLOAD_BYTES
+                assert len(datagram) == header.size + CHUNK_PAYLOAD_BYTES
                 session, sequence, kind, flags, count = header.unpack(datagram[: header.size])
                 self.chunks.append(Chunk(session, sequence, kind, flags, count, datagram[header.size :]))
 
