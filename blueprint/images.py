@@ -172,7 +172,6 @@ class _Spec(Model):
 
     @property
     def port_numbers(self) -> tuple[Port, ...]:
-        """The ports themselves."""
         return tuple(port(name) for name in self.ports)
 
 

@@ -60,7 +60,6 @@ def print_findings(console: Console, deployment: Deployment, findings: list[Find
 
 
 def finding_as_dict(deployment: Deployment, finding: Finding) -> dict[str, object]:
-    """Return a finding for ``--json``."""
     check, violation = finding.check, finding.violation
     return {
         "check": check.id,
@@ -76,7 +75,6 @@ def finding_as_dict(deployment: Deployment, finding: Finding) -> dict[str, objec
 
 
 def print_json(value: object) -> None:
-    """Print a value as JSON on stdout."""
     typer.echo(json.dumps(value, indent=2))
 
 

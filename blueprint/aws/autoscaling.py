@@ -46,7 +46,6 @@ def step_change(steps: Sequence[Band], distance: float) -> int:
 
 
 def alarm_of(rule: ScalingRule) -> AlarmRule:
-    """Return the alarm that a scaling rule becomes."""
     return AlarmRule(
         comparison=rule.comparison,
         threshold=rule.threshold,

@@ -51,7 +51,6 @@ class Dashboard:
 
 
 def dashboards(deployment: Deployment) -> tuple[Dashboard, ...]:
-    """Return every dashboard of a deployment."""
     return tuple(build(deployment) for build in (_overview, _edge, _vad, _asr, _state))
 
 

@@ -9,7 +9,6 @@ GATEWAY_FLEET = "gateway"
 
 
 def stack(deployment: Deployment, tier: str) -> str:
-    """Return the name of a CloudFormation stack."""
     return f"{deployment.name}-{tier}"
 
 
@@ -25,7 +24,6 @@ def vad_groups(deployment: Deployment) -> list[str]:
 
 
 def scaling_alarm(deployment: Deployment, fleet: str, rule: ScalingRule) -> str:
-    """Return the name of the alarm that a scaling rule becomes."""
     return f"{deployment.name}-{fleet}-{rule.name}"
 
 
@@ -56,7 +54,6 @@ def budget(deployment: Deployment) -> str:
 
 
 def dashboard(deployment: Deployment, topic: str) -> str:
-    """Return the name of a dashboard."""
     return f"{deployment.name}-{topic}"
 
 

@@ -28,7 +28,6 @@ def node_resource_group(deployment: Deployment) -> str:
 
 
 def cluster(deployment: Deployment) -> str:
-    """Return the name of the Kubernetes cluster."""
     return deployment.name
 
 
@@ -107,7 +106,6 @@ class ServiceAccount:
 
     @property
     def subject(self) -> str:
-        """The subject of its tokens."""
         return f"system:serviceaccount:{self.namespace}:{self.name}"
 
 

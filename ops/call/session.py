@@ -98,7 +98,6 @@ class Session:
 
     @property
     def token(self) -> str:
-        """The newest token."""
         return self._token
 
     async def close(self) -> None:

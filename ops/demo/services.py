@@ -186,7 +186,6 @@ class VoicePath:
         return self._start(_STORE, [program, str(configuration)], {}, lambda: self._answers(self.store_port))
 
     def start_gateway(self, name: str = "gateway", http_port: int = 0, **more: str) -> "Gateway":
-        """Start a gateway."""
         http, media = http_port or free_port(), free_port()
         environment = self._shared(name, "gateway") | {
             "VOICE_HTTP_PORT": str(http),

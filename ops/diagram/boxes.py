@@ -57,7 +57,6 @@ def route(templates: Templates, method: Resource) -> str:
 
 
 def methods(templates: Templates, api: Key) -> list[Resource]:
-    """Return the methods of a REST API."""
     found = templates.of_type("ApiGateway::Method")
     return [method for method in found if templates.origin(method.tier, method.properties["RestApiId"]) == api]
 

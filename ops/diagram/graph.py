@@ -85,9 +85,7 @@ class Graph:
     notes: tuple[str, ...] = ()
 
     def of_tier(self, tier: str | None) -> list[Node]:
-        """Return the boxes of a tier."""
         return [node for node in self.nodes if node.tier == tier]
 
     def signals_of(self, fleet: str) -> list[Signal]:
-        """Return what scales a fleet."""
         return [signal for signal in self.signals if signal.fleet == fleet]

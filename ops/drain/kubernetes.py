@@ -24,7 +24,6 @@ class KubernetesOrder:
     commands: tuple[str, ...]
 
     def as_dict(self) -> dict[str, object]:
-        """Return it for ``--json``."""
         return {"host": self.host, "what": self.what, "commands": list(self.commands)}
 
 

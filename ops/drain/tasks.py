@@ -42,7 +42,6 @@ class Task:
         return self.budget_s + START_S
 
     def as_dict(self) -> dict[str, object]:
-        """Return it for ``--json``."""
         return {"fleet": names.GATEWAY_FLEET, **vars(self)}
 
 

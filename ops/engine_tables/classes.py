@@ -149,7 +149,6 @@ def _spellings(members: dict[str, object]) -> list[object]:
 
 
 def setting_of(reader: Reader, each: Field) -> Setting:
-    """Return a field as a setting of its class."""
     allowed = hint(reader, each.annotation, each.scope)
     kinds = allowed.kinds - {"none"}
     many = bool(kinds & {"list", "tuple", "set"})

@@ -9,7 +9,6 @@ from ops.output import span
 
 
 def fleet_as_dict(deployment: Deployment, fleet: Fleet) -> dict[str, object]:
-    """Return one fleet for ``--json``."""
     price = fleet.instance_type.usd_per_hour.get(deployment.aws.region)
     return {
         "fleet": fleet.name,

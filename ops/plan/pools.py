@@ -15,7 +15,6 @@ def pools(deployment: Deployment) -> tuple[GpuPool, ...]:
 
 
 def pool_as_dict(azure: Azure, pool: GpuPool) -> dict[str, object]:
-    """Return one pool for ``--json``."""
     size = catalog.vm_sizes()[pool.vm_size]
     return {
         "pool": pool.name,

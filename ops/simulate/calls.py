@@ -79,7 +79,6 @@ class Calls(ABC):
 
     @property
     def carried(self) -> int:
-        """Calls that are alive."""
         return int(self.vad.calls.sum())
 
 

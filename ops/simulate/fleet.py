@@ -221,7 +221,6 @@ class Group:
             self.reconcile()
 
     def in_zone(self, zone: str) -> Iterator[Host]:
-        """Yield every host in a zone."""
         yield from (host for host in (*self.hosts, *self.leaving) if host.zone == zone)
 
     def lose_pool(self, zone: str) -> None:

@@ -127,7 +127,6 @@ def _course_as_dict(result: Result) -> dict[str, object]:
 
 
 def policy_table(title: str, summaries: Sequence[Summary]) -> Table:
-    """Return the comparison."""
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
     table.add_column("")
     for summary in summaries:

@@ -24,7 +24,6 @@ class AzureOrder:
     kept: tuple[tuple[str, str], ...]
 
     def as_dict(self) -> dict[str, object]:
-        """Return it for ``--json``."""
         kept = [{"resource": label, "why": why} for label, why in self.kept]
         return {"commands": list(self.commands), "deleted": list(self.deleted), "kept": kept}
 

@@ -42,7 +42,6 @@ class Left:
     region: str
 
     def is_called(self, physical_id: str) -> bool:
-        """Whether this is what CloudFormation calls so."""
         return self.id == physical_id or self.id.removesuffix(":*").endswith((f":{physical_id}", f"/{physical_id}"))
 
 

@@ -14,7 +14,6 @@ from stacks.aws.vad import VadStack
 
 
 def build(app: App, deployment: Deployment) -> list[VoiceStack]:
-    """Add every stack of a deployment to an app."""
     network = NetworkStack(app, deployment)
     registry = RegistryStack(app, deployment)
     state = StateStack(app, deployment, network=network)

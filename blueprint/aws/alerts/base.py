@@ -47,7 +47,6 @@ class Alert:
     fold: Literal["MAX", "MIN"] = "MAX"
 
     def alarm_name(self, deployment: Deployment) -> str:
-        """Return the name of its alarm."""
         return names.alert_alarm(deployment, self.id, self.target)
 
 

@@ -31,7 +31,6 @@ class NeuronRuntime:
         return ()
 
     def environment(self) -> dict[str, str]:
-        """Return the variables."""
         last = self.first_core + self.cores - 1
         return {
             "NEURON_RT_VISIBLE_CORES": f"{self.first_core}-{last}" if self.cores > 1 else str(last),

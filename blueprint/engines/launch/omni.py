@@ -89,7 +89,6 @@ class OmniServer:
         }
 
     def files(self) -> dict[str, str]:
-        """Return the deploy file."""
         return {self.deploy_file: yaml.safe_dump(self.deploy_config(), sort_keys=False)}
 
     def deploy_config(self) -> dict[str, object]:

@@ -32,7 +32,6 @@ class WhisperEngine:
     decoders: int = 1
 
     def environment(self) -> dict[str, str]:
-        """Return the variables."""
         return {
             SESSIONS.name: str(self.sessions),
             ENCODERS.name: str(self.encoders),

@@ -23,7 +23,6 @@ and logs it; it grows with ``max_num_batched_tokens`` and is smaller for small m
 
 
 def element_bytes(kv_cache_type: KvCacheType) -> int:
-    """Bytes of one element of the KV cache."""
     return FP8_BYTES if kv_cache_type is KvCacheType.FP8 else BF16_BYTES
 
 

@@ -51,7 +51,6 @@ class FleetContext:
     log_group: logs.ILogGroup
 
     def security_group(self, tier: Tier) -> ec2.ISecurityGroup:
-        """Return a tier's security group."""
         return self.network.security_groups[tier]
 
     def min_hosts(self, asked: int, images: Sequence[Image]) -> int:
@@ -67,7 +66,6 @@ class FleetContext:
     def role(
         self, scope: Construct, id_: str, *, groups: Sequence[str], tier: Tier, images: Sequence[Image]
     ) -> HostRole:
-        """Make the role of one fleet's hosts."""
         return HostRole(
             scope,
             id_,

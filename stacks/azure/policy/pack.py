@@ -40,7 +40,6 @@ DEPLOYMENT_KEY = ":deployment"
 
 
 def policies() -> list[Policy]:
-    """Return a policy for each rule."""
     return [_on_resource(rule) if rule.scope is Scope.RESOURCE else _on_stack(rule) for rule in RULES]
 
 

@@ -62,11 +62,9 @@ class GpuHolder:
         return ("sleep", "infinity")
 
     def environment(self) -> dict[str, str]:
-        """Return nothing."""
         return {}
 
     def files(self) -> dict[str, str]:
-        """Return nothing."""
         return {}
 
 

@@ -41,11 +41,9 @@ class ClusterContext:
 
     @property
     def azure(self) -> Azure:
-        """What is deployed to Azure."""
         return self.deployment.azure
 
     def pool(self, name: str) -> GpuPool:
-        """Return a GPU pool of the deployment."""
         return next(pool for pool in self.azure.pools if pool.name == name)
 
     def vm_size(self, pool: str) -> VmSize:

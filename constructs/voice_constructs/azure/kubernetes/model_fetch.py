@@ -63,7 +63,6 @@ class Download:
         return {"HF_HOME": WEIGHTS_DIR, "HOME": "/tmp", "HF_HUB_DISABLE_TELEMETRY": "1"}  # noqa: S108  the pod's own
 
     def files(self) -> dict[str, str]:
-        """Return nothing."""
         return {}
 
 

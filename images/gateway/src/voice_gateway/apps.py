@@ -32,7 +32,6 @@ async def health(request: Request) -> Response:
 
 
 def session_api(gateway: Gateway) -> Starlette:
-    """Return the session API."""
     origins = gateway.settings.allowed_origins
     cross_origin = Middleware(
         CORSMiddleware,

@@ -53,7 +53,6 @@ class CountedStream(StreamingResponse):
         self._counted = counted
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it."""
         with self._counted:
             await super().__call__(scope, receive, send)
 

@@ -35,7 +35,6 @@ class RtpSender:
 
     @property
     def has_host(self) -> bool:
-        """Whether there is a host to send to."""
         return self._fleet.vad_host(self._host) is not None
 
     def send(self, payload: bytes) -> bool:

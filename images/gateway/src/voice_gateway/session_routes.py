@@ -38,7 +38,6 @@ class SessionRequest(BaseModel):
 
 
 async def create(request: Request) -> Response:
-    """Open a session."""
     gateway: Gateway = request.app.state.gateway
     caller = await gateway.callers.name(request)
     if gateway.draining.is_set():

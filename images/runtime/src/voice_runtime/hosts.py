@@ -70,7 +70,6 @@ class HostRegistry:
         self._beats: dict[str, tuple[str, float]] = {}
 
     async def beat(self, host: Host) -> None:
-        """Say that a host is there, and how it is."""
         key = state.host(self._tier, host.id)
         async with self._store.pipeline(transaction=True) as pipe:
             # Readers take ids off the set whose record has expired.
@@ -89,7 +88,6 @@ class HostRegistry:
             await pipe.execute()
 
     async def leave(self, host_id: str) -> None:
-        """Take a host out."""
         async with self._store.pipeline(transaction=True) as pipe:
             pipe.delete(state.host(self._tier, host_id))
             pipe.srem(state.hosts(self._tier), host_id)

@@ -85,7 +85,6 @@ class Journal:
             await self._store.xdel(state.audio(ssrc), *entry_ids)
 
     async def sessions_of(self, host: str) -> list[int]:
-        """Return the sessions that a host had."""
         return sorted(int(ssrc) for ssrc in await self._store.smembers(state.host_sessions(host)))
 
     async def orphans(self) -> list[int]:

@@ -33,7 +33,6 @@ class Newest(Collector):
         self._samples = {key: sample for key, sample in kept.items() if sample.read_at >= gone_before}
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield one family for each metric that has a value."""
         families: dict[str, GaugeMetricFamily] = {}
         for (name, part), sample in self._samples.items():
             metric = METRICS[name]

@@ -46,7 +46,6 @@ class Utterance:
         self._extracted_to = start
 
     def add(self, chunk: AudioChunk, now: float) -> None:
-        """Take a chunk in."""
         self.start = min(self.start, chunk.sequence)
         if chunk.sequence < self._extracted_to:
             self._extractor = None  # what was made of a gap is wrong
