@@ -170,6 +170,14 @@ class _Reader:
         return DeploymentFileError([Problem(self._file, line, message)])
 
 
+RENAMED = {
+    "breaching_datapoints": ("datapoints_to_alarm",),
+    "evaluated_datapoints": ("evaluation_periods",),
+    "change": ("adjustment",),
+    "beyond": ("lower_bound", "upper_bound"),
+}
+"""Settings that had another name in an earlier release, with the names of today."""
+
 _SUBJECT = re.compile(r"^(Input|String|Tuple) ")
 """How pydantic's messages start; ours start with the setting."""
 
@@ -203,8 +211,11 @@ def _describe(detail: ErrorDetails, source: SourceMap) -> tuple[Location, str]:
     path = ".".join(map(str, location))
     match detail["type"]:
         case "extra_forbidden":
-            near = suggestion(str(location[-1]), _fields_at(detail["loc"][:-1]))
-            message = f"`{path}` is no setting{near}"
+            fields = _fields_at(detail["loc"][:-1])
+            today = RENAMED.get(str(location[-1]), ())
+            renamed = f"; it is called {' or '.join(f'`{name}`' for name in today)} now"
+            known = today and set(today) <= set(fields)
+            message = f"`{path}` is no setting{renamed if known else suggestion(str(location[-1]), fields)}"
         case "missing" | "union_tag_not_found":
             message = f"`{path}` is missing"
         case "union_tag_invalid":
