@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from blueprint.aws.alarms import AlarmRule
-from blueprint.aws.autoscaling import step_adjustment
+from blueprint.aws.autoscaling import alarm_of, step_adjustment
 from blueprint.file.model.scaling import Comparison, MissingData, ScalingRule, Statistic, Step
 
 ONE_STEP = (Step(adjustment=1),)
@@ -42,6 +42,8 @@ IN = rule(Comparison.BELOW, (Step(adjustment=-1), Step(upper_bound=-10, adjustme
 
 
 def adjustment_at(scaling: ScalingRule, value: float) -> int:
+    if not alarm_of(scaling).breaches(value):
+        return 0
     return step_adjustment(scaling.bands, value - scaling.threshold)
 
 
