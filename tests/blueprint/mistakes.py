@@ -34,9 +34,12 @@ MISTAKES = {
         ("`aws.asr.1.scaling.0.steps.1.lower_bond`", "did you mean `lower_bound`?"),
     ),
     "setting under its old name": Mistake(
-        "{lower_bound: 5, adjustment: 2}", "{beyond: 5, change: 2}", "beyond",
-        ("steps.1.beyond` is no setting; it is called `lower_bound` or `upper_bound` now",
-         "steps.1.change` is no setting; it is called `adjustment` now"),
+        "{lower_bound: 5, adjustment: 2}", "{beyond: 5, adjustment: 2}", "beyond",
+        ("steps.1.beyond` is no setting; it is called `lower_bound` or `upper_bound` now",),
+    ),
+    "required setting under its old name": Mistake(
+        "{lower_bound: 5, adjustment: 2}", "{lower_bound: 5, change: 2}", "change",
+        ("steps.1.change` is no setting; it is called `adjustment` now",),
     ),
     "unknown key, in the purchase union": Mistake(
         "reservation_id:", "reservation:", "reservation:",
