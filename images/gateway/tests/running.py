@@ -22,8 +22,8 @@ import websockets
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from blueprint import contract
-from blueprint.contract import Tier
+from blueprint.contract.network import Tier
+from blueprint.contract.session_api import HEALTH_PATH, TOKEN_HEADER
 from images.conftest import INHERITED, PATIENCE_S, StoreServer, free_port
 from voice_runtime.hosts import Host, HostKind, HostRegistry
 from voice_runtime.store import StoreSettings, connect
@@ -118,9 +118,7 @@ class GatewayProcess:
 
     def health(self, port: int | None = None) -> int:
         with contextlib.suppress(httpx2.TransportError):
-            return httpx2.get(
-                f"http://127.0.0.1:{port or self.http_port}{contract.HEALTH_PATH}", verify=NO_TLS
-            ).status_code
+            return httpx2.get(f"http://127.0.0.1:{port or self.http_port}{HEALTH_PATH}", verify=NO_TLS).status_code
         return 0
 
     def logged(self) -> list[dict[str, Any]]:
@@ -200,7 +198,7 @@ class Opened:
 
     @property
     def headers(self) -> dict[str, str]:
-        return {contract.TOKEN_HEADER: self.token}
+        return {TOKEN_HEADER: self.token}
 
     def at(self, gateway: GatewayProcess) -> "Opened":
         return replace(self, gateway=gateway)

@@ -21,8 +21,9 @@ from redis.asyncio import Redis
 from starlette.applications import Starlette
 from uvicorn.server import ServerState
 
-from blueprint import session_api
-from blueprint.contract import CALLER_HEADER, TOKEN_HEADER, Tier
+from blueprint.contract import session_api
+from blueprint.contract.network import Tier
+from blueprint.contract.session_api import CALLER_HEADER, TOKEN_HEADER
 from images.conftest import PATIENCE_S, StoreServer
 from images.gateway.tests.conftest import Start
 from images.gateway.tests.running import GatewayProcess, Hosts, holds
