@@ -12,6 +12,8 @@ SETUP := .venv/.ready
 CHECKOV := .tools/checkov/.ready
 BENCH_VAD := .tools/bench/.ready
 INSTALL := images/vad-dataplane/tests/install.sh
+# How the data plane is built for its tests: Meson's b_sanitize.
+SANITIZERS := none address,undefined
 
 .PHONY: help setup demo demo-page test test-native test-arm64 test-voice images refresh-engines sandbox bench-synth bench-dataplane bench-vad bench-voice bench-simulate lint format lock clean
 
@@ -52,7 +54,7 @@ test: $(SETUP) $(CHECKOV) ## Run every check and test
 	pytest -n 2 --dist loadgroup --ignore tests/voice
 
 test-native: $(SETUP) ## Build the data plane and test it: units, sanitizers, end to end (as root)
-	images/vad-dataplane/tests/run.sh
+	images/vad-dataplane/tests/run.sh $(SANITIZERS)
 
 test-arm64: ## Cross-compile the data plane for arm64 and test it under emulation
 	images/vad-dataplane/cross/run.sh
