@@ -15,7 +15,7 @@ INSTALL := images/vad-dataplane/tests/install.sh
 # How the data plane is built for its tests: Meson's b_sanitize.
 SANITIZERS := none address,undefined
 
-.PHONY: help setup demo demo-page test test-native test-arm64 test-voice images refresh-engines sandbox bench-synth bench-dataplane bench-vad bench-voice bench-simulate lint format lock clean
+.PHONY: help setup demo demo-page test test-nightly test-native test-arm64 test-voice images refresh-engines sandbox bench-synth bench-dataplane bench-vad bench-voice bench-simulate lint format lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -43,7 +43,7 @@ $(BENCH_VAD): $(UV) bench/vad/requirements.txt bench/vad/silero.txt
 	$(UV) pip sync --quiet --require-hashes --python .tools/bench/bin/python bench/vad/requirements.txt bench/vad/silero.txt
 	touch $@
 
-test: $(SETUP) $(CHECKOV) ## Run every check and test
+test: $(SETUP) ## Run every check and test
 	ruff check .
 	ruff format --check .
 	yamllint --strict .
@@ -51,7 +51,11 @@ test: $(SETUP) $(CHECKOV) ## Run every check and test
 	hadolint images/*/Dockerfile
 	mypy
 	$(INSTALL) tests/packages.txt
-	pytest -n 2 --dist loadgroup --ignore tests/voice
+	pytest -n 2 --dist loadfile --no-loadscope-reorder --ignore tests/voice
+
+test-nightly: $(SETUP) $(CHECKOV) ## The tests that are too long for every change
+	$(INSTALL) tests/packages.txt
+	pytest -m nightly --ignore tests/voice
 
 test-native: $(SETUP) ## Build the data plane and test it: units, sanitizers, end to end (as root)
 	images/vad-dataplane/tests/run.sh $(SANITIZERS)
