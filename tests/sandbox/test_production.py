@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 from ops.cli import app
 from sandbox.aws.cdk import ROOT
 
-pytestmark = [pytest.mark.sandbox, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.sandbox, pytest.mark.timeout(600)]
 
 
 def rehearsed(name: str) -> str:
