@@ -32,14 +32,8 @@ def bases_are_arguments(docker: Dockerfile, spec: BuiltImage) -> Iterator[str]:
 
 
 def arguments_agree(docker: Dockerfile, spec: BuiltImage) -> Iterator[str]:
-    """Dockerfile and image.yaml name the same build arguments, none has a default, and each is used.
-
-    ``TESTS`` is no version: whoever builds for a test of the whole image leaves the unit tests out with it.
-    """
+    """Dockerfile and image.yaml name the same build arguments, none has a default, and each is used."""
     declared, given = docker.arguments, {*spec.bases, *spec.build_args}
-    switch = declared.pop("TESTS", "true")
-    if switch != "true":
-        yield f"build argument TESTS has the default {switch}: an image is not published untested"
     yield from (f"build argument {name} is not in image.yaml" for name in sorted(declared.keys() - given))
     yield from (f"image.yaml gives {name}, the Dockerfile does not take it" for name in sorted(given - declared.keys()))
     yield from (f"build argument {name} has the default {value}" for name, value in declared.items() if value)

@@ -11,7 +11,6 @@ from tests.images.dockerfile import parse, read
 BUILT = [spec for spec in specs().values() if isinstance(spec, BuiltImage)]
 VLLM = next(spec for spec in BUILT if spec.name == "asr-vllm")
 ROUTER = next(spec for spec in BUILT if spec.name == "pd-router")
-DATA_PLANE = next(spec for spec in BUILT if spec.name == "vad-dataplane")
 
 
 @pytest.mark.parametrize("spec", BUILT, ids=lambda spec: spec.name)
@@ -56,7 +55,6 @@ PLANTED = [
     (VLLM, "ENTRYPOINT []", "ENV HF_TOKEN=x\nENTRYPOINT []", "HF_TOKEN would be in the image's history"),
     (VLLM, "ARG NIXL_VERSION\n", "ARG NIXL_VERSION\nARG GIT_PASSWORD\n", "GIT_PASSWORD would be in"),
     (ROUTER, "--from=build /opt/router", "--from=docker.io/x/python:3 /opt/router", "an image that is no argument"),
-    (DATA_PLANE, "ARG TESTS=true", "ARG TESTS=false", "an image is not published untested"),
     (ROUTER, "AS build", "AS other\nUSER 10001\nFROM python:3 AS build", "FROM python:3 is no base"),
 ]  # fmt: skip
 
