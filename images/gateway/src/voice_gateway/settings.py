@@ -5,6 +5,7 @@ from typing import Annotated, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from blueprint.contract.session_api import AUDIO_PATH
 from voice_gateway.tokens import KEY_BYTES
 
 Port = Annotated[int, Field(ge=1, le=65535)]
@@ -75,6 +76,3 @@ class GatewaySettings(BaseSettings):
         """Return where a session's WebSocket is, as callers reach it."""
         place = f"wss://{self.media_host}" if self.media_tls else f"ws://{self.media_host}:{self.media_port}"
         return f"{place}{AUDIO_PATH.format(id=session)}"
-
-
-AUDIO_PATH = "/v1/sessions/{id}/audio"
