@@ -34,7 +34,7 @@ from blueprint.contract.environment import (
     VALKEY_USER,
     Variable,
 )
-from blueprint.contract.images import Image
+from blueprint.contract.images import UNPRIVILEGED_USER, Image
 from blueprint.contract.network import GATEWAY_HTTP, GATEWAY_MEDIA, RTP, VALKEY, Tier
 from blueprint.contract.session_api import HEALTH_COMMAND
 from blueprint.file.model.edge import JwtAuthorizer
@@ -46,8 +46,6 @@ from voice_constructs.aws.scaling import fleet_metric
 from voice_constructs.aws.state import PASSWORD_FIELD, ValkeyStore
 
 CONTAINER = "gateway"
-USER = "65532:65532"
-"""A user that owns nothing in the image; the number is what distroless images call ``nonroot``."""
 
 TOKEN_KEY_LENGTH = 64
 """Characters of the key that signs session tokens: 62 to choose from, so more than the 256 bits of HMAC-SHA-256."""
@@ -179,7 +177,7 @@ class Gateway(Construct):
             environment={variable.name: value for variable, value in environment.items()},
             secrets={variable.name: secret for variable, secret in secrets.items()},
             port_mappings=[ecs.PortMapping(container_port=port.number) for port in (GATEWAY_HTTP, GATEWAY_MEDIA)],
-            user=USER,
+            user=f"{UNPRIVILEGED_USER}:{UNPRIVILEGED_USER}",
             readonly_root_filesystem=True,
             linux_parameters=linux,
             health_check=ecs.HealthCheck(
