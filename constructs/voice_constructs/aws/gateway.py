@@ -14,6 +14,9 @@ from constructs import Construct
 from blueprint.aws import names
 from blueprint.aws.edge import FARGATE_STOP_TIMEOUT_S, GATEWAY_DRAIN_TIMEOUT_S
 from blueprint.contract.environment import (
+    ALLOWED_ORIGINS,
+    CALLER_CREATIONS_PER_S,
+    CALLER_SESSIONS,
     DEPLOYMENT,
     DRAIN_TIMEOUT_S,
     ENVIRONMENT,
@@ -22,10 +25,11 @@ from blueprint.contract.environment import (
     IDLE_TIMEOUT_S,
     JWT_AUDIENCE,
     JWT_ISSUER,
+    MAX_CONNECTIONS,
     MEDIA_HOST,
     MEDIA_PORT,
-    REGION,
     RTP_PORT,
+    SESSION_MAX_S,
     TOKEN_KEY,
     TOKEN_TTL_S,
     VALKEY_HOST,
@@ -130,7 +134,6 @@ class Gateway(Construct):
         return {
             DEPLOYMENT: self._deployment.name,
             FLEET: names.GATEWAY_FLEET,
-            REGION: self._deployment.aws.region,
             VALKEY_HOST: self._props.store.endpoint,
             VALKEY_PORT: str(VALKEY.number),
             VALKEY_USER: Tier.GATEWAY.value,
@@ -140,6 +143,11 @@ class Gateway(Construct):
             TOKEN_TTL_S: str(settings.token_ttl_s),
             JWT_ISSUER: jwt.issuer if jwt else "",
             JWT_AUDIENCE: jwt.audience if jwt else "",
+            ALLOWED_ORIGINS: ",".join(settings.allowed_origins),
+            SESSION_MAX_S: str(settings.session_max_s),
+            CALLER_SESSIONS: str(settings.caller_sessions),
+            CALLER_CREATIONS_PER_S: str(settings.caller_creations_per_s),
+            MAX_CONNECTIONS: str(settings.gateway.max_connections),
             MEDIA_HOST: self._props.media_host,
             IDLE_TIMEOUT_S: str(settings.idle_timeout_s),
             DRAIN_TIMEOUT_S: str(GATEWAY_DRAIN_TIMEOUT_S),
