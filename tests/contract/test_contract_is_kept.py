@@ -2,7 +2,7 @@
 
 Of the two sides of the contract this looks at the provisioning one: alarms, dashboards, scaling policies, security
 groups, user data and task definitions in synthesized templates. The other side are the programs: what they publish is
-compared in images/test_published_metrics.py, what they read from their environment in test_programs.py.
+compared in test_published_metrics.py, what they read from their environment in test_programs.py.
 """
 
 import re

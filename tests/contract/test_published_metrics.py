@@ -11,7 +11,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import boto3
 import pytest
@@ -25,6 +25,7 @@ from blueprint.engines.launch.vllm import START_LOG
 from images.conftest import StoreServer
 from images.gateway.tests.running import GatewayProcess, Hosts, VadHost, free_rtp_port, holds
 from images.telemetry.tests.stand_ins import DATA, Driver, control_socket, counters, monitor
+from tests.synthesized import ROOT
 from voice_runtime.transcripts import EventKind, Transcript, Transcripts
 from voice_telemetry import __main__ as telemetry
 from voice_telemetry.cloudwatch import CloudWatch
@@ -32,10 +33,13 @@ from voice_telemetry.prometheus import Newest
 from voice_telemetry.settings import Settings, SourceName
 from voice_telemetry.sources.gpu import Gpu
 
-IMAGES = Path(__file__).parent
+IMAGES = ROOT / "images"
 sys.path.append(str(IMAGES / "whisper-engine/tests"))
 
 from engine_host import EngineHost, chunks_of, finals, first_sentence, open_session  # noqa: E402
+
+if TYPE_CHECKING:
+    from types_boto3_cloudwatch import CloudWatchClient
 
 DEPLOYMENT, FLEET = "test", "everything"
 SSRC = 7
@@ -74,12 +78,12 @@ def differences(published: Published, declared: Iterable[Metric]) -> list[str]:
 
 def start_phases() -> set[str]:
     """Return the words that a host's boot script and the engine's log give to the parts of a start."""
-    script = (IMAGES.parent / "userdata/steps/cold_start.sh").read_text(encoding="utf-8")
+    script = (ROOT / "userdata/steps/cold_start.sh").read_text(encoding="utf-8")
     return {*re.findall(r'(?:echo|print) "([a-z-]+)[ "]', script), *START_LOG}
 
 
 @pytest.fixture
-def cloud() -> Iterator[Any]:
+def cloud() -> Iterator["CloudWatchClient"]:
     with mock_aws():
         yield boto3.client("cloudwatch", region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x")
 
@@ -98,7 +102,11 @@ async def engine_that_has_worked(store: Redis, server: StoreServer) -> AsyncIter
 
 
 async def published_by_telemetry(
-    cloud: Any, engine: EngineHost, store: StoreServer, folder: Path, is_all: Callable[[set[Series]], bool]
+    cloud: "CloudWatchClient",
+    engine: EngineHost,
+    store: StoreServer,
+    folder: Path,
+    is_all: Callable[[set[Series]], bool],
 ) -> tuple[set[Series], dict[str, set[str]]]:
     """Run telemetry with every source until it has published all, or for a minute; return what CloudWatch has."""
     (folder / "phases").write_text("".join(f"{phase} 1.5\n" for phase in start_phases()), encoding="utf-8")
@@ -127,7 +135,7 @@ async def published_by_telemetry(
     return listed(cloud)
 
 
-def listed(cloud: Any) -> tuple[set[Series], dict[str, set[str]]]:
+def listed(cloud: "CloudWatchClient") -> tuple[set[Series], dict[str, set[str]]]:
     series: set[Series] = set()
     words: dict[str, set[str]] = {}
     for each in cloud.list_metrics()["Metrics"]:
@@ -178,7 +186,7 @@ def series_of(lines: Iterable[dict[str, Any]]) -> Iterator[Series]:
 
 
 async def test_programs_publish_what_the_contract_declares(
-    cloud: Any, store: Redis, store_server: StoreServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cloud: "CloudWatchClient", store: Redis, store_server: StoreServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver = Driver([{1: 80.0, 60: 10.0, 61: 20.0}, {1: 40.0, 60: 30.0, 61: 40.0}])
     monkeypatch.setattr(telemetry, "Gpu", lambda: Gpu(driver))
