@@ -96,7 +96,7 @@ bench-simulate: $(SETUP) ## Simulate a day of a million calls, in bulk beside on
 diagram: $(SETUP) ## Draw docs/architecture.svg anew, from the templates
 	voice diagram deployments/production-us-east-1.yaml --output docs/architecture.svg
 
-refresh-engines: $(SETUP) ## Read the engines' published releases again, into blueprint/engines/tables
+refresh-engines: $(SETUP) ## Read the engines' published releases again, into blueprint/engines/published/tables
 	python -m ops.engine_tables
 
 lint: $(SETUP) ## Run the static checks alone

@@ -17,12 +17,12 @@ from rich.console import Console
 from rich.table import Table
 
 import blueprint
-from blueprint.model.scaling import ScalingRules, Step
-from ops.simulation.capacity import FleetPlan, Overrides, fleet_plans
-from ops.simulation.policies import policies
-from ops.simulation.report import summarize
-from ops.simulation.run import Settings, Simulation
-from ops.simulation.traces import Trace, diurnal
+from blueprint.file.model.scaling import ScalingRules
+from ops.simulate.capacity import FleetPlan, Overrides, fleet_plans
+from ops.simulate.policies import policies
+from ops.simulate.report import summarize
+from ops.simulate.run import Settings, Simulation
+from ops.simulate.traces import Trace, diurnal
 
 FILE = Path(__file__).parents[1] / "deployments/production-us-east-1.yaml"
 PEAK = 1_000_000
@@ -56,7 +56,9 @@ def _times(plan: FleetPlan, factor: int) -> FleetPlan:
     )
     rules: ScalingRules = tuple(
         rule.model_copy(
-            update={"steps": tuple(Step(beyond=step.beyond, change=step.change * factor) for step in rule.steps)}
+            update={
+                "steps": tuple(step.model_copy(update={"adjustment": step.adjustment * factor}) for step in rule.steps)
+            }
         )
         for rule in plan.rules
     )

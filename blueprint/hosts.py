@@ -3,10 +3,10 @@
 from typing import Literal
 
 from blueprint import catalog
-from blueprint.contract import Image
-from blueprint.model.aws import AsrFleet, Engine
-from blueprint.model.azure import AggregatedService, AzureService, LmcachePool, PrefillDecodeCell, TtsService
-from blueprint.model.deployment import Deployment
+from blueprint.contract.images import Image
+from blueprint.file.model.aws import AsrFleet, Engine
+from blueprint.file.model.azure import AggregatedService, AzureService, LmcachePool, PrefillDecodeCell, TtsService
+from blueprint.file.model.deployment import Deployment
 
 VAD_IMAGES = (Image.VAD_DATAPLANE, Image.TELEMETRY)
 GATEWAY_IMAGES = (Image.GATEWAY,)
@@ -69,6 +69,15 @@ def images_of(deployment: Deployment) -> tuple[Image, ...]:
         for service in deployment.azure_half.services:
             images += service_images(service)
     return tuple(dict.fromkeys(images))
+
+
+NO_DIGEST = f"sha256:{'0' * 64}"
+"""Stands where an image has no digest yet: no registry has such an image, and nothing that names it is started."""
+
+
+def digest(deployment: Deployment, image: Image) -> str:
+    """Return an image's digest, or ``NO_DIGEST``."""
+    return deployment.images.get(image, NO_DIGEST)
 
 
 def held_back(deployment: Deployment, images: tuple[Image, ...]) -> bool:

@@ -12,9 +12,12 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import AfterValidator, Field, TypeAdapter, model_validator
 
-from blueprint import catalog, cluster_contract, contract
-from blueprint.contract import Image, Port
-from blueprint.model.base import Model
+from blueprint import catalog
+from blueprint.azure import contract as cluster_contract
+from blueprint.base import Model
+from blueprint.contract import network
+from blueprint.contract.images import Image
+from blueprint.contract.network import Port
 
 CONTEXT = Path(__file__).parents[1]
 """What every image is built from: the repository, as far as ``.dockerignore`` lets it in."""
@@ -23,7 +26,7 @@ FOLDER = CONTEXT / "images"
 FILE = "image.yaml"
 
 Platform = Literal["linux/amd64", "linux/arm64"]
-_CONTRACTS = {"contract": contract, "cluster_contract": cluster_contract}
+_CONTRACTS = {"contract": network, "cluster_contract": cluster_contract}
 
 
 def port(name: str) -> Port:
@@ -36,7 +39,7 @@ def port(name: str) -> Port:
     found = getattr(_CONTRACTS.get(module), constant, None)
     if not isinstance(found, Port):
         raise ValueError(  # noqa: TRY004  pydantic reports a ValueError with its place
-            f"{name} is no port of blueprint.contract or blueprint.cluster_contract"
+            f"{name} is no port of blueprint.contract.network or blueprint.azure.contract"
         )
     return found
 
@@ -169,7 +172,6 @@ class _Spec(Model):
 
     @property
     def port_numbers(self) -> tuple[Port, ...]:
-        """The ports themselves."""
         return tuple(port(name) for name in self.ports)
 
 

@@ -2,13 +2,19 @@
 
 import typer
 
-from ops import checks, diagram, images, plan, preview, sandbox, simulate
 from ops.call import command as call
+from ops.checks import command as checks
 from ops.cost import command as cost
+from ops.diagram import command as diagram
 from ops.drain import command as drain
 from ops.exits import HELP
+from ops.images import command as images
 from ops.loadtest import command as loadtest
+from ops.plan import command as plan
 from ops.preflight import command as preflight
+from ops.preview import command as preview
+from ops.sandbox import command as sandbox
+from ops.simulate import command as simulate
 from ops.status import command as status
 from ops.teardown import command as teardown
 

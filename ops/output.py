@@ -13,7 +13,7 @@ from rich.table import Table
 import blueprint
 from blueprint import checks
 from blueprint.checks import Finding, Level
-from blueprint.model.deployment import Deployment
+from blueprint.file.model.deployment import Deployment
 from ops.exits import REFUSED
 
 out = Console(highlight=False)
@@ -60,7 +60,6 @@ def print_findings(console: Console, deployment: Deployment, findings: list[Find
 
 
 def finding_as_dict(deployment: Deployment, finding: Finding) -> dict[str, object]:
-    """Return a finding for ``--json``."""
     check, violation = finding.check, finding.violation
     return {
         "check": check.id,
@@ -76,7 +75,6 @@ def finding_as_dict(deployment: Deployment, finding: Finding) -> dict[str, objec
 
 
 def print_json(value: object) -> None:
-    """Print a value as JSON on stdout."""
     typer.echo(json.dumps(value, indent=2))
 
 

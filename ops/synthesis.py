@@ -5,7 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from blueprint.model.deployment import Deployment
+from blueprint.file.model.deployment import Deployment
 
 
 def templates(deployment: Deployment) -> dict[str, dict[str, Any]]:

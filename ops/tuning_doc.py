@@ -1,4 +1,4 @@
-"""The tables of docs/tuning.md, from blueprint.sizing: ``python -m ops.tuning_doc`` writes them anew."""
+"""The tables of docs/tuning.md, from blueprint.engines.sizing: ``python -m ops.tuning_doc`` writes them anew."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -6,13 +6,13 @@ from pathlib import Path
 
 from blueprint import catalog
 from blueprint.catalog.inference import Architecture
-from blueprint.model.serving import KvCacheType, Load
-from blueprint.sizing.defaults import batch_defaults
-from blueprint.sizing.layouts import CELL, Asked, Layout, layouts
-from blueprint.sizing.memory import cross_attention_bytes, kv_bytes_per_token
-from blueprint.sizing.profiles import ProfileRow, batching_pair, profile_table
-from blueprint.sizing.result import EngineSizing
-from blueprint.sizing.tts import PUBLISHED_POINTS
+from blueprint.engines.sizing.defaults import batch_defaults
+from blueprint.engines.sizing.layouts import CELL, Asked, Layout, layouts
+from blueprint.engines.sizing.memory import cross_attention_bytes, kv_bytes_per_token
+from blueprint.engines.sizing.profiles import ProfileRow, batching_pair, profile_table
+from blueprint.engines.sizing.result import EngineSizing
+from blueprint.engines.sizing.tts import PUBLISHED_POINTS
+from blueprint.file.model.serving import KvCacheType, Load
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "tuning.md"
 

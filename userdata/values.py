@@ -5,10 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from blueprint.contract import (
+from blueprint.contract.environment import (
     DATA_PATH,
     DEPLOYMENT,
-    ENA_EXPRESS_MTU,
     FLEET,
     HOST,
     HOST_ADDRESS,
@@ -19,10 +18,9 @@ from blueprint.contract import (
     RX_RING_SIZE,
     VALKEY_PASSWORD,
     VALKEY_PASSWORD_FILE,
-    XDP_MTU,
-    StartPhase,
-    Tier,
 )
+from blueprint.contract.metrics import StartPhase
+from blueprint.contract.network import ENA_EXPRESS_MTU, XDP_MTU, Tier
 
 POLL_S = 5
 """How often a host looks at its containers and at its metadata."""

@@ -49,7 +49,6 @@ def as_dict(group: list[Measurement]) -> list[dict[str, object]]:
 
 
 def table(group: list[Measurement]) -> Table:
-    """Draw a group."""
     rival = best_rival(group)
     unit = group[0].unit
     drawn = Table(title=f"{group[0].group}, {len(group[0].rounds)} rounds in turn", title_justify="left")

@@ -81,7 +81,6 @@ def parse(output: str) -> list[Measurement]:
 
 
 def run(bench: str, *arguments: str) -> list[Measurement]:
-    """Run one of the benches."""
     command = [str(BUILD / bench), *arguments]
     return parse(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)  # noqa: S603
 

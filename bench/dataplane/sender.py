@@ -22,7 +22,6 @@ PACKET = np.dtype(
 
 
 def ssrc_of(stream: int) -> int:
-    """Return the SSRC of a stream."""
     return 0x10000 + stream
 
 

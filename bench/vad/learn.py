@@ -126,7 +126,6 @@ def _array(name: str, values: Array) -> str:
 
 
 def header(network: Network, policy: Policy) -> str:
-    """Return learned.h."""
     w1, b1, w2, b2, w3, b3 = network.weights
     scalars = {
         "GATED_ODDS": GATED_ODDS,

@@ -74,7 +74,6 @@ class Running:
         self._path.wait_for_capacity(self.gateway)
 
     def stop(self) -> None:
-        """Stop everything."""
         self._path.stop()
 
     def cpu_s(self) -> dict[str, float]:

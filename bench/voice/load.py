@@ -34,7 +34,6 @@ class Outcome:
 
     @property
     def finals(self) -> list[tuple[float, Heard]]:
-        """The final transcripts."""
         return [(at, event) for at, event in self.events if event.kind == "final"]
 
     @property

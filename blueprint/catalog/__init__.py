@@ -5,10 +5,10 @@ from typing import Literal
 
 from pydantic import Field
 
+from blueprint.base import Model
 from blueprint.catalog.azure import VmSize
 from blueprint.catalog.inference import EngineVersion, Gpu, ModelCard
 from blueprint.catalog.reading import rows
-from blueprint.model.base import Model
 
 __all__ = [
     "Accelerator",

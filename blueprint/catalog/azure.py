@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from blueprint.model.base import Model
+from blueprint.base import Model
 
 
 class NumaNode(Model):

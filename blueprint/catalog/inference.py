@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from blueprint.model.base import Model
+from blueprint.base import Model
 
 
 class Gpu(Model):

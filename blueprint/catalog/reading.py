@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import yaml
 
-from blueprint.model.base import Model
+from blueprint.base import Model
 
 Row = TypeVar("Row", bound=Model)
 

@@ -16,8 +16,8 @@ from blueprint.checks import (
     vad_host,
 )
 from blueprint.checks.base import Check, Finding, Level, Violation
-from blueprint.loading import suggestion
-from blueprint.model.deployment import Deployment
+from blueprint.file.loading import suggestion
+from blueprint.file.model.deployment import Deployment
 
 __all__ = ["CHECKS", "Check", "Finding", "Level", "Violation", "applicable", "refusals", "run"]
 

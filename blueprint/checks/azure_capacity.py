@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from blueprint import catalog
 from blueprint.catalog import VmSize
 from blueprint.checks.base import Check, Level, Violation
-from blueprint.model.azure import Azure, ReservedNodes, SpotNodes
-from blueprint.model.base import HostCount
-from blueprint.model.deployment import Deployment, Environment
-from blueprint.source import Location
+from blueprint.file.model.azure import Azure, ReservedNodes, SpotNodes
+from blueprint.file.model.base import HostCount
+from blueprint.file.model.deployment import Deployment, Environment
+from blueprint.file.source import Location
 
 AZURE_ZONES = ("1", "2", "3")
 OLDEST_MINOR, NEWEST_MINOR = 35, 37

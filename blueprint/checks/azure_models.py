@@ -7,11 +7,11 @@ from blueprint.catalog import ModelCard
 from blueprint.catalog.inference import Task
 from blueprint.checks.azure_pods import ServicePod, refused, service_pods
 from blueprint.checks.base import Check, Level, Violation
+from blueprint.engines.sizing.fit import check_engine, check_load, check_reuse
+from blueprint.file.model.azure import AzureService, ChatService, TtsService
+from blueprint.file.model.deployment import Deployment, Environment
+from blueprint.file.model.serving import KvCacheType, Quantization
 from blueprint.hosts import service_images
-from blueprint.model.azure import AzureService, ChatService, TtsService
-from blueprint.model.deployment import Deployment, Environment
-from blueprint.model.serving import KvCacheType, Quantization
-from blueprint.sizing.fit import check_engine, check_load, check_reuse
 
 HELD_BACK_DRIVERS = {"A10": "GRID 570.211.01"}
 """Drivers of AKS node images older than the R580 branch that CUDA 13 needs, by GPU model; others carry 580.159.04."""

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from blueprint import catalog
 from blueprint.catalog import Gpu, ModelCard, VmSize
 from blueprint.checks.base import Violation
-from blueprint.model.azure import (
+from blueprint.engines.sizing.result import DoesNotFitError
+from blueprint.file.model.azure import (
     AggregatedService,
     Azure,
     AzureService,
@@ -15,9 +16,8 @@ from blueprint.model.azure import (
     LmcachePool,
     PrefillDecodeCell,
 )
-from blueprint.model.serving import KvCacheType, Quantization
-from blueprint.sizing.result import DoesNotFitError
-from blueprint.source import Location
+from blueprint.file.model.serving import KvCacheType, Quantization
+from blueprint.file.source import Location
 
 CELL_ENGINES = 2
 """A cell holds a prefill engine and a decode engine, each on half of the node's GPUs."""

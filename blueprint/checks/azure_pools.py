@@ -7,8 +7,8 @@ from ipaddress import IPv4Network
 
 from blueprint.checks.azure_pods import ServicePod, service_pods
 from blueprint.checks.base import Check, Level, Violation
-from blueprint.model.azure import Azure
-from blueprint.model.deployment import Deployment
+from blueprint.file.model.azure import Azure
+from blueprint.file.model.deployment import Deployment
 
 PLACEHOLDER = "00000000-0000-0000-0000-000000000000"
 POD_PREFIX = 24
@@ -25,7 +25,7 @@ class PoolHasService(Check):
     id = "pool-has-service"
     level = Level.ERROR
     about = "Every GPU pool has a service."
-    source = "blueprint/model/azure.py: pods choose their pool by name"
+    source = "blueprint/file/model/azure.py: pods choose their pool by name"
 
     def examine(self, deployment: Deployment) -> Iterator[Violation]:
         """Look for pools that no service names."""

@@ -2,18 +2,18 @@
 
 from collections.abc import Iterator
 
+from blueprint.azure.topology import kube_reserved_cpus
 from blueprint.checks.azure_pods import ServicePod, refused, service_pods
 from blueprint.checks.base import Check, Level, Violation
-from blueprint.model.azure import TtsService
-from blueprint.model.deployment import Deployment
-from blueprint.model.serving import KvCacheType
-from blueprint.sizing.fit import check_engine, check_memory
-from blueprint.sizing.host import size_host
-from blueprint.sizing.memory import kv_memory
-from blueprint.sizing.result import DoesNotFitError
-from blueprint.sizing.service import size_service
-from blueprint.sizing.tts import size_tts
-from blueprint.topology import kube_reserved_cpus
+from blueprint.engines.sizing.fit import check_engine, check_memory
+from blueprint.engines.sizing.host import size_host
+from blueprint.engines.sizing.memory import kv_memory
+from blueprint.engines.sizing.result import DoesNotFitError
+from blueprint.engines.sizing.service import size_service
+from blueprint.engines.sizing.tts import size_tts
+from blueprint.file.model.azure import TtsService
+from blueprint.file.model.deployment import Deployment
+from blueprint.file.model.serving import KvCacheType
 
 RESERVATIONS = "https://learn.microsoft.com/azure/aks/node-resource-reservations"
 DAEMON_CPUS = 1.0
@@ -43,7 +43,7 @@ class LoadFitsGpus(Check):
     id = "load-fits-gpus"
     level = Level.ERROR
     about = "Weights and the KV cache of one session at full context fit the GPUs of every engine."
-    source = "blueprint/sizing/memory.py; https://docs.vllm.ai/en/stable/configuration/conserving_memory.html"
+    source = "blueprint/engines/sizing/memory.py; https://docs.vllm.ai/en/stable/configuration/conserving_memory.html"
 
     def examine(self, deployment: Deployment) -> Iterator[Violation]:
         """Do the sum for each engine; for text to speech, look up what is published."""
@@ -140,7 +140,7 @@ class ReplicasCarryLoad(Check):
     id = "replicas-carry-load"
     level = Level.WARNING
     about = "All replicas of a service together carry the sessions that it is asked for."
-    source = "blueprint/sizing: ceilings of memory, and for text to speech arXiv 2603.25551"
+    source = "blueprint/engines/sizing: ceilings of memory, and for text to speech arXiv 2603.25551"
 
     def examine(self, deployment: Deployment) -> Iterator[Violation]:
         """Size each service; one that does not fit at all is another check's."""

@@ -2,17 +2,17 @@
 
 from collections.abc import Iterator, Sequence
 
+from blueprint.azure.topology import Request, admitted_cpus, place, share_nvlink, whole_node
 from blueprint.catalog import VmSize
-from blueprint.cell import check_cell_cpus
 from blueprint.checks.azure_pods import ServicePod, refused, service_pods
 from blueprint.checks.base import Check, Level, Violation
-from blueprint.model.azure import TopologyPolicy
-from blueprint.model.deployment import Deployment
-from blueprint.sizing.layouts import cell_groups, engines_per_node, nvlink_groups
-from blueprint.sizing.result import DoesNotFitError
-from blueprint.topology import Request, admitted_cpus, place, share_nvlink, whole_node
+from blueprint.engines.cell import check_cell_cpus
+from blueprint.engines.sizing.layouts import cell_groups, engines_per_node, nvlink_groups
+from blueprint.engines.sizing.result import DoesNotFitError
+from blueprint.file.model.azure import TopologyPolicy
+from blueprint.file.model.deployment import Deployment
 
-KUBELET = "https://kubernetes.io/docs/tasks/administer-cluster/topology-manager (blueprint/topology.py has the rule)"
+KUBELET = "https://kubernetes.io/docs/tasks/administer-cluster/topology-manager (rule: blueprint/azure/topology.py)"
 REFUSING = (TopologyPolicy.RESTRICTED, TopologyPolicy.SINGLE_NUMA_NODE)
 
 
@@ -46,7 +46,7 @@ class CellEnginesBesideTheirGpus(Check):
     id = "cell-engines-beside-their-gpus"
     level = Level.ERROR
     about = "The kubelet pins a cell's engines to the NUMA nodes of their GPUs, to which they bind themselves."
-    source = f"{KUBELET}; blueprint/cell.py has the amounts"
+    source = f"{KUBELET}; blueprint/engines/cell.py has the amounts"
 
     def examine(self, deployment: Deployment) -> Iterator[Violation]:
         """Give the cell's containers their CPUs as the kubelet would."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
-from blueprint.model.deployment import Deployment
-from blueprint.source import Location
+from blueprint.file.model.deployment import Deployment
+from blueprint.file.source import Location
 
 
 class Level(StrEnum):

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from blueprint import catalog
 from blueprint.checks.base import Check, Level, Violation
 from blueprint.checks.fleets import Fleet, fleets
-from blueprint.model.aws import CapacityBlock, Engine, OnDemand, Spot
-from blueprint.model.deployment import Deployment
+from blueprint.file.model.aws import CapacityBlock, Engine, OnDemand, Spot
+from blueprint.file.model.deployment import Deployment
 
 
 class InstanceTypeInRegion(Check):
@@ -107,7 +107,7 @@ class WarmPoolAllowed(Check):
 
 
 class EngineSupportsAccelerator(Check):
-    """Engines drop old silicon."""
+    """Engines drop old accelerators."""
 
     id = "engine-supports-accelerator"
     level = Level.ERROR

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from blueprint import edge
+from blueprint.aws import edge
 from blueprint.checks.base import Check, Level, Violation
-from blueprint.model.deployment import Deployment, Environment
-from blueprint.model.edge import NoAuthorizer
+from blueprint.file.model.deployment import Deployment, Environment
+from blueprint.file.model.edge import NoAuthorizer
 
 PLACEHOLDER_DOMAINS = ("example.com", "example.net", "example.org", "example", "invalid", "test")
 """Reserved by RFC 2606: nobody can own them."""

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from blueprint import catalog
 from blueprint.catalog import InstanceType
-from blueprint.contract import Tier
-from blueprint.model.aws import Purchase
-from blueprint.model.deployment import Deployment
-from blueprint.model.scaling import ScalingRule
-from blueprint.source import Location
+from blueprint.contract.network import Tier
+from blueprint.file.model.aws import Purchase
+from blueprint.file.model.deployment import Deployment
+from blueprint.file.model.scaling import ScalingRule
+from blueprint.file.source import Location
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from ipaddress import IPv4Network
 
+from blueprint.aws.network import SUBNET_TIERS, subnet_prefix
 from blueprint.checks.base import Check, Level, Violation
 from blueprint.checks.fleets import fleets
-from blueprint.model.deployment import Deployment, Environment
-from blueprint.network import SUBNET_TIERS, subnet_prefix
+from blueprint.file.model.deployment import Deployment, Environment
 
 AWS_RESERVED_ADDRESSES = 5
 """Addresses that AWS keeps in every subnet."""

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
-from blueprint import contract
 from blueprint.checks.base import Check, Level, Violation
 from blueprint.checks.fleets import Fleet, fleets
-from blueprint.loading import suggestion
-from blueprint.model.deployment import Deployment
-from blueprint.model.scaling import Comparison, MissingData, ScalingRule
-from blueprint.source import Location
+from blueprint.contract.metrics import METRICS
+from blueprint.file.loading import suggestion
+from blueprint.file.model.deployment import Deployment
+from blueprint.file.model.scaling import Comparison, MissingData, ScalingRule
+from blueprint.file.source import Location
 
 _PUT_METRIC_ALARM = "https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html"
 _SUB_MINUTE_PERIODS = (10, 20, 30)
@@ -40,11 +40,11 @@ class AlarmPeriod(Check):
                     f"CloudWatch has no alarm period of {rule.period_s} s",
                     "take 10, 20, 30 or a multiple of 60",
                 )
-            span_s = rule.period_s * rule.evaluated_datapoints
+            span_s = rule.period_s * rule.evaluation_periods
             if span_s > LONGEST_EVALUATION_S:
                 yield Violation(
-                    (*location, "evaluated_datapoints"),
-                    f"{rule.evaluated_datapoints} periods of {rule.period_s} s are {span_s} s, more than one day",
+                    (*location, "evaluation_periods"),
+                    f"{rule.evaluation_periods} periods of {rule.period_s} s are {span_s} s, more than one day",
                     "evaluate fewer or shorter periods",
                 )
 
@@ -55,15 +55,13 @@ class ScalingMetricPublished(Check):
     id = "scaling-metric-published"
     level = Level.ERROR
     about = "Every scaling rule reads a metric that the fleet's own hosts publish."
-    source = "blueprint/contract.py; DPDK's ENA driver has no rx-queue count; NCCL needs more than one GPU"
+    source = "blueprint/contract/; DPDK's ENA driver has no rx-queue count; NCCL needs more than one GPU"
 
     def examine(self, deployment: Deployment) -> Iterator[Violation]:
         """Look the metric up in the contract."""
         for fleet, rule, location in _rules(deployment):
             offered = [
-                metric.name
-                for metric in contract.METRICS.values()
-                if fleet.tier in metric.tiers and metric.is_of_whole_fleet
+                metric.name for metric in METRICS.values() if fleet.tier in metric.tiers and metric.is_of_whole_fleet
             ]
             if rule.metric not in offered:
                 yield Violation(
@@ -107,7 +105,7 @@ class ScalingDirection(Check):
     def examine(self, deployment: Deployment) -> Iterator[Violation]:
         """Compare the rule's direction with the metric's."""
         for fleet, rule, location in _rules(deployment):
-            metric = contract.METRICS.get(rule.metric)
+            metric = METRICS.get(rule.metric)
             if metric is None or metric.load is None:
                 continue
             fires_when_loaded = (rule.comparison is Comparison.ABOVE) == (metric.load == "rises")
@@ -206,7 +204,7 @@ class MissingDataIsSafe(Check):
             if rule.missing_data in {MissingData.BREACHING, MissingData.MISSING}:
                 yield Violation(
                     (*location, "missing_data"),
-                    f"without data, {rule.name} would change fleet {fleet.name} by {rule.steps[0].change} hosts",
+                    f"without data, {rule.name} would change fleet {fleet.name} by {rule.steps[0].adjustment} hosts",
                     "use not-breaching",
                 )
 
@@ -229,7 +227,7 @@ class SilentAlarmEnds(Check):
                 yield Violation(
                     (*location, "missing_data"),
                     f"if the exporters die while {rule.name} is in ALARM, it stays there and changes fleet "
-                    f"{fleet.name} by {rule.steps[0].change} every minute, to its bound",
+                    f"{fleet.name} by {rule.steps[0].adjustment} every minute, to its bound",
                     "use not-breaching",
                 )
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from blueprint.checks.base import Check, Level, Violation
+from blueprint.file.model.deployment import Deployment
 from blueprint.hosts import images_of
-from blueprint.model.deployment import Deployment
 
 
 class ImagesHaveDigests(Check):

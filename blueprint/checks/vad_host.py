@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 
-from blueprint import catalog, contract
+from blueprint import catalog
 from blueprint.catalog import InstanceType
 from blueprint.checks.base import Check, Level, Violation
 from blueprint.checks.fleets import fleets
-from blueprint.contract import ENA_EXPRESS_MTU, XDP_MTU
-from blueprint.model.aws import DataPathMode
-from blueprint.model.deployment import Deployment
+from blueprint.contract.chunk import CHUNK_DATAGRAM_BYTES
+from blueprint.contract.network import ENA_EXPRESS_MTU, XDP_MTU, Tier
+from blueprint.file.model.aws import DataPathMode
+from blueprint.file.model.deployment import Deployment
 
 _EC2_ENA_EXPRESS = "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ena-express.html"
 _ENA_XDP = "https://github.com/amzn/amzn-drivers/tree/master/kernel/linux/ena (README, XDP)"
@@ -110,7 +111,7 @@ class EnaExpressPeersSupported(Check):
         if not deployment.aws.vad.ena_express.enabled:
             return
         for fleet in fleets(deployment):
-            if fleet.tier is contract.Tier.ASR and not fleet.instance_type.ena_express:
+            if fleet.tier is Tier.ASR and not fleet.instance_type.ena_express:
                 kind = fleet.instance_type.name
                 yield Violation(
                     (*fleet.location, "instance_type"),
@@ -183,18 +184,18 @@ class ChunkFitsMtu(Check):
 
     id = "chunk-fits-mtu"
     level = Level.ERROR
-    about = f"One AudioChunk datagram ({contract.CHUNK_DATAGRAM_BYTES} bytes) fits the MTU unfragmented."
-    source = "blueprint/contract.py (AudioChunk); RFC 8900, IP fragmentation considered fragile"
+    about = f"One AudioChunk datagram ({CHUNK_DATAGRAM_BYTES} bytes) fits the MTU unfragmented."
+    source = "blueprint/contract/ (AudioChunk); RFC 8900, IP fragmentation considered fragile"
 
     def examine(self, deployment: Deployment) -> Iterator[Violation]:
         """Compare the data path's MTU with the datagram."""
         mtu = deployment.aws.vad.data_path.mtu
-        if mtu < contract.CHUNK_DATAGRAM_BYTES:
+        if mtu < CHUNK_DATAGRAM_BYTES:
             yield Violation(
                 ("aws", "vad", "data_path", "mtu"),
-                f"MTU {mtu} < {contract.CHUNK_DATAGRAM_BYTES} bytes of one AudioChunk datagram: every chunk is "
+                f"MTU {mtu} < {CHUNK_DATAGRAM_BYTES} bytes of one AudioChunk datagram: every chunk is "
                 "fragmented on its way to the ASR tier",
-                f"set mtu between {contract.CHUNK_DATAGRAM_BYTES} and {XDP_MTU}",
+                f"set mtu between {CHUNK_DATAGRAM_BYTES} and {XDP_MTU}",
             )
 
 

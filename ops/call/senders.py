@@ -55,7 +55,6 @@ class SrtpSender:
         self._timestamp = secrets.randbits(32)
 
     async def send(self, samples: Samples) -> None:
-        """Send them."""
         silence = np.zeros(round(CLOSING_SILENCE_S / FRAME_S) * FRAME_SAMPLES, np.int16)
         loop = asyncio.get_running_loop()
         with self._connect() as connection:
@@ -97,7 +96,6 @@ class WebSocketSender:
         self._token = token
 
     async def send(self, samples: Samples) -> None:
-        """Send them."""
         loop = asyncio.get_running_loop()
         protocols = [websockets.Subprotocol(SUBPROTOCOL), websockets.Subprotocol(self._token)]
         try:

@@ -9,8 +9,7 @@ from urllib.parse import urljoin
 import httpx2
 from pydantic import BaseModel, ValidationError
 
-from blueprint.contract import TOKEN_HEADER
-from blueprint.session_api import LAST_EVENT_ID_HEADER, SESSIONS_PATH
+from blueprint.contract.session_api import LAST_EVENT_ID_HEADER, SESSIONS_PATH, TOKEN_HEADER
 
 TIMEOUT_S = 30.0
 """Longest pause in an answer; event streams have heartbeats."""
@@ -99,7 +98,6 @@ class Session:
 
     @property
     def token(self) -> str:
-        """The newest token."""
         return self._token
 
     async def close(self) -> None:

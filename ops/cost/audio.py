@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from blueprint import catalog
 from blueprint.catalog.inference import Task
-from blueprint.model.aws import Aws
-from blueprint.model.azure import Azure
-from blueprint.sizing.result import DoesNotFitError
-from blueprint.sizing.service import PoolSizing, size_services
+from blueprint.engines.sizing.result import DoesNotFitError
+from blueprint.engines.sizing.service import PoolSizing, size_services
+from blueprint.file.model.aws import Aws
+from blueprint.file.model.azure import Azure
 from ops.cost.model import NOTHING, Amount, Audio, total
 from ops.cost.prices import HOURS_PER_MONTH
 

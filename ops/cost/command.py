@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from blueprint.model.deployment import Deployment
+from blueprint.file.model.deployment import Deployment
 from ops.cost.earlier import LAST_RELEASE, NoSuchRevisionError, other
 from ops.cost.estimate import Assumptions, Half, halves, price
 from ops.cost.model import EXPECTED_UTILISATION, Estimate
@@ -17,8 +17,8 @@ from ops.cost.prices import PriceBook, price_book, save_fetched
 from ops.cost.refresh import PricesUnreachableError, refresh_aws, refresh_azure
 from ops.cost.report import as_dict, difference_as_dict, print_difference, print_estimate
 from ops.exits import FAILED, REFUSED
+from ops.options import DeploymentFile, Json
 from ops.output import err, load_checked, print_json
-from ops.plan import DeploymentFile, Json
 from sandbox.azure.errors import EngineError
 from sandbox.azure.rehearsal import ROOT
 

@@ -50,7 +50,6 @@ def print_difference(estimate: Estimate | None, other: Estimate | None, name: st
 
 
 def as_dict(estimate: Estimate) -> dict[str, Any]:
-    """Return an estimate for ``--json``."""
     per_hour = estimate.audio.usd_per_hour(estimate.usd)
     return {
         "cloud": estimate.cloud,

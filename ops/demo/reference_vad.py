@@ -25,13 +25,9 @@ from pylibsrtp import Session as SrtpSession
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from blueprint.contract import (
-    CHUNK_FRAME_SAMPLES,
-    HOST_HEARTBEAT_S,
-    ChunkFlag,
-    SessionField,
-    Tier,
-)
+from blueprint.contract.chunk import CHUNK_FRAME_SAMPLES, ChunkFlag
+from blueprint.contract.network import Tier
+from blueprint.contract.state import HOST_HEARTBEAT_S, SessionField
 from ops.demo.utterances import SAMPLE_RATE, Utterances
 from voice_runtime import environment, state
 from voice_runtime.chunk import AudioChunk
@@ -243,8 +239,8 @@ class ReferenceVad(asyncio.DatagramProtocol):
 
 
 def _preference(host: Host) -> tuple[bool, int]:
-    """Silicon before GPUs, and the emptiest of them."""
-    return host.kind is HostKind.SILICON, host.free_slots
+    """Neuron hosts before GPUs, and the emptiest of them."""
+    return host.kind is HostKind.NEURON, host.free_slots
 
 
 async def run(settings: Settings, store: Redis) -> None:

@@ -19,8 +19,7 @@ from typing import IO, Self
 
 import httpx2
 
-from blueprint.contract import HEALTH_PATH
-from blueprint.session_api import SESSIONS_PATH
+from blueprint.contract.session_api import HEALTH_PATH, SESSIONS_PATH
 from voice_runtime.store import StoreSettings
 
 ROOT = Path(__file__).parents[2]
@@ -187,7 +186,6 @@ class VoicePath:
         return self._start(_STORE, [program, str(configuration)], {}, lambda: self._answers(self.store_port))
 
     def start_gateway(self, name: str = "gateway", http_port: int = 0, **more: str) -> "Gateway":
-        """Start a gateway."""
         http, media = http_port or free_port(), free_port()
         environment = self._shared(name, "gateway") | {
             "VOICE_HTTP_PORT": str(http),

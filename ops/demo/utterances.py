@@ -6,7 +6,7 @@ import numpy as np
 import webrtcvad
 from numpy.typing import NDArray
 
-from blueprint.contract import CHUNK_MEL_BINS, CHUNK_MEL_FRAMES, ChunkFlag
+from blueprint.contract.chunk import CHUNK_MEL_BINS, CHUNK_MEL_FRAMES, ChunkFlag
 from voice_runtime.chunk import AudioChunk
 from voice_runtime.features import LogMel
 

@@ -39,6 +39,5 @@ class PageServer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop serving."""
         self._server.should_exit = True
         self._thread.join()

@@ -13,13 +13,13 @@ import typer
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 from rich.markup import escape
 
-from blueprint.model.deployment import Deployment
+from blueprint.file.model.deployment import Deployment
 from ops.drain import hosts, kubernetes, tasks
 from ops.drain.hosts import Host, NotDrainableError
 from ops.drain.tasks import Task
 from ops.exits import FAILED, INTERRUPTED, REFUSED
+from ops.options import DeploymentFile, Json
 from ops.output import err, load_checked, out, print_json
-from ops.plan import DeploymentFile, Json
 from ops.preflight.aws.refusals import explain
 from ops.progress import Progress
 from ops.status.deployed import Deployed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from blueprint import names
+from blueprint.aws import names
 from blueprint.hosts import VAD_IMAGES, asr_images
 from ops.status.deployed import Deployed
 
@@ -59,7 +59,6 @@ class Host:
         return self.budget_s + self.heartbeat_s
 
     def as_dict(self) -> dict[str, object]:
-        """Return it for ``--json``."""
         return vars(self) | {"carries": list(self.carries)}
 
 
@@ -120,7 +119,6 @@ def terminate(deployed: Deployed, host: Host, *, replaced: bool) -> None:
 
 
 def look(deployed: Deployed, host: Host) -> Host:
-    """Return the host as it is now."""
     client = deployed.session.client("autoscaling")
     found = client.describe_auto_scaling_instances(InstanceIds=[host.id])["AutoScalingInstances"]
     return replace(host, state=found[0]["LifecycleState"] if found else GONE)

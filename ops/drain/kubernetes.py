@@ -5,8 +5,8 @@ import re
 import shlex
 from dataclasses import dataclass
 
-from blueprint.cluster_contract import NAMESPACE
-from blueprint.model.azure import Azure
+from blueprint.azure.contract import NAMESPACE
+from blueprint.file.model.azure import Azure
 
 NODE = re.compile(r"aks-[a-z0-9]+-[0-9]+-vmss[0-9a-z]{6}")
 """Name that AKS gives a node: pool, hash of the cluster, place in the scale set."""
@@ -24,7 +24,6 @@ class KubernetesOrder:
     commands: tuple[str, ...]
 
     def as_dict(self) -> dict[str, object]:
-        """Return it for ``--json``."""
         return {"host": self.host, "what": self.what, "commands": list(self.commands)}
 
 

@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from blueprint import names
-from blueprint.edge import FARGATE_STOP_TIMEOUT_S
-from blueprint.model.deployment import Deployment
+from blueprint.aws import names
+from blueprint.aws.edge import FARGATE_STOP_TIMEOUT_S
+from blueprint.file.model.deployment import Deployment
 from ops.drain.hosts import NotDrainableError
 from ops.status.deployed import Deployed
 
@@ -42,7 +42,6 @@ class Task:
         return self.budget_s + START_S
 
     def as_dict(self) -> dict[str, object]:
-        """Return it for ``--json``."""
         return {"fleet": names.GATEWAY_FLEET, **vars(self)}
 
 

@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-import blueprint.engines
+import blueprint.engines.published
 from blueprint import catalog
 from blueprint.catalog import EngineVersion
-from blueprint.engines.published import EngineTable, Origin, read
+from blueprint.engines.published.release import EngineTable, Origin, read
 from ops.engine_tables import wheels
 from ops.engine_tables.names import MovedError
 from ops.engine_tables.recipes import RECIPES
@@ -22,7 +22,7 @@ from ops.exits import FAILED, REFUSED
 from ops.output import err
 from ops.progress import Progress
 
-TABLES = Path(blueprint.engines.__file__).parent / "tables"
+TABLES = Path(blueprint.engines.published.__file__).parent / "tables"
 CHECK_HELP = "Change nothing; show how the tables differ from the releases, and exit with 1 if they do."
 FILE_HELP = "Text of the router's parser.py, for a machine that cannot reach GitHub."
 

@@ -3,7 +3,7 @@
 import ast
 from dataclasses import dataclass, field
 
-from blueprint.engines.published import Setting
+from blueprint.engines.published.release import Setting
 from ops.engine_tables.classes import Field, Hint, choices, default_of, described, hint
 from ops.engine_tables.names import Definition, Scope
 from ops.engine_tables.values import Reader, called

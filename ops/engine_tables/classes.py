@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from blueprint.engines.published import Setting
+from blueprint.engines.published.release import Setting
 from ops.engine_tables.names import Definition, Scope
 from ops.engine_tables.source import Node
 from ops.engine_tables.values import Reader, UnknownValueError, called
@@ -149,7 +149,6 @@ def _spellings(members: dict[str, object]) -> list[object]:
 
 
 def setting_of(reader: Reader, each: Field) -> Setting:
-    """Return a field as a setting of its class."""
     allowed = hint(reader, each.annotation, each.scope)
     kinds = allowed.kinds - {"none"}
     many = bool(kinds & {"list", "tuple", "set"})

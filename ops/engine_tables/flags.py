@@ -3,7 +3,7 @@
 import ast
 from dataclasses import dataclass, field, replace
 
-from blueprint.engines.published import Command, Setting
+from blueprint.engines.published.release import Command, Setting
 from ops.engine_tables.argument import Given, size_fields
 from ops.engine_tables.argument import setting as setting_of
 from ops.engine_tables.classes import Field, fields

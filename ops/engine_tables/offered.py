@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
-from blueprint.engines.published import Endpoint, PublishedMetric
+from blueprint.engines.published.release import Endpoint, PublishedMetric
 from ops.engine_tables.names import MovedError, Scope
 from ops.engine_tables.source import Module
 from ops.engine_tables.values import Reader, called

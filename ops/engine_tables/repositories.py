@@ -5,7 +5,7 @@ import urllib.error
 import urllib.request
 from dataclasses import dataclass
 
-from blueprint.engines.published import Origin
+from blueprint.engines.published.release import Origin
 from ops.engine_tables.wheels import UnavailableError
 
 _TIMEOUT_S = 20

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from pydantic import JsonValue
 
-from blueprint.engines.published import Command, EngineTable, Origin, Setting
+from blueprint.engines.published.release import Command, EngineTable, Origin, Setting
 from ops.engine_tables import offered
 from ops.engine_tables.classes import closure, setting_of
 from ops.engine_tables.flags import FlagReader

@@ -58,7 +58,6 @@ def given_digests(spec: ImageSpec, given: list[str]) -> dict[str, str]:
 
 
 def build_arguments(spec: BuiltImage, digests: Mapping[str, str]) -> dict[str, str]:
-    """Return every build argument with its value."""
     return {argument: by_digest(upstream(name), digests[argument]) for argument, name in spec.bases.items()} | (
         spec.build_args
     )

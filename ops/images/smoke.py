@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass, field
 
-from blueprint import cluster_contract
-from blueprint.contract import Image
-from blueprint.launch.base import Launcher
-from blueprint.launch.pd_router import CellFront, PdRouter
-from blueprint.launch.vllm import DEFAULT_BODY_MIB
+from blueprint.azure import contract as cluster_contract
+from blueprint.contract.images import Image
+from blueprint.engines.launch.base import Launcher
+from blueprint.engines.launch.pd_router import CellFront, PdRouter
+from blueprint.engines.launch.vllm import DEFAULT_BODY_MIB
 
 
 @dataclass(frozen=True)

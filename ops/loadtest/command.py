@@ -20,8 +20,8 @@ from ops.loadtest.report import Report
 from ops.loadtest.scenarios import SOURCE
 from ops.loadtest.session import BenchError
 from ops.loadtest.tables import comparison_grid, markdown, results_grid
+from ops.options import Json
 from ops.output import err, out, print_json
-from ops.plan import Json
 from ops.progress import Progress
 
 Option = typer.Option

@@ -35,8 +35,7 @@ class Driver(Protocol):
     """Sends one request and reads its answer to the end."""
 
     @property
-    def endpoint(self) -> Endpoint:
-        """Where it sends."""
+    def endpoint(self) -> Endpoint: ...
 
     async def send(self, index: int, trace: Trace) -> None:
         """Send request number ``index``, and stamp on the trace what arrives.

@@ -54,7 +54,6 @@ def api_key(variable: str | None) -> str | None:
 
 
 def scenario_of(name: str | None) -> Scenario | None:
-    """Return a built-in scenario by its name."""
     if name is None:
         return None
     if name not in SCENARIOS:

@@ -80,7 +80,6 @@ class Report:
         return any(not result.run.answered for result in self.results)
 
     def as_dict(self) -> dict[str, object]:
-        """Return the report for JSON."""
         return {
             "title": self.title,
             "api": self.api.value,

@@ -27,7 +27,6 @@ class Grid:
     rows: Sequence[Sequence[str]]
 
     def rich(self) -> Table:
-        """Return it for a terminal."""
         table = Table(title=self.title, title_justify="left", box=box.SIMPLE_HEAD)
         for number, heading in enumerate(self.headings):
             table.add_column(escape(heading), justify="right" if number else "left")
@@ -36,7 +35,6 @@ class Grid:
         return table
 
     def markdown(self) -> str:
-        """Return it for Markdown."""
         rule = ["---", *("---:" for _ in self.headings[1:])]
         lines = (f"| {' | '.join(cells)} |" for cells in (self.headings, rule, *self.rows))
         return "\n".join([f"## {self.title}", "", *lines])
@@ -155,7 +153,6 @@ def _percent(difference: Difference) -> str:
 
 
 def markdown(report: Report, plots: Sequence[str]) -> str:
-    """Return the whole report as Markdown, with its plots."""
     grids = [results_grid(report), *(comparison_grid(report, comparison) for comparison in report.comparisons)]
     meanings = [f"- {label(m.name, report.api)}: {m.meaning}" for m in METRICS.values() if _measured(report, m.name)]
     parts = [

@@ -8,8 +8,7 @@ import aiohttp
 from pydantic import ValidationError
 from yarl import URL
 
-from blueprint.contract import TOKEN_HEADER
-from blueprint.session_api import SESSIONS_PATH
+from blueprint.contract.session_api import SESSIONS_PATH, TOKEN_HEADER
 from ops.call.senders import SUBPROTOCOL
 from ops.call.session import Opened
 from ops.loadtest.endpoint import Endpoint

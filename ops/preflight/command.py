@@ -9,10 +9,10 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from blueprint.model.deployment import Deployment
+from blueprint.file.model.deployment import Deployment
 from ops.exits import FAILED, REFUSED
+from ops.options import DeploymentFile, Json
 from ops.output import err, load_checked, out, print_json
-from ops.plan import DeploymentFile, Json
 from ops.preflight.models import file_rows, model_rows
 from ops.preflight.quota import QUOTAS
 from ops.preflight.report import Increase, IncreaseError, Row, Status, print_report, summary

@@ -9,8 +9,8 @@ from urllib.request import Request, urlopen
 
 from blueprint import catalog
 from blueprint.catalog import ModelCard
+from blueprint.file.model.deployment import Deployment
 from blueprint.hosts import images_of
-from blueprint.model.deployment import Deployment
 from ops.preflight.report import Row, Status
 
 FILE = "deployment file"

@@ -10,10 +10,10 @@ import typer
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
-from blueprint.model.deployment import Deployment
+from blueprint.file.model.deployment import Deployment
 from ops.exits import FAILED
+from ops.options import DeploymentFile, Json
 from ops.output import load_checked, out, print_json
-from ops.plan import DeploymentFile, Json
 from ops.preflight.aws import fleets as catalogue
 from ops.preflight.aws.account import AREA, Account, Clients
 from ops.preflight.aws.refusals import SIGN_IN, explain

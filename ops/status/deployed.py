@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from blueprint import names
-from blueprint.model.deployment import Deployment
+from blueprint.aws import names
+from blueprint.file.model.deployment import Deployment
 
 if TYPE_CHECKING:
     import boto3

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from blueprint import names
-from blueprint.contract import Image
+from blueprint.aws import names
+from blueprint.contract.images import Image
 from blueprint.hosts import GATEWAY_IMAGES, VAD_IMAGES, asr_images
 from ops.preflight.aws.account import AREA
 from ops.preflight.report import Row, Status

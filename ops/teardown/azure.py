@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from blueprint.model.deployment import Deployment
+from blueprint.file.model.deployment import Deployment
 from sandbox.azure.graph import Resource
 from sandbox.azure.rehearsal import Rehearsal
 
@@ -24,7 +24,6 @@ class AzureOrder:
     kept: tuple[tuple[str, str], ...]
 
     def as_dict(self) -> dict[str, object]:
-        """Return it for ``--json``."""
         kept = [{"resource": label, "why": why} for label, why in self.kept]
         return {"commands": list(self.commands), "deleted": list(self.deleted), "kept": kept}
 

@@ -11,11 +11,11 @@ import typer
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 from rich.markup import escape
 
-from blueprint.model.deployment import Deployment, Environment
+from blueprint.file.model.deployment import Deployment, Environment
 from ops.cost.command import price_list
 from ops.exits import FAILED, INTERRUPTED, REFUSED
+from ops.options import DeploymentFile, Json
 from ops.output import err, load_checked, out, print_json
-from ops.plan import DeploymentFile, Json
 from ops.preflight.aws.refusals import explain
 from ops.progress import Progress
 from ops.status.deployed import Deployed

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from blueprint.model.aws import Aws, CapacityBlock, CapacityReservation
+from blueprint.file.model.aws import Aws, CapacityBlock, CapacityReservation
 from ops.cost import aws
 from ops.cost.prices import PriceBook
 

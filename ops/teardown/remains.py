@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from blueprint import names
+from blueprint.aws import names
 from ops.status.deployed import DEPLOYMENT_TAG, Deployed
 from ops.teardown.removal import Resource
 
@@ -42,7 +42,6 @@ class Left:
     region: str
 
     def is_called(self, physical_id: str) -> bool:
-        """Whether this is what CloudFormation calls so."""
         return self.id == physical_id or self.id.removesuffix(":*").endswith((f":{physical_id}", f"/{physical_id}"))
 
 

@@ -65,7 +65,6 @@ def print_azure(order: AzureOrder) -> None:
 
 
 def plan_as_dict(plan: Plan) -> dict[str, Any]:
-    """Return a plan for ``--json``."""
     kept = [
         {
             "stack": each.stack,
@@ -83,7 +82,6 @@ def plan_as_dict(plan: Plan) -> dict[str, Any]:
 
 
 def left_as_dict(expected: Iterable[Left], unexpected: Iterable[Left]) -> dict[str, Any]:
-    """Return what is left for ``--json``."""
     return {"as_announced": [vars(each) for each in expected], "behind": [vars(each) for each in unexpected]}
 
 

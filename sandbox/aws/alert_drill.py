@@ -15,11 +15,12 @@ from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING
 
-from blueprint import contract, names
-from blueprint.alarms import AlarmState, any_in_alarm
-from blueprint.alerts import CALLERS_AFFECTED
-from blueprint.model.deployment import Deployment
-from blueprint.model.scaling import Comparison
+from blueprint.aws import names
+from blueprint.aws.alarms import AlarmState, any_in_alarm
+from blueprint.aws.alerts import CALLERS_AFFECTED
+from blueprint.contract.metrics import NAMESPACE
+from blueprint.file.model.deployment import Deployment
+from blueprint.file.model.scaling import Comparison
 from sandbox.aws.live_alarm import LiveAlarm
 
 if TYPE_CHECKING:
@@ -85,14 +86,14 @@ class AlertDrill:
             alarm["AlarmName"]
             for alarm in alarms
             if f'"{alarm["AlarmName"]}"' in composite["AlarmRule"]
-            and alarm.get("Namespace") == contract.NAMESPACE
+            and alarm.get("Namespace") == NAMESPACE
             and "Statistic" in alarm
         )
         alarm = LiveAlarm(self._cloudwatch, name)
         beyond = 1 if alarm.rule.comparison is Comparison.ABOVE else -1
         clock = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(days=2)
         state = AlarmState.OK
-        for _ in range(alarm.rule.breaching_datapoints):
+        for _ in range(alarm.rule.datapoints_to_alarm):
             alarm.publish(alarm.rule.threshold + beyond, clock)
             clock += alarm.period
             state = alarm.state(clock, state)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from blueprint.model.deployment import Deployment
+from blueprint.file.model.deployment import Deployment
 
 ROOT = Path(__file__).resolve().parents[2]
 LAST_LINES = 40
@@ -21,12 +21,10 @@ class Target(Protocol):
     """An AWS that the CDK works on."""
 
     @property
-    def account(self) -> str:
-        """Account id."""
+    def account(self) -> str: ...
 
     @property
-    def region(self) -> str:
-        """Region of the stacks."""
+    def region(self) -> str: ...
 
     def environment(self, home: Path) -> dict[str, str]:
         """Return the environment with which a tool reaches it; ``home`` takes the tool's caches."""

@@ -21,7 +21,6 @@ def serve_at(url: str) -> None:
 
 
 def client(service: str, *, region: str, account: str) -> BaseClient:
-    """Return the client of a service for one account and region."""
     with _creation:  # botocore's session may not create two clients at once
         return _client(service, region, account)
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from blueprint import contract
-from blueprint.alarms import (
+from blueprint.aws.alarms import (
     COMPARISON_OPERATOR,
     TREAT_MISSING_DATA,
     AlarmRule,
@@ -14,6 +13,7 @@ from blueprint.alarms import (
     evaluate,
     evaluation_range,
 )
+from blueprint.contract.metrics import METRICS, STORAGE_RESOLUTION_S
 
 if TYPE_CHECKING:
     from types_boto3_cloudwatch import CloudWatchClient
@@ -41,14 +41,14 @@ class LiveAlarm:
         self.rule = AlarmRule(
             comparison=_COMPARISONS[self._alarm["ComparisonOperator"]],
             threshold=self._alarm["Threshold"],
-            breaching_datapoints=self._alarm["DatapointsToAlarm"],
-            evaluated_datapoints=self._alarm["EvaluationPeriods"],
+            datapoints_to_alarm=self._alarm["DatapointsToAlarm"],
+            evaluation_periods=self._alarm["EvaluationPeriods"],
             missing_data=_MISSING_DATA[self._alarm["TreatMissingData"]],
         )
 
     def publish(self, value: float, at: datetime) -> None:
         """Publish one sample of the alarm's metric, as the metric's publisher would."""
-        metric = contract.METRICS[self._alarm["MetricName"]]
+        metric = METRICS[self._alarm["MetricName"]]
         self._cloudwatch.put_metric_data(
             Namespace=self._alarm["Namespace"],
             MetricData=[
@@ -58,7 +58,7 @@ class LiveAlarm:
                     "Timestamp": at,
                     "Value": value,
                     "Unit": metric.unit,
-                    "StorageResolution": contract.STORAGE_RESOLUTION_S,
+                    "StorageResolution": STORAGE_RESOLUTION_S,
                 }
             ],
         )

@@ -90,7 +90,6 @@ class LocalAws:
         )
 
     def client(self, service: str) -> Any:
-        """Return a boto3 client of this AWS."""
         return self.session().client(service, endpoint_url=self.endpoint)  # type: ignore[call-overload]
 
     @property

@@ -8,8 +8,8 @@ from tempfile import mkdtemp
 from types import TracebackType
 from typing import Self
 
-from blueprint import names
-from blueprint.model.deployment import Deployment
+from blueprint.aws import names
+from blueprint.file.model.deployment import Deployment
 from sandbox.aws.alert_drill import AlertDrill, Message
 from sandbox.aws.cdk import Cdk
 from sandbox.aws.claim import Claim

@@ -7,12 +7,14 @@ from collections.abc import Iterator
 
 import boto3
 
-from blueprint import contract, names
-from blueprint.alerts import alerts
-from blueprint.aws_metrics import LOG_METRICS, SERVICE_METRICS
-from blueprint.dashboards import dashboards
-from blueprint.model.deployment import Deployment
-from blueprint.session_api import EVENTS_PATH, SESSION_PATH, SESSIONS_PATH
+from blueprint.aws import names
+from blueprint.aws.alerts import alerts
+from blueprint.aws.dashboards import dashboards
+from blueprint.aws.metrics import LOG_METRICS, SERVICE_METRICS
+from blueprint.contract.metrics import METRICS
+from blueprint.contract.network import GATEWAY_HTTP, GATEWAY_MEDIA, PUBLIC_TLS, RTP
+from blueprint.contract.session_api import EVENTS_PATH, SESSION_PATH, SESSIONS_PATH
+from blueprint.file.model.deployment import Deployment
 from sandbox.aws.claim import Claim
 
 ROUTES = {(SESSIONS_PATH, "POST"), (EVENTS_PATH, "GET"), (SESSION_PATH, "DELETE")}
@@ -58,12 +60,12 @@ class EdgeVerifier:
         yield Claim("load balancers: one public, one internal", set(balancers) == {"internet-facing", "internal"})
         public = self._forwards(balancers["internet-facing"]["LoadBalancerArn"])
         wanted = {
-            ("TLS", contract.PUBLIC_TLS.number): ("TCP", contract.GATEWAY_MEDIA.number),
-            ("UDP", contract.RTP.number): ("UDP", contract.RTP.number),
+            ("TLS", PUBLIC_TLS.number): ("TCP", GATEWAY_MEDIA.number),
+            ("UDP", RTP.number): ("UDP", RTP.number),
         }
         yield Claim("public load balancer: TLS 443 to the gateway, UDP 5004 to the VAD fleet", public == wanted)
         internal = self._forwards(balancers["internal"]["LoadBalancerArn"])
-        targets = {("TCP", contract.GATEWAY_HTTP.number)}
+        targets = {("TCP", GATEWAY_HTTP.number)}
         yield Claim("internal load balancer: TCP to the gateway", set(internal.values()) == targets)
 
     def _forwards(self, balancer: str) -> dict[tuple[str, int], tuple[str, int]]:
@@ -95,7 +97,7 @@ class EdgeVerifier:
             )
 
     def _dashboards(self) -> Iterator[Claim]:
-        known = set(contract.METRICS) | {metric.name for metric in SERVICE_METRICS.values()} | set(LOG_METRICS)
+        known = set(METRICS) | {metric.name for metric in SERVICE_METRICS.values()} | set(LOG_METRICS)
         for dashboard in dashboards(self._deployment):
             name = names.dashboard(self._deployment, dashboard.topic)
             body = json.loads(self._cloudwatch.get_dashboard(DashboardName=name)["DashboardBody"])

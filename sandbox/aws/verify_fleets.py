@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import boto3
 
-from blueprint import names
-from blueprint.alarms import COMPARISON_OPERATOR
-from blueprint.contract import Image
+from blueprint.aws import names
+from blueprint.aws.alarms import COMPARISON_OPERATOR
+from blueprint.contract.images import Image
+from blueprint.file.model.deployment import Deployment
+from blueprint.file.model.scaling import ScalingRule
 from blueprint.hosts import VAD_IMAGES, asr_images, held_back
-from blueprint.model.deployment import Deployment
-from blueprint.model.scaling import ScalingRule
 from sandbox.aws.claim import Claim
 
 if TYPE_CHECKING:
@@ -94,8 +94,10 @@ class FleetVerifier:
             for policy in self._autoscaling.describe_policies()["ScalingPolicies"]
             if policy["PolicyARN"] in alarm["AlarmActions"]
         }
-        change = rule.steps[0].change
-        yield Claim(f"{name}: {change:+d} in each of {len(groups)} group(s)", policies == dict.fromkeys(groups, change))
+        adjustment = rule.steps[0].adjustment
+        yield Claim(
+            f"{name}: {adjustment:+d} in each of {len(groups)} group(s)", policies == dict.fromkeys(groups, adjustment)
+        )
 
     def _template(self, group: str) -> ResponseLaunchTemplateDataTypeDef:
         found = self._autoscaling.describe_auto_scaling_groups(AutoScalingGroupNames=[group])["AutoScalingGroups"][0]

@@ -34,7 +34,6 @@ class Fake:
         self.location = str(self.inputs.get("location") or location or _LOCATION)
 
     def uuid(self, of: str) -> str:
-        """Return a UUID of this resource."""
         return fake_uuid(self.id, of)
 
     @property

@@ -103,7 +103,6 @@ class Graph:
 
     @cached_property
     def by_urn(self) -> dict[str, Resource]:
-        """The resources by URN."""
         return {resource.urn: resource for resource in self.resources}
 
     def __getitem__(self, urn: str) -> Resource:
@@ -131,7 +130,6 @@ class Graph:
         return found[0]
 
     def children(self, urn: str) -> list[Resource]:
-        """Return the resources with this parent."""
         return [resource for resource in self.resources if resource.parent == urn]
 
     def needed_by(self, urn: str) -> set[str]:

@@ -137,7 +137,6 @@ class PolicyPack:
         raise PolicyPackError(f"{self._folder}: the policy pack did not start\n{self._child.errors().strip()[-2000:]}")
 
     def stop(self) -> None:
-        """End the pack."""
         self._cleanup.close()
 
     def __enter__(self) -> Self:

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from blueprint.model.deployment import Deployment
+from blueprint.file.model.deployment import Deployment
 from sandbox.azure.order import Teardown, teardown
 from sandbox.azure.policy import PolicyPack, PolicyViolation
 from sandbox.azure.project import Project

@@ -40,7 +40,6 @@ class Field:
 
     @property
     def is_list(self) -> bool:
-        """Whether it is a list of values."""
         return "Sequence[" in self.annotation.split("Mapping[", maxsplit=1)[0]
 
     @property

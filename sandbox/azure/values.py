@@ -58,7 +58,6 @@ class Digest:
 
     @classmethod
     def of(cls, value: Any, salt: str) -> Digest:
-        """Digest a value with a salt."""
         text = salt + json.dumps(value, sort_keys=True, default=repr)
         return cls(salt, hashlib.sha256(text.encode()).hexdigest())
 

@@ -2,7 +2,7 @@
 
 from aws_cdk import App
 
-from blueprint.model.deployment import Deployment
+from blueprint.file.model.deployment import Deployment
 from stacks.aws.asr import AsrStack
 from stacks.aws.edge import EdgeStack
 from stacks.aws.network import NetworkStack
@@ -14,7 +14,6 @@ from stacks.aws.vad import VadStack
 
 
 def build(app: App, deployment: Deployment) -> list[VoiceStack]:
-    """Add every stack of a deployment to an app."""
     network = NetworkStack(app, deployment)
     registry = RegistryStack(app, deployment)
     state = StateStack(app, deployment, network=network)

@@ -8,7 +8,7 @@ from aws_cdk import Annotations, App
 import blueprint
 from blueprint import checks
 from blueprint.checks import Finding, Level
-from blueprint.model.deployment import Deployment
+from blueprint.file.model.deployment import Deployment
 from stacks.aws import build
 
 DEPLOYMENT_CONTEXT = "deployment"

@@ -2,8 +2,8 @@
 
 from aws_cdk import App
 
-from blueprint.contract import Tier
-from blueprint.model.deployment import Deployment
+from blueprint.contract.network import Tier
+from blueprint.file.model.deployment import Deployment
 from stacks.aws.fleet import FleetStack
 from stacks.aws.network import NetworkStack
 from stacks.aws.registry import RegistryStack
@@ -12,7 +12,7 @@ from voice_constructs.aws.accelerator import AcceleratorFleet, AcceleratorFleetP
 
 
 class AsrStack(FleetStack):
-    """Accelerator fleets: Neuron silicon first, GPUs when it is full."""
+    """Accelerator fleets: Neuron hosts first, GPUs when they are full."""
 
     tier = "asr"
     about = "speech recognition on Neuron and GPU hosts"

@@ -2,7 +2,7 @@
 
 from aws_cdk import App
 
-from blueprint.model.deployment import Deployment
+from blueprint.file.model.deployment import Deployment
 from stacks.aws.network import NetworkStack
 from stacks.aws.registry import RegistryStack
 from stacks.aws.stack import VoiceStack

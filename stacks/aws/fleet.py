@@ -4,8 +4,8 @@ from typing import ClassVar
 
 from aws_cdk import App
 
-from blueprint.contract import Tier
-from blueprint.model.deployment import Deployment
+from blueprint.contract.network import Tier
+from blueprint.file.model.deployment import Deployment
 from stacks.aws.network import NetworkStack
 from stacks.aws.registry import RegistryStack
 from stacks.aws.stack import VoiceStack

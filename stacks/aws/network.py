@@ -2,7 +2,7 @@
 
 from aws_cdk import App
 
-from blueprint.model.deployment import Deployment
+from blueprint.file.model.deployment import Deployment
 from stacks.aws.stack import VoiceStack
 from voice_constructs.aws.network import VoiceNetwork, VoiceNetworkProps
 

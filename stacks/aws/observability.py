@@ -2,11 +2,11 @@
 
 from aws_cdk import App
 
-from blueprint import names
-from blueprint.alerts import BUDGET, alerts
-from blueprint.dashboards import dashboards
-from blueprint.model.deployment import Deployment
-from blueprint.series import Resource
+from blueprint.aws import names
+from blueprint.aws.alerts import BUDGET, alerts
+from blueprint.aws.dashboards import dashboards
+from blueprint.aws.series import Resource
+from blueprint.file.model.deployment import Deployment
 from stacks.aws.asr import AsrStack
 from stacks.aws.edge import EdgeStack
 from stacks.aws.network import NetworkStack

@@ -4,8 +4,8 @@ from typing import ClassVar
 
 from aws_cdk import App, Environment, Stack, Tags
 
-from blueprint import names
-from blueprint.model.deployment import Deployment
+from blueprint.aws import names
+from blueprint.file.model.deployment import Deployment
 from voice_constructs.aws.retention import retention
 
 

@@ -2,9 +2,9 @@
 
 from aws_cdk import App
 
-from blueprint import names
-from blueprint.contract import Tier
-from blueprint.model.deployment import Deployment
+from blueprint.aws import names
+from blueprint.contract.network import Tier
+from blueprint.file.model.deployment import Deployment
 from stacks.aws.network import NetworkStack
 from stacks.aws.stack import VoiceStack
 from voice_constructs.aws.state import StateStoreProps, ValkeyStore

@@ -6,7 +6,7 @@ import pulumi
 
 import blueprint
 from blueprint import checks
-from blueprint.model.deployment import Deployment
+from blueprint.file.model.deployment import Deployment
 
 DEPLOYMENT_KEY = "deployment"
 

@@ -2,10 +2,11 @@
 
 import pytest
 
-from blueprint import Deployment, contract
-from blueprint.alerts import alerts
-from blueprint.dashboards import dashboards
-from blueprint.series import Series, of_fleet
+from blueprint import Deployment
+from blueprint.aws.alerts import alerts
+from blueprint.aws.dashboards import dashboards
+from blueprint.aws.series import Series, of_fleet
+from blueprint.contract.metrics import METRICS, DropReason
 from tests.blueprint.documents import DEPLOYMENTS, load_text
 
 
@@ -42,7 +43,7 @@ def test_a_meaning_is_one_line_that_fits_an_alarms_description(sandbox: Deployme
 def test_accelerators_that_are_not_there_raise_no_alert(sandbox: Deployment) -> None:
     neuron, gpu = with_asr(sandbox, "inf2"), with_asr(sandbox, "p5")
     assert ids(sandbox) - ids(neuron) == {"gpu-saturated"}
-    assert ids(sandbox) - ids(gpu) == {"silicon-exhausted"}
+    assert ids(sandbox) - ids(gpu) == {"neuron-exhausted"}
     assert "asr-slots-exhausted" not in ids(with_asr(sandbox))
 
 
@@ -62,7 +63,7 @@ def test_every_reason_for_a_drop_is_drawn(sandbox: Deployment) -> None:
     (drops,) = (
         panel for panel in dashboards(sandbox)[0].panels if panel.series and panel.series[0].metric.name == "RxDropped"
     )
-    assert {series.dimensions["Reason"] for series in drops.series} == set(contract.DropReason)
+    assert {series.dimensions["Reason"] for series in drops.series} == set(DropReason)
 
 
 def test_series_has_exactly_the_metrics_dimensions(sandbox: Deployment) -> None:
@@ -70,7 +71,7 @@ def test_series_has_exactly_the_metrics_dimensions(sandbox: Deployment) -> None:
         ValueError, match="RxDropped has the dimensions Deployment, Fleet, Reason, not Deployment, Fleet"
     ):
         of_fleet(sandbox, "vad", "RxDropped", "Sum")
-    metric = contract.METRICS["GpuBusy"]
+    metric = METRICS["GpuBusy"]
     with pytest.raises(ValueError, match="not none"):
         Series(metric, metric.namespace, {}, "Average", "")
 

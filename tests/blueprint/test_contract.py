@@ -8,22 +8,36 @@ from collections.abc import Hashable, Iterable
 
 import pytest
 
-from blueprint import contract
-from blueprint.contract import (
+from blueprint.contract import environment, metrics, network
+from blueprint.contract.chunk import CHUNK_DATAGRAM_BYTES, CHUNK_HEADER, CHUNK_PAYLOAD_BYTES
+from blueprint.contract.environment import (
+    DEPLOYMENT,
     ENVIRONMENT,
-    FLOWS,
-    METRICS,
-    STATE_USERS,
-    Image,
-    Metric,
-    Port,
-    StateAccess,
-    Tier,
+    FLEET,
+    REGION,
+    TOKEN_KEY,
+    VALKEY_HOST,
+    VALKEY_PASSWORD,
+    VALKEY_PASSWORD_FILE,
+    VALKEY_PORT,
+    VALKEY_USER,
     Variable,
 )
+from blueprint.contract.images import Image
+from blueprint.contract.metrics import (
+    DEPLOYMENT_DIMENSION,
+    FLEET_DIMENSION,
+    METRICS,
+    NAMESPACE,
+    PHASE_DIMENSION,
+    REASON_DIMENSION,
+    Metric,
+)
+from blueprint.contract.network import ENA_EXPRESS_MTU, FLOWS, PUBLIC_TLS, RTP, VALKEY, XDP_MTU, Port, Tier
+from blueprint.contract.state import STATE_USERS, StateAccess
 
-PORTS = {name: value for name, value in vars(contract).items() if isinstance(value, Port)}
-VARIABLES = {name: value for name, value in vars(contract).items() if isinstance(value, Variable)}
+PORTS = {name: value for name, value in vars(network).items() if isinstance(value, Port)}
+VARIABLES = {name: value for name, value in vars(environment).items() if isinstance(value, Variable)}
 LOOPBACK = {"ENGINE_HEALTH", "PROMETHEUS", "VLLM"}
 EACH_METRIC = pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
 EACH_IMAGE = pytest.mark.parametrize("image", Image)
@@ -38,20 +52,20 @@ def repeated(items: Iterable[Hashable]) -> list[Hashable]:
 
 
 def test_chunk_header_is_16_bytes_without_padding() -> None:
-    assert contract.CHUNK_HEADER.size == 8 + 4 + 1 + 1 + 2 == 16
-    packed = contract.CHUNK_HEADER.pack(0x0102030405060708, 0x090A0B0C, 0x0D, 0x0E, 0x0F10)
+    assert CHUNK_HEADER.size == 8 + 4 + 1 + 1 + 2 == 16
+    packed = CHUNK_HEADER.pack(0x0102030405060708, 0x090A0B0C, 0x0D, 0x0E, 0x0F10)
     assert packed == bytes.fromhex("0807060504030201 0c0b0a09 0d 0e 100f")
 
 
 def test_chunk_payload_is_100_ms_in_either_kind() -> None:
     log_mel_bytes = 80 * 10 * 4
     pcm16_bytes = 16_000 // 10 * 2
-    assert contract.CHUNK_PAYLOAD_BYTES == log_mel_bytes == pcm16_bytes == 3200
+    assert CHUNK_PAYLOAD_BYTES == log_mel_bytes == pcm16_bytes == 3200
 
 
 def test_chunk_datagram_is_3244_bytes_and_fits_every_data_path() -> None:
-    assert contract.CHUNK_DATAGRAM_BYTES == 16 + 3200 + 20 + 8 == 3244
-    assert contract.CHUNK_DATAGRAM_BYTES <= contract.XDP_MTU <= contract.ENA_EXPRESS_MTU
+    assert CHUNK_DATAGRAM_BYTES == 16 + 3200 + 20 + 8 == 3244
+    assert CHUNK_DATAGRAM_BYTES <= XDP_MTU <= ENA_EXPRESS_MTU
 
 
 # --- Ports ------------------------------------------------------------------------------------------------
@@ -95,12 +109,12 @@ def test_flows_are_listed_once_and_never_lead_back() -> None:
 
 def test_the_internet_reaches_the_public_load_balancer_and_nothing_else() -> None:
     assert {flow.destination for flow in FLOWS if flow.source is Tier.INTERNET} == {Tier.PUBLIC_LOAD_BALANCER}
-    assert {flow.port for flow in FLOWS if flow.source is Tier.INTERNET} == {contract.PUBLIC_TLS, contract.RTP}
+    assert {flow.port for flow in FLOWS if flow.source is Tier.INTERNET} == {PUBLIC_TLS, RTP}
 
 
 def test_only_the_state_port_of_the_state_store_is_open_and_only_to_hosts_and_gateway() -> None:
     flows = [flow for flow in FLOWS if flow.destination is Tier.STATE]
-    assert {flow.port for flow in flows} == {contract.VALKEY}
+    assert {flow.port for flow in flows} == {VALKEY}
     assert {flow.source for flow in flows} == {Tier.GATEWAY, Tier.VAD, Tier.ASR}
 
 
@@ -118,7 +132,7 @@ def test_every_user_of_the_state_store_is_let_through_and_the_other_way_round() 
 def test_no_metric_hides_another() -> None:
     calls = [
         node.args[0].value
-        for node in ast.walk(ast.parse(inspect.getsource(contract)))
+        for node in ast.walk(ast.parse(inspect.getsource(metrics)))
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
         and node.func.id == "Metric"
@@ -141,9 +155,9 @@ def test_metric_has_a_publisher_on_every_tier_that_it_is_for(metric: Metric) -> 
 def test_publisher_knows_the_value_of_every_dimension(metric: Metric) -> None:
     assert isinstance(metric.publisher, Image)
     known = {variable.name for variable in ENVIRONMENT[metric.publisher]}
-    assert {contract.DEPLOYMENT.name, contract.FLEET.name, contract.REGION.name} <= known
-    assert metric.dimensions[:2] == (contract.DEPLOYMENT_DIMENSION, contract.FLEET_DIMENSION)
-    assert set(metric.dimensions[2:]) <= {contract.REASON_DIMENSION, contract.PHASE_DIMENSION}
+    assert {DEPLOYMENT.name, FLEET.name, REGION.name} <= known
+    assert metric.dimensions[:2] == (DEPLOYMENT_DIMENSION, FLEET_DIMENSION)
+    assert set(metric.dimensions[2:]) <= {REASON_DIMENSION, PHASE_DIMENSION}
     assert repeated(metric.dimensions) == []
 
 
@@ -160,8 +174,8 @@ def test_every_tier_of_ours_has_a_metric_to_scale_on() -> None:
 
 
 def test_namespace_is_not_one_of_aws() -> None:
-    assert re.fullmatch(r"[A-Za-z][\w.-]*", contract.NAMESPACE)
-    assert not contract.NAMESPACE.startswith("AWS")
+    assert re.fullmatch(r"[A-Za-z][\w.-]*", NAMESPACE)
+    assert not NAMESPACE.startswith("AWS")
 
 
 # --- Environment ------------------------------------------------------------------------------------------
@@ -189,15 +203,15 @@ def test_every_variable_has_one_constant_a_meaning_and_a_reader() -> None:
 @EACH_IMAGE
 def test_an_image_that_uses_the_state_store_gets_all_it_needs_and_one_password(image: Image) -> None:
     variables = set(ENVIRONMENT[image])
-    login = {contract.VALKEY_HOST, contract.VALKEY_PORT, contract.VALKEY_USER}
-    passwords = variables & {contract.VALKEY_PASSWORD, contract.VALKEY_PASSWORD_FILE}
+    login = {VALKEY_HOST, VALKEY_PORT, VALKEY_USER}
+    passwords = variables & {VALKEY_PASSWORD, VALKEY_PASSWORD_FILE}
     assert not variables & login or login <= variables
     assert len(passwords) == (1 if variables & login else 0)
 
 
 def test_secrets_are_given_as_values_only_where_the_launcher_injects_them() -> None:
     # ECS injects secrets into the gateway; EC2 user data is readable by whoever may describe the instance.
-    secrets = {contract.VALKEY_PASSWORD, contract.TOKEN_KEY}
+    secrets = {VALKEY_PASSWORD, TOKEN_KEY}
     assert {image for image, variables in ENVIRONMENT.items() if secrets & set(variables)} == {Image.GATEWAY}
 
 

@@ -11,8 +11,8 @@ from pydantic import ValidationError
 
 import blueprint
 from blueprint import DeploymentFileError, Problem, checks
-from blueprint.model.base import Model
-from blueprint.model.deployment import Deployment
+from blueprint.base import Model
+from blueprint.file.model.deployment import Deployment
 from tests.blueprint.documents import BASE, DEPLOYMENTS, load_edited, load_text, location, parsed, places, text
 from tests.blueprint.mistakes import MISTAKES, Mistake
 

@@ -7,9 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from blueprint.azure.topology import (
+    Free,
+    Request,
+    admit,
+    admitted_cpus,
+    kube_reserved_cpus,
+    place,
+    share_nvlink,
+    whole_node,
+)
 from blueprint.catalog.azure import NumaNode, VmSize
-from blueprint.model.azure import TopologyPolicy
-from blueprint.topology import Free, Request, admit, admitted_cpus, kube_reserved_cpus, place, share_nvlink, whole_node
+from blueprint.file.model.azure import TopologyPolicy
 
 NONE, BEST_EFFORT, RESTRICTED, SINGLE = TopologyPolicy
 REFUSED = "refused"

@@ -5,8 +5,9 @@ import shlex
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from blueprint.contract import Image, Variable
-from blueprint.engines import published
+from blueprint.contract.environment import Variable
+from blueprint.contract.images import Image
+from blueprint.engines.published import published
 from tests.contract.templates import Templates, of_type, text
 
 PREFIX = "VOICE_"

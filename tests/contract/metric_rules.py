@@ -5,9 +5,17 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from blueprint import contract
-from blueprint.aws_metrics import LOG_NAMESPACE, log_namespace
-from blueprint.contract import DropReason, Image, Metric, StartPhase
+from blueprint.aws.metrics import LOG_NAMESPACE, log_namespace
+from blueprint.contract.images import Image
+from blueprint.contract.metrics import (
+    DEPLOYMENT_DIMENSION,
+    FLEET_DIMENSION,
+    PHASE_DIMENSION,
+    REASON_DIMENSION,
+    DropReason,
+    Metric,
+    StartPhase,
+)
 from tests.contract.templates import Templates, of_type, text
 
 SUB_MINUTE_PERIODS = {10, 20, 30}
@@ -64,10 +72,10 @@ def _check(
     elif use.period_s % 60 and use.period_s not in SUB_MINUTE_PERIODS:
         yield f"{use.where}: CloudWatch has no period of {use.period_s} s"
     known: dict[str, set[str]] = {
-        contract.DEPLOYMENT_DIMENSION: {deployment},
-        contract.FLEET_DIMENSION: set(fleets),
-        contract.REASON_DIMENSION: {reason.value for reason in DropReason},
-        contract.PHASE_DIMENSION: {phase.value for phase in StartPhase},
+        DEPLOYMENT_DIMENSION: {deployment},
+        FLEET_DIMENSION: set(fleets),
+        REASON_DIMENSION: {reason.value for reason in DropReason},
+        PHASE_DIMENSION: {phase.value for phase in StartPhase},
     }
     for name, value in use.dimensions.items():
         if isinstance(metric.publisher, Image) and value not in known.get(name, {value}):

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from blueprint.contract import Flow, Tier
+from blueprint.contract.network import Flow, Tier
 from tests.contract.templates import Resource, Templates, of_type, origin
 
 NOTHING = "255.255.255.255/32"

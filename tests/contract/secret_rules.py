@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
-from blueprint.contract import TOKEN_KEY, VALKEY_PASSWORD
+from blueprint.contract.environment import TOKEN_KEY, VALKEY_PASSWORD
 from tests.contract.templates import Templates, of_type, text
 
 SECRET_PROPERTY = re.compile(r"password|passwd|secret|credential|api_?key|private_?key|auth_?token", re.IGNORECASE)

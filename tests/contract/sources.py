@@ -4,8 +4,8 @@ from functools import cache
 
 import blueprint
 from blueprint import Deployment
-from blueprint.aws_metrics import LOG_METRICS, SERVICE_METRICS
-from blueprint.contract import METRICS
+from blueprint.aws.metrics import LOG_METRICS, SERVICE_METRICS
+from blueprint.contract.metrics import METRICS
 from tests.contract import runbook_rules
 from tests.contract.templates import Template
 from tests.synthesized import ROOT, Stacks, shipped

@@ -7,7 +7,15 @@ data plane's own tests (`make test-native`) hold the C struct against it.
 import os
 from pathlib import Path
 
-from blueprint import contract
+from blueprint.contract.chunk import (
+    CHUNK_HEADER,
+    CHUNK_MEL_BINS,
+    CHUNK_MEL_FRAMES,
+    CHUNK_PAYLOAD_BYTES,
+    CHUNK_SAMPLES,
+    ChunkFlag,
+    ChunkKind,
+)
 
 HEADER = Path(__file__).parents[2] / "images/vad-dataplane/tests/wire/contract.h"
 
@@ -17,7 +25,7 @@ SIZES = {"Q": 8, "I": 4, "H": 2, "B": 1}
 
 def layout() -> dict[str, int]:
     """Return offsets and sizes of a chunk's fields, in bytes, and the numbers in them."""
-    order, codes = contract.CHUNK_HEADER.format[0], contract.CHUNK_HEADER.format[1:]
+    order, codes = CHUNK_HEADER.format[0], CHUNK_HEADER.format[1:]
     assert order == "<", "standard sizes, no padding, little-endian"
     numbers: dict[str, int] = {}
     offset = 0
@@ -25,21 +33,21 @@ def layout() -> dict[str, int]:
         numbers[f"CONTRACT_{field}_OFFSET"] = offset
         numbers[f"CONTRACT_{field}_BYTES"] = SIZES[code]
         offset += SIZES[code]
-    assert offset == contract.CHUNK_HEADER.size
-    numbers["CONTRACT_PAYLOAD_OFFSET"] = contract.CHUNK_HEADER.size
-    numbers["CONTRACT_PAYLOAD_BYTES"] = contract.CHUNK_PAYLOAD_BYTES
-    numbers["CONTRACT_MEL_BINS"] = contract.CHUNK_MEL_BINS
-    numbers["CONTRACT_MEL_FRAMES"] = contract.CHUNK_MEL_FRAMES
-    numbers["CONTRACT_SAMPLES"] = contract.CHUNK_SAMPLES
-    numbers |= {f"CONTRACT_KIND_{kind.name}": kind.value for kind in contract.ChunkKind}
-    numbers |= {f"CONTRACT_FLAG_{flag.name}": flag.value for flag in contract.ChunkFlag}
+    assert offset == CHUNK_HEADER.size
+    numbers["CONTRACT_PAYLOAD_OFFSET"] = CHUNK_HEADER.size
+    numbers["CONTRACT_PAYLOAD_BYTES"] = CHUNK_PAYLOAD_BYTES
+    numbers["CONTRACT_MEL_BINS"] = CHUNK_MEL_BINS
+    numbers["CONTRACT_MEL_FRAMES"] = CHUNK_MEL_FRAMES
+    numbers["CONTRACT_SAMPLES"] = CHUNK_SAMPLES
+    numbers |= {f"CONTRACT_KIND_{kind.name}": kind.value for kind in ChunkKind}
+    numbers |= {f"CONTRACT_FLAG_{flag.name}": flag.value for flag in ChunkFlag}
     return numbers
 
 
 def header() -> str:
     numbers = "".join(f"    {name} = {number},\n" for name, number in layout().items())
     return (
-        "/* AudioChunk as blueprint/contract.py has it. Written by tests/contract/test_chunk_layout.py:\n"
+        "/* AudioChunk as blueprint/contract/chunk.py has it. Written by tests/contract/test_chunk_layout.py:\n"
         " * UPDATE_GOLDEN=1 pytest tests/contract/test_chunk_layout.py */\n"
         "#ifndef CONTRACT_H\n#define CONTRACT_H\n\nenum {\n" + numbers + "};\n\n#endif\n"
     )

@@ -12,12 +12,13 @@ from collections.abc import Callable
 import pytest
 
 from blueprint import Deployment
-from blueprint.alerts import alerts
-from blueprint.aws_metrics import LOG_METRICS, SERVICE_METRICS
-from blueprint.contract import ENVIRONMENT, FLOWS
-from blueprint.dashboards import dashboards
+from blueprint.aws.alerts import alerts
+from blueprint.aws.dashboards import dashboards
+from blueprint.aws.metrics import LOG_METRICS, SERVICE_METRICS
+from blueprint.aws.names import GATEWAY_FLEET, VAD_FLEET
+from blueprint.contract.environment import ENVIRONMENT
+from blueprint.contract.network import FLOWS
 from blueprint.hosts import AWS_IMAGES
-from blueprint.names import GATEWAY_FLEET, VAD_FLEET
 from tests.contract import environment_rules, metric_rules, network_rules, runbook_rules, secret_rules
 from tests.contract.sources import DECLARED, RUNBOOKS, SANDBOX, deployment, templates_of
 from tests.contract.templates import Templates, of_type, text
@@ -74,7 +75,7 @@ def test_every_metric_of_aws_and_of_logs_is_read_by_something() -> None:
     assert {name for name in LOG_METRICS if (f"VoiceServe/Logs/{of.name}", name) not in read} == set()
 
 
-@pytest.mark.parametrize("folded", ["silicon-exhausted", "asr-slots-exhausted"])
+@pytest.mark.parametrize("folded", ["neuron-exhausted", "asr-slots-exhausted"])
 def test_alarm_over_several_fleets_returns_one_series(folded: str) -> None:
     (alarm,) = (
         each.properties

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from blueprint.contract import ENVIRONMENT, Image, Variable
+from blueprint.contract.environment import ENVIRONMENT, Variable
+from blueprint.contract.images import Image
 from tests.contract import environment_rules
 from tests.contract.sources import SANDBOX
 from tests.contract.templates import Template, properties_of

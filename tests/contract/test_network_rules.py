@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from blueprint.contract import FLOWS, Flow, Port, Tier
+from blueprint.contract.network import FLOWS, Flow, Port, Tier
 from tests.contract import network_rules
 from tests.contract.templates import Template, properties_of
 

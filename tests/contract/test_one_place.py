@@ -6,22 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from blueprint import catalog, cluster_contract, contract
-from blueprint.contract import Port
+from blueprint import catalog
+from blueprint.azure import contract as cluster_contract
+from blueprint.contract import network
+from blueprint.contract.network import Port
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("blueprint", "constructs", "ops", "sandbox", "stacks", "userdata")
-CONTRACTS = ("blueprint/contract.py", "blueprint/cluster_contract.py")
-METRICS = ("blueprint/cluster_metrics.py", "ops/engine_tables/recipes.py")
+CONTRACTS = ("blueprint/contract/network.py", "blueprint/azure/contract.py")
+METRICS = ("blueprint/azure/metrics.py", "ops/engine_tables/recipes.py")
 """Where names of engines' metrics are written, and where the table of a release is told how to find them."""
 COMMON_PORTS = {53, 443}
 """Numbers that mean other things too."""
 
 PORTS = {
-    value.number
-    for module in (contract, cluster_contract)
-    for value in vars(module).values()
-    if isinstance(value, Port)
+    value.number for module in (network, cluster_contract) for value in vars(module).values() if isinstance(value, Port)
 } - COMMON_PORTS
 VERSIONS = {engine.version for engine in catalog.engines().values()}
 
@@ -68,7 +67,7 @@ def test_a_second_copy_is_found(planted: str) -> None:
 
 
 def test_explanations_may_name_numbers() -> None:
-    assert copies('"""Port 8000 of vllm 0.33.0."""\nx = 1  # 8000', name="blueprint/launch/vllm.py") == []
+    assert copies('"""Port 8000 of vllm 0.33.0."""\nx = 1  # 8000', name="blueprint/engines/launch/vllm.py") == []
 
 
 def test_files_are_looked_at() -> None:

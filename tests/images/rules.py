@@ -13,7 +13,7 @@ _SECRET = re.compile(r"(?i)(password|passwd|secret|token|api_?key|credential|pri
 _DOWNLOAD = re.compile(r"\b(curl|wget)\b(?!=)")
 _CHECKED = re.compile(r"sha256sum\s+(-c|--check)")
 _FORGIVEN = re.compile(r"\|\|\s*(true|:|exit 0)(\s|;|$)")
-_SHARED = ("blueprint/contract.py", "images/runtime/", "images/whisper-engine/src")
+_SHARED = ("blueprint/contract", "images/runtime/", "images/whisper-engine/src")
 _VARIABLE = re.compile(r"\$\{?([A-Z][A-Z0-9_]*)\}?")
 
 

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from blueprint import catalog
-from blueprint.contract import Image
+from blueprint.contract.images import Image
 from blueprint.images import specs
 from ops.cli import app
 from ops.images import commands

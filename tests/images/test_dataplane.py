@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from blueprint.contract import Image
+from blueprint.contract.images import Image
 from blueprint.images import BuiltImage, TcpHealth, specs
 from voice_constructs.aws.vad import DATAPLANE_CAPABILITIES
 

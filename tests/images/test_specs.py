@@ -9,13 +9,13 @@ import yaml
 from pydantic import ValidationError
 
 from blueprint import catalog
-from blueprint.contract import Image
+from blueprint.contract.images import Image
+from blueprint.engines.launch.pd_router import CellFront
+from blueprint.engines.launch.services import HOST_CACHE_DIR
+from blueprint.engines.launch.vllm import private_caches
+from blueprint.file.model.azure import AggregatedService, ChatService, LmcachePool, PrefillDecodeCell, TtsService
 from blueprint.hosts import AWS_IMAGES, CLUSTER_IMAGES, service_images
 from blueprint.images import FILE, FOLDER, BuiltImage, CommandHealth, MirroredImage, NoHealth, bases, load, port, specs
-from blueprint.launch.pd_router import CellFront
-from blueprint.launch.services import HOST_CACHE_DIR
-from blueprint.launch.vllm import private_caches
-from blueprint.model.azure import AggregatedService, ChatService, LmcachePool, PrefillDecodeCell, TtsService
 from tests.images.dockerfile import read
 from voice_constructs.aws.fleet import UNPRIVILEGED_USER
 from voice_constructs.aws.gateway import USER as GATEWAY_USER

@@ -8,10 +8,10 @@ from xml.etree import ElementTree as ET
 import pytest
 from typer.testing import CliRunner, Result
 
-from ops import diagram
 from ops.cli import app
-from ops.picture import Edge, Graph, Node, derive, dot, mermaid, svg
-from ops.picture import Path as Track
+from ops.diagram import Edge, Graph, Node, derive, dot, mermaid, svg
+from ops.diagram import Path as Track
+from ops.diagram import command as diagram
 from tests.synthesized import ROOT, Stacks, edited_sandbox, shipped
 
 PRODUCTION = ROOT / "deployments/production-us-east-1.yaml"
@@ -118,7 +118,7 @@ def test_the_gateway_scales_on_its_sockets(production: Graph) -> None:
 
 
 def test_another_deployment_is_another_picture(sandbox: Graph, tmp_path: Path) -> None:
-    steps = [{"change": 1}, {"beyond": 15, "change": 3}]
+    steps = [{"adjustment": 1}, {"lower_bound": 15, "adjustment": 3}]
     changed = graph_from(
         edited_sandbox(
             {

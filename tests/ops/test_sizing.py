@@ -9,9 +9,9 @@ import pytest
 from rich.console import Console
 
 import blueprint
-from blueprint.model.deployment import Deployment
+from blueprint.file.model.deployment import Deployment
 from ops import tuning_doc
-from ops.sizing import sizing_as_dict, sizing_tables
+from ops.plan.sizing import sizing_as_dict, sizing_tables
 
 DEPLOYMENTS = Path(__file__).parents[2] / "deployments"
 

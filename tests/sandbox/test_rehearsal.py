@@ -15,7 +15,7 @@ from botocore.exceptions import ClientError
 from typer.testing import CliRunner, Result
 
 import blueprint
-from blueprint import names
+from blueprint.aws import names
 from ops.cli import app
 from sandbox.aws.cdk import ROOT, Cdk
 from sandbox.aws.drill import scenarios

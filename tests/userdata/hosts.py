@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from blueprint.contract import PROMETHEUS, StartPhase, Tier
+from blueprint.contract.metrics import StartPhase
+from blueprint.contract.network import PROMETHEUS, Tier
 from userdata import (
     AfXdp,
     Container,
@@ -111,7 +112,7 @@ def asr(port: int = READY_PORT) -> HostBoot:
                 environment={
                     "VOICE_CHUNK_PORT": "5006",
                     "VOICE_HEALTH_PORT": str(port),
-                    "VOICE_HOST_KIND": "silicon",
+                    "VOICE_HOST_KIND": "neuron",
                     "VOICE_ENGINE": "whisper",
                     "VOICE_CACHE_DIR": "/var/cache/voice",
                     "VOICE_DRAIN_TIMEOUT_S": "110",

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from blueprint.contract import VALKEY_PASSWORD, StartPhase
+from blueprint.contract.environment import VALKEY_PASSWORD
+from blueprint.contract.metrics import StartPhase
 from tests.userdata import hosts
 from userdata import SIZE_LIMIT_BYTES, Container, HealthPort, HostBoot, LifecycleHooks, render
 

@@ -7,7 +7,7 @@ import signal
 import httpx2
 import pytest
 
-from blueprint.contract import Tier
+from blueprint.contract.network import Tier
 from ops.call.session import TIMEOUT_S
 from ops.demo.services import VoicePath
 from tests.voice.callers import Caller

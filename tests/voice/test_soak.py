@@ -11,8 +11,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from blueprint.contract import CHUNK_HEADER, CHUNK_PAYLOAD_BYTES
-from blueprint.session_api import SESSIONS_PATH
+from blueprint.contract.chunk import CHUNK_HEADER, CHUNK_PAYLOAD_BYTES
+from blueprint.contract.session_api import SESSIONS_PATH
 from ops.call.session import TIMEOUT_S
 from ops.demo.services import LOOPBACK, Gateway, VoicePath
 from tests.voice.callers import Caller

@@ -1,4 +1,4 @@
-"""ASR fleets on Neuron silicon and GPUs."""
+"""ASR fleets on Neuron accelerators and GPUs."""
 
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
@@ -7,14 +7,18 @@ from aws_cdk import aws_autoscaling as autoscaling
 from constructs import Construct
 
 import userdata
-from blueprint import catalog, contract, names
-from blueprint.alerts import scaling_runbook
-from blueprint.contract import Image, Tier
+from blueprint import catalog
+from blueprint.aws import names
+from blueprint.aws.alerts import scaling_runbook
+from blueprint.contract.environment import CACHE_DIR, CHUNK_PORT, DRAIN_TIMEOUT_S, ENGINE, HEALTH_PORT, HOST_KIND
+from blueprint.contract.images import Image
+from blueprint.contract.metrics import NEURON_TOOLS_DIR, START_PHASES_FILE
+from blueprint.contract.network import CHUNK, ENGINE_HEALTH, VLLM, Tier
+from blueprint.engines.launch.services import HOST_CACHE_DIR, fleet_launch, neuron_launch
+from blueprint.engines.launch.vllm import START_LOG
+from blueprint.engines.launch.whisper import whisper_engine
+from blueprint.file.model.aws import AsrFleet, Engine
 from blueprint.hosts import asr_images
-from blueprint.launch.services import HOST_CACHE_DIR, fleet_launch, neuron_launch
-from blueprint.launch.vllm import START_LOG
-from blueprint.launch.whisper import whisper_engine
-from blueprint.model.aws import AsrFleet, Engine
 from voice_constructs.aws.fleet import UNPRIVILEGED_USER, FleetContext
 from voice_constructs.aws.host import (
     HostGroupProps,
@@ -26,7 +30,7 @@ from voice_constructs.aws.host import (
 from voice_constructs.aws.scaling import RuleScaling, ScalingProps
 
 INSTANCE_STORE_MOUNT = "/mnt/nvme"
-START_PHASES_DIR = str(PurePosixPath(contract.START_PHASES_FILE).parent)
+START_PHASES_DIR = str(PurePosixPath(START_PHASES_FILE).parent)
 
 SHARED_MEMORY_MIB = 16_384
 """Hidden states pass from prefill to decode workers through /dev/shm."""
@@ -43,7 +47,7 @@ class AcceleratorFleetProps:
 class AcceleratorFleet(Construct):
     """Hosts of one accelerator type behind one Auto Scaling group.
 
-    No load balancer: the VAD tier pins each session to a host from the host registry, silicon first.
+    No load balancer: the VAD tier pins each session to a host from the host registry, Neuron hosts first.
 
     Attributes:
         group: The Auto Scaling group.
@@ -131,7 +135,7 @@ class AcceleratorFleet(Construct):
     def _telemetry(self) -> userdata.Container:
         """Return the container that publishes the fleet's metrics, the phases of the host's start among them."""
         kind = self._type.accelerator.kind if self._type.accelerator else "none"
-        directories = [START_PHASES_DIR, *([contract.NEURON_TOOLS_DIR] if kind == "neuron" else [])]
+        directories = [START_PHASES_DIR, *([NEURON_TOOLS_DIR] if kind == "neuron" else [])]
         return replace(
             self._context.telemetry(["engine", kind]),
             hardware=True,
@@ -151,7 +155,7 @@ class AcceleratorFleet(Construct):
 
     def _vllm(self) -> userdata.Container:
         launch = fleet_launch(self._fleet)
-        container = self._context.container(Image.ASR_VLLM, {}, userdata.HealthPort(contract.VLLM.number))
+        container = self._context.container(Image.ASR_VLLM, {}, userdata.HealthPort(VLLM.number))
         return replace(container, environment=launch.environment(), arguments=launch.command(), start_log=START_LOG)
 
     def _engine(self, image: Image) -> userdata.Container:
@@ -160,14 +164,14 @@ class AcceleratorFleet(Construct):
         container = self._context.container(
             image,
             {
-                contract.CACHE_DIR: HOST_CACHE_DIR,
-                contract.DRAIN_TIMEOUT_S: str(self._fleet.drain_timeout_s),
-                contract.CHUNK_PORT: str(contract.CHUNK.number),
-                contract.HEALTH_PORT: str(contract.ENGINE_HEALTH.number),
-                contract.HOST_KIND: "gpu" if gpu else "silicon",
-                contract.ENGINE: self._fleet.engine.value,
+                CACHE_DIR: HOST_CACHE_DIR,
+                DRAIN_TIMEOUT_S: str(self._fleet.drain_timeout_s),
+                CHUNK_PORT: str(CHUNK.number),
+                HEALTH_PORT: str(ENGINE_HEALTH.number),
+                HOST_KIND: "gpu" if gpu else "neuron",
+                ENGINE: self._fleet.engine.value,
             },
-            userdata.HealthPort(contract.ENGINE_HEALTH.number),
+            userdata.HealthPort(ENGINE_HEALTH.number),
         )
         runtime = {} if gpu else neuron_launch(self._fleet).environment()
         # Where vLLM runs beside it, it is vLLM that a start waits for.

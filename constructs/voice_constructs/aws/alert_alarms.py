@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
-from blueprint import names
-from blueprint.alarms import COMPARISON_OPERATOR, TREAT_MISSING_DATA
-from blueprint.alerts import CALLERS_AFFECTED, Alert
-from blueprint.model.deployment import Deployment
-from blueprint.series import Resource, Series
+from blueprint.aws import names
+from blueprint.aws.alarms import COMPARISON_OPERATOR, TREAT_MISSING_DATA
+from blueprint.aws.alerts import CALLERS_AFFECTED, Alert
+from blueprint.aws.series import Resource, Series
+from blueprint.file.model.deployment import Deployment
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ class AlertAlarms(Construct):
             alarm_description=self._describe(alert.id, alert.meaning),
             comparison_operator=COMPARISON_OPERATOR[rule.comparison],
             threshold=rule.threshold,
-            datapoints_to_alarm=rule.breaching_datapoints,
-            evaluation_periods=rule.evaluated_datapoints,
+            datapoints_to_alarm=rule.datapoints_to_alarm,
+            evaluation_periods=rule.evaluation_periods,
             treat_missing_data=TREAT_MISSING_DATA[rule.missing_data],
             alarm_actions=[self._props.topic_arn],
             ok_actions=[self._props.topic_arn],

@@ -7,7 +7,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
-from blueprint.model.observability import Observability
+from blueprint.file.model.observability import Observability
 from voice_constructs.aws.encryption import EncryptionKey
 
 PUBLISHERS = ("cloudwatch", "budgets")

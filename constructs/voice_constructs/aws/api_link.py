@@ -5,8 +5,9 @@ from aws_cdk import aws_apigateway as apigateway
 from aws_cdk import aws_elasticloadbalancingv2 as elbv2
 from constructs import Construct
 
-from blueprint.contract import CALLER_HEADER, GATEWAY_HTTP, Tier
-from blueprint.edge import STREAM_TIMEOUT_S
+from blueprint.aws.edge import STREAM_TIMEOUT_S
+from blueprint.contract.network import GATEWAY_HTTP, Tier
+from blueprint.contract.session_api import CALLER_HEADER
 from voice_constructs.aws.acknowledge import acknowledge
 from voice_constructs.aws.edge import EdgeContext
 

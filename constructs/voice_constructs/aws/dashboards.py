@@ -13,10 +13,10 @@ from aws_cdk import Aws, Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
-from blueprint import names
-from blueprint.dashboards import Dashboard, Panel
-from blueprint.model.deployment import Deployment
-from blueprint.series import Resource, Series
+from blueprint.aws import names
+from blueprint.aws.dashboards import Dashboard, Panel
+from blueprint.aws.series import Resource, Series
+from blueprint.file.model.deployment import Deployment
 from voice_constructs.aws.alert_alarms import resolve
 
 GRID_COLUMNS = 24

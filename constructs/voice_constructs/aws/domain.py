@@ -4,8 +4,8 @@ from aws_cdk import aws_certificatemanager as acm
 from aws_cdk import aws_route53 as route53
 from constructs import Construct
 
-from blueprint import edge
-from blueprint.model.edge import Domain
+from blueprint.aws import edge
+from blueprint.file.model.edge import Domain
 
 
 class EdgeDomain(Construct):

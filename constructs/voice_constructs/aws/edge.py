@@ -7,10 +7,11 @@ from aws_cdk import aws_elasticloadbalancingv2 as elbv2
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from blueprint.contract import HEALTH_PATH, Port
-from blueprint.edge import FARGATE_STOP_TIMEOUT_S
-from blueprint.model.deployment import Deployment
-from blueprint.model.edge import Edge
+from blueprint.aws.edge import FARGATE_STOP_TIMEOUT_S
+from blueprint.contract.network import Port
+from blueprint.contract.session_api import HEALTH_PATH
+from blueprint.file.model.deployment import Deployment
+from blueprint.file.model.edge import Edge
 from voice_constructs.aws.encryption import EncryptionKey
 from voice_constructs.aws.logs import log_group
 from voice_constructs.aws.network import VoiceNetwork

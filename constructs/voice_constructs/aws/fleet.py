@@ -9,10 +9,18 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 import userdata
-from blueprint import contract
-from blueprint.contract import Image, Tier, Variable
-from blueprint.hosts import held_back
-from blueprint.model.deployment import Deployment
+from blueprint.contract.environment import (
+    PROMETHEUS_PORT,
+    TELEMETRY_SOURCES,
+    VALKEY_HOST,
+    VALKEY_PORT,
+    VALKEY_USER,
+    Variable,
+)
+from blueprint.contract.images import Image
+from blueprint.contract.network import PROMETHEUS, VALKEY, Tier
+from blueprint.file.model.deployment import Deployment
+from blueprint.hosts import digest, held_back
 from voice_constructs.aws.encryption import EncryptionKey
 from voice_constructs.aws.host import HostRole, HostRoleProps
 from voice_constructs.aws.logs import log_group
@@ -43,7 +51,6 @@ class FleetContext:
     log_group: logs.ILogGroup
 
     def security_group(self, tier: Tier) -> ec2.ISecurityGroup:
-        """Return a tier's security group."""
         return self.network.security_groups[tier]
 
     def min_hosts(self, asked: int, images: Sequence[Image]) -> int:
@@ -52,14 +59,11 @@ class FleetContext:
 
     def image_uri(self, image: Image) -> str:
         """Return an image's address by digest; for an image without one, an address that pulls nothing."""
-        repository = self.repositories[image]
-        digest = self.deployment.images.get(image)
-        return repository.repository_uri_for_digest(digest or f"sha256:{'0' * 64}")
+        return self.repositories[image].repository_uri_for_digest(digest(self.deployment, image))
 
     def role(
         self, scope: Construct, id_: str, *, groups: Sequence[str], tier: Tier, images: Sequence[Image]
     ) -> HostRole:
-        """Make the role of one fleet's hosts."""
         return HostRole(
             scope,
             id_,
@@ -76,9 +80,9 @@ class FleetContext:
     def shared_environment(self, tier: Tier) -> dict[str, str]:
         """Return what every container of a tier's hosts gets: how to find the state store."""
         return {
-            contract.VALKEY_HOST.name: self.store.endpoint,
-            contract.VALKEY_PORT.name: str(contract.VALKEY.number),
-            contract.VALKEY_USER.name: tier.value,
+            VALKEY_HOST.name: self.store.endpoint,
+            VALKEY_PORT.name: str(VALKEY.number),
+            VALKEY_USER.name: tier.value,
         }
 
     def state_secret(self, tier: Tier) -> userdata.StateSecret:
@@ -102,10 +106,10 @@ class FleetContext:
         return self.container(
             Image.TELEMETRY,
             {
-                contract.TELEMETRY_SOURCES: ",".join(sources),
-                contract.PROMETHEUS_PORT: str(contract.PROMETHEUS.number),
+                TELEMETRY_SOURCES: ",".join(sources),
+                PROMETHEUS_PORT: str(PROMETHEUS.number),
             },
-            userdata.HealthPort(contract.PROMETHEUS.number),
+            userdata.HealthPort(PROMETHEUS.number),
             user_id=UNPRIVILEGED_USER,
         )
 

@@ -11,12 +11,35 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
-from blueprint import contract, names
-from blueprint.contract import ENVIRONMENT, Image, Tier, Variable
-from blueprint.edge import FARGATE_STOP_TIMEOUT_S, GATEWAY_DRAIN_TIMEOUT_S
-from blueprint.hosts import GATEWAY_IMAGES, held_back
-from blueprint.model.edge import JwtAuthorizer
-from blueprint.model.scaling import Statistic
+from blueprint.aws import names
+from blueprint.aws.edge import FARGATE_STOP_TIMEOUT_S, GATEWAY_DRAIN_TIMEOUT_S
+from blueprint.contract.environment import (
+    DEPLOYMENT,
+    DRAIN_TIMEOUT_S,
+    ENVIRONMENT,
+    FLEET,
+    HTTP_PORT,
+    IDLE_TIMEOUT_S,
+    JWT_AUDIENCE,
+    JWT_ISSUER,
+    MEDIA_HOST,
+    MEDIA_PORT,
+    REGION,
+    RTP_PORT,
+    TOKEN_KEY,
+    TOKEN_TTL_S,
+    VALKEY_HOST,
+    VALKEY_PASSWORD,
+    VALKEY_PORT,
+    VALKEY_USER,
+    Variable,
+)
+from blueprint.contract.images import Image
+from blueprint.contract.network import GATEWAY_HTTP, GATEWAY_MEDIA, RTP, VALKEY, Tier
+from blueprint.contract.session_api import HEALTH_COMMAND
+from blueprint.file.model.edge import JwtAuthorizer
+from blueprint.file.model.scaling import Statistic
+from blueprint.hosts import GATEWAY_IMAGES, digest, held_back
 from voice_constructs.aws.acknowledge import acknowledge
 from voice_constructs.aws.edge import EdgeContext
 from voice_constructs.aws.scaling import fleet_metric
@@ -107,21 +130,21 @@ class Gateway(Construct):
         settings = self._props.context.settings
         jwt = settings.authorizer if isinstance(settings.authorizer, JwtAuthorizer) else None
         return {
-            contract.DEPLOYMENT: self._deployment.name,
-            contract.FLEET: names.GATEWAY_FLEET,
-            contract.REGION: self._deployment.aws.region,
-            contract.VALKEY_HOST: self._props.store.endpoint,
-            contract.VALKEY_PORT: str(contract.VALKEY.number),
-            contract.VALKEY_USER: Tier.GATEWAY.value,
-            contract.HTTP_PORT: str(contract.GATEWAY_HTTP.number),
-            contract.MEDIA_PORT: str(contract.GATEWAY_MEDIA.number),
-            contract.RTP_PORT: str(contract.RTP.number),
-            contract.TOKEN_TTL_S: str(settings.token_ttl_s),
-            contract.JWT_ISSUER: jwt.issuer if jwt else "",
-            contract.JWT_AUDIENCE: jwt.audience if jwt else "",
-            contract.MEDIA_HOST: self._props.media_host,
-            contract.IDLE_TIMEOUT_S: str(settings.idle_timeout_s),
-            contract.DRAIN_TIMEOUT_S: str(GATEWAY_DRAIN_TIMEOUT_S),
+            DEPLOYMENT: self._deployment.name,
+            FLEET: names.GATEWAY_FLEET,
+            REGION: self._deployment.aws.region,
+            VALKEY_HOST: self._props.store.endpoint,
+            VALKEY_PORT: str(VALKEY.number),
+            VALKEY_USER: Tier.GATEWAY.value,
+            HTTP_PORT: str(GATEWAY_HTTP.number),
+            MEDIA_PORT: str(GATEWAY_MEDIA.number),
+            RTP_PORT: str(RTP.number),
+            TOKEN_TTL_S: str(settings.token_ttl_s),
+            JWT_ISSUER: jwt.issuer if jwt else "",
+            JWT_AUDIENCE: jwt.audience if jwt else "",
+            MEDIA_HOST: self._props.media_host,
+            IDLE_TIMEOUT_S: str(settings.idle_timeout_s),
+            DRAIN_TIMEOUT_S: str(GATEWAY_DRAIN_TIMEOUT_S),
         }
 
     def _build_task(self) -> ecs.FargateTaskDefinition:
@@ -137,8 +160,8 @@ class Gateway(Construct):
         )
         environment = self._environment()
         secrets = {
-            contract.VALKEY_PASSWORD: self._state_password(task),
-            contract.TOKEN_KEY: ecs.Secret.from_secrets_manager(self.token_key),
+            VALKEY_PASSWORD: self._state_password(task),
+            TOKEN_KEY: ecs.Secret.from_secrets_manager(self.token_key),
         }
         assert {*environment, *secrets} == set(ENVIRONMENT[Image.GATEWAY])  # noqa: S101  the contract is kept
         acknowledge(task, "AwsSolutions-ECS2", "Secrets are injected by reference; the rest are names and numbers")
@@ -152,17 +175,17 @@ class Gateway(Construct):
         task.add_container(
             CONTAINER,
             container_name=CONTAINER,
-            image=ecs.ContainerImage.from_ecr_repository(self._props.repositories[Image.GATEWAY], self._digest()),
+            image=ecs.ContainerImage.from_ecr_repository(
+                self._props.repositories[Image.GATEWAY], digest(self._deployment, Image.GATEWAY)
+            ),
             environment={variable.name: value for variable, value in environment.items()},
             secrets={variable.name: secret for variable, secret in secrets.items()},
-            port_mappings=[
-                ecs.PortMapping(container_port=port.number) for port in (contract.GATEWAY_HTTP, contract.GATEWAY_MEDIA)
-            ],
+            port_mappings=[ecs.PortMapping(container_port=port.number) for port in (GATEWAY_HTTP, GATEWAY_MEDIA)],
             user=USER,
             readonly_root_filesystem=True,
             linux_parameters=linux,
             health_check=ecs.HealthCheck(
-                command=["CMD", contract.HEALTH_COMMAND],
+                command=["CMD", HEALTH_COMMAND],
                 interval=Duration.seconds(10),
                 start_period=Duration.seconds(START_S),
             ),
@@ -188,10 +211,6 @@ class Gateway(Construct):
         )
         return ecs.Secret.from_secrets_manager(secret, PASSWORD_FIELD)
 
-    def _digest(self) -> str:
-        """Return the image's digest; without one, a digest that nothing has."""
-        return self._deployment.images.get(Image.GATEWAY) or f"sha256:{'0' * 64}"
-
     def _build_service(self, task: ecs.FargateTaskDefinition) -> ecs.FargateService:
         network = self._props.context.network
         service = ecs.FargateService(
@@ -211,8 +230,8 @@ class Gateway(Construct):
             propagate_tags=ecs.PropagatedTagSource.SERVICE,
         )
         for targets, port in (
-            (self._props.media_targets, contract.GATEWAY_MEDIA),
-            (self._props.api_targets, contract.GATEWAY_HTTP),
+            (self._props.media_targets, GATEWAY_MEDIA),
+            (self._props.api_targets, GATEWAY_HTTP),
         ):
             targets.add_target(service.load_balancer_target(container_name=CONTAINER, container_port=port.number))
         return service

@@ -15,8 +15,8 @@ from constructs import Construct
 
 import userdata
 from blueprint.catalog import InstanceType
-from blueprint.contract import NAMESPACE
-from blueprint.model.aws import CapacityBlock, CapacityReservation, Purchase, Spot
+from blueprint.contract.metrics import NAMESPACE
+from blueprint.file.model.aws import CapacityBlock, CapacityReservation, Purchase, Spot
 from voice_constructs.aws.acknowledge import acknowledge
 
 AMI_PARAMETERS = {
@@ -208,7 +208,7 @@ HEARTBEAT_S = 900
 """A host that is silent for so long is given up. The pull of one accelerator image, minutes, sends no heartbeat."""
 READY_BUDGET_S = 900
 """Longest that started containers may take to report ready; accelerator engines fetch weights and compile at their
-first start (blueprint/launch/coldstart.py)."""
+first start (blueprint/engines/launch/coldstart.py)."""
 
 
 def lifecycle_hooks(drain_timeout_s: int) -> userdata.LifecycleHooks:

@@ -7,8 +7,8 @@ from typing import Literal
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from blueprint.aws_metrics import LOG_METRICS, log_namespace
-from blueprint.model.deployment import Deployment
+from blueprint.aws.metrics import LOG_METRICS, log_namespace
+from blueprint.file.model.deployment import Deployment
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from blueprint.contract import FLOWS, Flow, Port, Tier
-from blueprint.model.aws import Network
-from blueprint.network import subnet_prefix
+from blueprint.aws.network import subnet_prefix
+from blueprint.contract.network import FLOWS, Flow, Port, Tier
+from blueprint.file.model.aws import Network
 from voice_constructs.aws.acknowledge import acknowledge
 from voice_constructs.aws.encryption import EncryptionKey
 from voice_constructs.aws.logs import log_group

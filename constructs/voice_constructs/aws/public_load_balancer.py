@@ -7,7 +7,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from blueprint.contract import GATEWAY_MEDIA, PUBLIC_TLS, RTP, Tier
+from blueprint.contract.network import GATEWAY_MEDIA, PUBLIC_TLS, RTP, Tier
 from voice_constructs.aws.acknowledge import acknowledge
 from voice_constructs.aws.domain import EdgeDomain
 from voice_constructs.aws.edge import EdgeContext

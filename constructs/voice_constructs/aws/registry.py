@@ -4,7 +4,7 @@ from aws_cdk import RemovalPolicy
 from aws_cdk import aws_ecr as ecr
 from constructs import Construct
 
-from blueprint.contract import Image
+from blueprint.contract.images import Image
 from blueprint.hosts import AWS_IMAGES
 from voice_constructs.aws.encryption import EncryptionKey
 

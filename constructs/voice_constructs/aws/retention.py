@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from aws_cdk import RemovalPolicy
 
-from blueprint.model.deployment import Environment
+from blueprint.file.model.deployment import Environment
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,8 @@ from aws_cdk import Aws
 from aws_cdk import aws_apigateway as apigateway
 from constructs import Construct
 
-from blueprint import session_api
-from blueprint.contract import TOKEN_HEADER
-from blueprint.session_api import LAST_EVENT_ID_HEADER, Schema
+from blueprint.contract import session_api
+from blueprint.contract.session_api import LAST_EVENT_ID_HEADER, TOKEN_HEADER, Schema
 from voice_constructs.aws.acknowledge import acknowledge
 from voice_constructs.aws.api_link import ApiLink
 from voice_constructs.aws.domain import EdgeDomain

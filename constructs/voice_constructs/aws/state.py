@@ -8,8 +8,9 @@ from aws_cdk import aws_elasticache as elasticache
 from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
-from blueprint.contract import STATE_USERS, VALKEY
-from blueprint.model.aws import StateStore
+from blueprint.contract.network import VALKEY
+from blueprint.contract.state import STATE_USERS
+from blueprint.file.model.aws import StateStore
 from voice_constructs.aws.acknowledge import acknowledge
 from voice_constructs.aws.encryption import EncryptionKey
 from voice_constructs.aws.logs import log_group

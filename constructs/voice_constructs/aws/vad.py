@@ -9,11 +9,15 @@ from aws_cdk import aws_elasticloadbalancingv2 as elbv2
 from constructs import Construct
 
 import userdata
-from blueprint import catalog, contract, names
-from blueprint.alerts import scaling_runbook
-from blueprint.contract import Image, Tier
+from blueprint import catalog
+from blueprint.aws import names
+from blueprint.aws.alerts import scaling_runbook
+from blueprint.contract.environment import CHUNK_KIND, CHUNK_PORT, DRAIN_TIMEOUT_S, HEALTH_PORT, RTP_PORT
+from blueprint.contract.images import Image
+from blueprint.contract.metrics import CONTROL_SOCKET
+from blueprint.contract.network import CHUNK, RTP, VAD_HEALTH, Tier
+from blueprint.file.model.aws import DataPathMode, Engine, OnDemand
 from blueprint.hosts import VAD_IMAGES
-from blueprint.model.aws import DataPathMode, Engine, OnDemand
 from voice_constructs.aws.fleet import FleetContext
 from voice_constructs.aws.host import (
     HostGroupProps,
@@ -25,7 +29,7 @@ from voice_constructs.aws.host import (
 )
 from voice_constructs.aws.scaling import RuleScaling, ScalingProps
 
-CONTROL_DIR = str(PurePosixPath(contract.CONTROL_SOCKET).parent)
+CONTROL_DIR = str(PurePosixPath(CONTROL_SOCKET).parent)
 DATAPLANE_CAPABILITIES = ("NET_ADMIN", "NET_RAW", "BPF", "PERFMON", "IPC_LOCK", "SYS_ADMIN")
 """What attaching an XDP program and opening AF_XDP sockets through DPDK 22.11 takes; tried one by one."""
 VFIO_CAPABILITIES = ("IPC_LOCK", "SYS_ADMIN", "SYS_RAWIO")
@@ -62,12 +66,12 @@ class VadFleet(Construct):
             self,
             "Targets",
             vpc=self._context.network.vpc,
-            port=contract.RTP.number,
+            port=RTP.number,
             protocol=elbv2.Protocol.UDP,
             # Auto Scaling registers primary interfaces; a vfio host registers its secondary one's address itself.
             target_type=elbv2.TargetType.IP if self._vfio else elbv2.TargetType.INSTANCE,
             health_check=elbv2.HealthCheck(
-                protocol=elbv2.Protocol.TCP, port=str(contract.VAD_HEALTH.number), interval=Duration.seconds(10)
+                protocol=elbv2.Protocol.TCP, port=str(VAD_HEALTH.number), interval=Duration.seconds(10)
             ),
             # Draining is the lifecycle hook's work; UDP flows of a host that left are moved at once.
             deregistration_delay=Duration.seconds(0),
@@ -137,13 +141,13 @@ class VadFleet(Construct):
         return self._context.container(
             Image.VAD_DATAPLANE,
             {
-                contract.RTP_PORT: str(contract.RTP.number),
-                contract.CHUNK_PORT: str(contract.CHUNK.number),
-                contract.CHUNK_KIND: self._chunk_kind(),
-                contract.HEALTH_PORT: str(contract.VAD_HEALTH.number),
-                contract.DRAIN_TIMEOUT_S: str(self._fleet.drain_timeout_s),
+                RTP_PORT: str(RTP.number),
+                CHUNK_PORT: str(CHUNK.number),
+                CHUNK_KIND: self._chunk_kind(),
+                HEALTH_PORT: str(VAD_HEALTH.number),
+                DRAIN_TIMEOUT_S: str(self._fleet.drain_timeout_s),
             },
-            userdata.HealthPort(contract.VAD_HEALTH.number),
+            userdata.HealthPort(VAD_HEALTH.number),
             capabilities=VFIO_CAPABILITIES if self._vfio else DATAPLANE_CAPABILITIES,
             mounts=(userdata.Mount(CONTROL_DIR, CONTROL_DIR, writable=True),),
             hardware=True,

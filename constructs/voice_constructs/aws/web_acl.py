@@ -5,7 +5,7 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_wafv2 as wafv2
 from constructs import Construct
 
-from blueprint.contract import TOKEN_HEADER
+from blueprint.contract.session_api import TOKEN_HEADER
 
 MANAGED_RULES = ("AWSManagedRulesCommonRuleSet", "AWSManagedRulesKnownBadInputsRuleSet")
 """AWS's own groups, both without extra price."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pulumi
 
-from blueprint.azure_names import Role
+from blueprint.azure.names import Role
 from voice_constructs.azure.cluster import Cluster
 from voice_constructs.azure.identity import grant
 from voice_constructs.azure.monitoring import Monitoring

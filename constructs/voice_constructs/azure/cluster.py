@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_azure_native import containerservice as aks
 
-from blueprint import azure_names
-from blueprint.azure_names import Role
-from blueprint.model.azure import MaintenanceWindow
+from blueprint.azure import names as azure_names
+from blueprint.azure.names import Role
+from blueprint.file.model.azure import MaintenanceWindow
 from voice_constructs.azure import cluster_profiles as profiles
 from voice_constructs.azure.identity import Identity
 from voice_constructs.azure.monitoring import Monitoring

@@ -5,8 +5,8 @@ from ipaddress import IPv4Network
 import pulumi
 from pulumi_azure_native import containerservice as aks
 
-from blueprint import azure_names
-from blueprint.model.azure import Azure, ClusterNetwork
+from blueprint.azure import names as azure_names
+from blueprint.file.model.azure import Azure, ClusterNetwork
 
 IMAGE_CLEANER_HOURS = 168
 """Weekly; the least is 24 (https://learn.microsoft.com/azure/aks/image-cleaner)."""

@@ -3,7 +3,7 @@
 import pulumi
 from pulumi_azure_native import kubernetesconfiguration
 
-from blueprint.model.azure import AggregatedService, Azure, PrefillDecodeCell
+from blueprint.file.model.azure import AggregatedService, Azure, PrefillDecodeCell
 from voice_constructs.azure.cluster import Cluster
 from voice_constructs.azure.scope import Scope
 

@@ -3,7 +3,7 @@
 import pulumi
 from pulumi_azure_native import authorization, managedidentity
 
-from blueprint.azure_names import Role, ServiceAccount
+from blueprint.azure.names import Role, ServiceAccount
 from voice_constructs.azure.scope import Scope
 
 _AUDIENCE = "api://AzureADTokenExchange"

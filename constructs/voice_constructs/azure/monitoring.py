@@ -4,8 +4,8 @@ import pulumi
 from pulumi_azure_native import dashboard, monitor
 from pulumi_azure_native import operationalinsights as logs
 
-from blueprint import azure_names
-from blueprint.azure_names import Role
+from blueprint.azure import names as azure_names
+from blueprint.azure.names import Role
 from voice_constructs.azure.identity import Identity
 from voice_constructs.azure.network import VoiceNetwork
 from voice_constructs.azure.private_link import PrivateLink, PrivateLinkProps

@@ -6,7 +6,7 @@ from ipaddress import IPv4Network
 import pulumi
 from pulumi_azure_native import network
 
-from blueprint.model.azure import ClusterNetwork
+from blueprint.file.model.azure import ClusterNetwork
 from voice_constructs.azure.scope import Scope
 
 _ENDPOINTS_PREFIX = 26

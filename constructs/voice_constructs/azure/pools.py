@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_azure_native import containerservice as aks
 
-from blueprint import azure_names, catalog
-from blueprint.azure_names import Role, pool_taints
-from blueprint.model.azure import Azure, AzureService, ChatService, GpuPool, PayAsYouGo, ReservedNodes, SpotNodes
+from blueprint import catalog
+from blueprint.azure import names as azure_names
+from blueprint.azure.names import Role, pool_taints
+from blueprint.file.model.azure import Azure, AzureService, ChatService, GpuPool, PayAsYouGo, ReservedNodes, SpotNodes
 from voice_constructs.azure.cluster import Cluster
 from voice_constructs.azure.cluster_profiles import DRAIN_MARGIN_S
 from voice_constructs.azure.scope import Scope

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_azure_native import resources
 
-from blueprint import azure_names
-from blueprint.model.deployment import Deployment
+from blueprint.azure import names as azure_names
+from blueprint.file.model.deployment import Deployment
 from voice_constructs.azure.retention import Retention, retention
 
 

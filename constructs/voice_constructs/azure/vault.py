@@ -3,7 +3,7 @@
 import pulumi
 from pulumi_azure_native import keyvault
 
-from blueprint import azure_names
+from blueprint.azure import names as azure_names
 from voice_constructs.azure.network import VoiceNetwork
 from voice_constructs.azure.private_link import PrivateLink, PrivateLinkProps
 from voice_constructs.azure.scope import Scope

@@ -11,7 +11,9 @@ import time
 import urllib.error
 import urllib.request
 
-from blueprint.contract import ENVIRONMENT, HEALTH_COMMAND, HEALTH_PATH, Image
+from blueprint.contract.environment import ENVIRONMENT
+from blueprint.contract.images import Image
+from blueprint.contract.session_api import HEALTH_COMMAND, HEALTH_PATH
 
 GATEWAY = [sys.executable, "-m", "voice_gateway"]
 DEADLINE_S = 60

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 import pytest
 from redis.asyncio import Redis
 
-from blueprint.contract import Tier
+from blueprint.contract.network import Tier
 from images.conftest import StoreServer
 from images.gateway.tests.running import GatewayProcess, Hosts, VadHost, free_rtp_port
 

@@ -21,8 +21,8 @@ import numpy as np
 import websockets
 from redis.asyncio import Redis
 
-from blueprint import contract
-from blueprint.contract import Tier
+from blueprint.contract.network import Tier
+from blueprint.contract.session_api import HEALTH_PATH, TOKEN_HEADER
 from images.conftest import StoreServer, free_port
 from voice_runtime.hosts import Host, HostKind, HostRegistry
 
@@ -100,9 +100,7 @@ class GatewayProcess:
 
     def health(self, port: int | None = None) -> int:
         with contextlib.suppress(httpx2.TransportError):
-            return httpx2.get(
-                f"http://127.0.0.1:{port or self.http_port}{contract.HEALTH_PATH}", verify=NO_TLS
-            ).status_code
+            return httpx2.get(f"http://127.0.0.1:{port or self.http_port}{HEALTH_PATH}", verify=NO_TLS).status_code
         return 0
 
     def logged(self) -> list[dict[str, Any]]:
@@ -165,7 +163,7 @@ class Opened:
 
     @property
     def headers(self) -> dict[str, str]:
-        return {contract.TOKEN_HEADER: self.token}
+        return {TOKEN_HEADER: self.token}
 
     def at(self, gateway: GatewayProcess) -> "Opened":
         return replace(self, gateway=gateway)

@@ -3,7 +3,8 @@
 import pytest
 from redis.asyncio import Redis
 
-from blueprint.contract import STATE_USERS, Tier
+from blueprint.contract.network import Tier
+from blueprint.contract.state import STATE_USERS
 from images.gateway.tests.conftest import Start
 from images.gateway.tests.running import VadHost
 from voice_runtime.transcripts import EventKind, Transcript, Transcripts

@@ -12,7 +12,7 @@ import pytest
 import websockets
 from redis.asyncio import Redis
 
-from blueprint.contract import Tier
+from blueprint.contract.network import Tier
 from images.gateway.tests.conftest import Start
 from images.gateway.tests.running import GatewayProcess, Hosts, Opened, VadHost, holds
 from voice_runtime import state

@@ -12,7 +12,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from starlette.requests import Request
 
-from blueprint.contract import CALLER_HEADER
+from blueprint.contract.session_api import CALLER_HEADER
 from voice_gateway import callers
 from voice_gateway.callers import ANONYMOUS, JwtCallers, TrustedCallers
 from voice_gateway.refusals import Refusal

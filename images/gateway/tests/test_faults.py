@@ -8,7 +8,7 @@ import pytest
 import websockets
 from redis.asyncio import Redis
 
-from blueprint.contract import Tier
+from blueprint.contract.network import Tier
 from images.conftest import StoreServer
 from images.gateway.tests.conftest import Start
 from images.gateway.tests.running import Event, GatewayProcess, Hosts, Opened, VadHost, holds

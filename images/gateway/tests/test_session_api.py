@@ -14,8 +14,9 @@ import jsonschema
 import pytest
 from redis.asyncio import Redis
 
-from blueprint import session_api
-from blueprint.contract import CALLER_HEADER, TOKEN_HEADER, Tier
+from blueprint.contract import session_api
+from blueprint.contract.network import Tier
+from blueprint.contract.session_api import CALLER_HEADER, TOKEN_HEADER
 from images.conftest import StoreServer
 from images.gateway.tests.conftest import Start
 from images.gateway.tests.running import GatewayProcess, Hosts, holds

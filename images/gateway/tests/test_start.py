@@ -9,13 +9,9 @@ from importlib.metadata import version
 import pytest
 from packaging.requirements import Requirement
 
-from blueprint.contract import (
-    ENVIRONMENT,
-    METRICS,
-    NAMESPACE,
-    VALKEY_PASSWORD,
-    Image,
-)  # fmt: skip
+from blueprint.contract.environment import ENVIRONMENT, VALKEY_PASSWORD
+from blueprint.contract.images import Image  # fmt: skip
+from blueprint.contract.metrics import METRICS, NAMESPACE
 from images.conftest import StoreServer
 from images.gateway.tests.conftest import Start
 from images.gateway.tests.running import FOLDER, TOKEN_KEY, GatewayProcess, holds

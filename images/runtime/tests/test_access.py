@@ -8,7 +8,8 @@ from pydantic import SecretStr
 from redis.asyncio import Redis
 from redis.exceptions import NoPermissionError
 
-from blueprint.contract import STATE_USERS, Tier
+from blueprint.contract.network import Tier
+from blueprint.contract.state import STATE_USERS
 from images.conftest import StoreServer
 from voice_runtime import state
 from voice_runtime.hosts import Host, HostKind, HostRegistry

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blueprint import contract
-from blueprint.contract import CHUNK_HEADER, ChunkFlag, ChunkKind
+from blueprint.contract.chunk import CHUNK_HEADER, CHUNK_PAYLOAD_BYTES, ChunkFlag, ChunkKind
 from voice_runtime.chunk import DATAGRAM_BYTES, AudioChunk, Malformed, MalformedChunkError
 
 SESSIONS = st.integers(0, 2**64 - 1)
@@ -19,7 +18,7 @@ def datagram(
     kind: int = ChunkKind.LOG_MEL,
     flags: int = 0,
     count: int = 10,
-    payload: bytes = bytes(contract.CHUNK_PAYLOAD_BYTES),
+    payload: bytes = bytes(CHUNK_PAYLOAD_BYTES),
 ) -> bytes:
     return CHUNK_HEADER.pack(7, 3, kind, flags, count) + payload
 

@@ -10,7 +10,9 @@ import sys
 import time
 import urllib.request
 
-from blueprint.contract import ENVIRONMENT, PROMETHEUS, Image
+from blueprint.contract.environment import ENVIRONMENT
+from blueprint.contract.images import Image
+from blueprint.contract.network import PROMETHEUS
 
 TELEMETRY = [sys.executable, "-m", "voice_telemetry"]
 DEADLINE_S = 60

@@ -16,7 +16,8 @@ from botocore.exceptions import EndpointConnectionError
 from botocore.stub import Stubber
 from moto import mock_aws
 
-from blueprint.contract import METRICS, NAMESPACE, Image
+from blueprint.contract.images import Image
+from blueprint.contract.metrics import METRICS, NAMESPACE
 from images.conftest import free_port
 from voice_telemetry.cloudwatch import MOST_IN_A_CALL, CloudWatch
 from voice_telemetry.prometheus import Newest, exposed_name, serve

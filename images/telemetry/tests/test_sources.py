@@ -12,7 +12,8 @@ import pytest
 from pydantic import ValidationError
 from redis.asyncio import Redis
 
-from blueprint.contract import DropReason, StartPhase, Tier
+from blueprint.contract.metrics import DropReason, StartPhase
+from blueprint.contract.network import Tier
 from images.conftest import StoreServer
 from voice_runtime.hosts import Host, HostKind, HostRegistry
 from voice_runtime.store import connect

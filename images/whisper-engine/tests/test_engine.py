@@ -17,7 +17,9 @@ from engine_host import (
 )
 from redis.asyncio import Redis
 
-from blueprint.contract import ChunkKind, SessionField, Tier
+from blueprint.contract.chunk import ChunkKind
+from blueprint.contract.network import Tier
+from blueprint.contract.state import SessionField
 from voice_runtime import state
 from voice_runtime.hosts import HostKind, HostRegistry
 from voice_runtime.transcripts import BEFORE_ALL, EventKind, Transcripts

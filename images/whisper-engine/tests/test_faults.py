@@ -9,7 +9,8 @@ from conftest import Start
 from engine_host import EngineHost, chunks_of, finals, first_sentence, open_session, sound, wait_for, words_wrong
 from redis.asyncio import Redis
 
-from blueprint.contract import HOST_EXPIRES_S, Tier
+from blueprint.contract.network import Tier
+from blueprint.contract.state import HOST_EXPIRES_S
 from images.conftest import StoreServer
 from voice_runtime import state
 

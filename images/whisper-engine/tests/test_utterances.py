@@ -10,7 +10,7 @@ from faster_whisper.feature_extractor import FeatureExtractor
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blueprint.contract import ChunkFlag, ChunkKind
+from blueprint.contract.chunk import ChunkFlag, ChunkKind
 from voice_runtime.chunk import AudioChunk
 from voice_whisper.session_audio import REORDER_S, UNENDED_S, Dropped, SessionAudio
 from voice_whisper.utterance import Utterance

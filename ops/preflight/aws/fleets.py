@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError
 
 from blueprint.catalog import InstanceType
 from blueprint.checks.fleets import Fleet, fleets
-from blueprint.model.aws import CapacityBlock, CapacityReservation, Spot
+from blueprint.file.model.aws import CapacityBlock, CapacityReservation, Spot
 from ops.preflight.aws.account import AREA, Account
 from ops.preflight.aws.refusals import code_of, is_denied
 from ops.preflight.questions import first_line

@@ -12,8 +12,8 @@ from botocore.exceptions import ClientError
 
 from blueprint import catalog
 from blueprint.checks.fleets import fleets
-from blueprint.model.aws import CapacityBlock, Spot
-from blueprint.model.deployment import Deployment
+from blueprint.file.model.aws import CapacityBlock, Spot
+from blueprint.file.model.deployment import Deployment
 from ops.preflight.aws.account import AREA, Account
 from ops.preflight.aws.refusals import ERRORS, code_of, explain
 from ops.preflight.quota import Pending, QuotaState, quota_row

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from botocore.exceptions import ClientError
 
-from blueprint.model.edge import Domain
+from blueprint.file.model.edge import Domain
 from ops.preflight.aws.account import AREA, Account
 from ops.preflight.aws.refusals import code_of
 from ops.preflight.report import Row, Status

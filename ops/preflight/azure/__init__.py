@@ -10,7 +10,7 @@ from uuid import UUID
 
 from azure.core.exceptions import AzureError
 
-from blueprint.model.deployment import Deployment
+from blueprint.file.model.deployment import Deployment
 from ops.preflight.azure import quotas, roles, sizes
 from ops.preflight.azure.account import AREA, Account, connect
 from ops.preflight.azure.refusals import explain

@@ -19,7 +19,7 @@ from azure.mgmt.authorization import AuthorizationManagementClient
 from azure.mgmt.compute import ComputeManagementClient
 from azure.mgmt.quota import QuotaMgmtClient
 
-from blueprint.model.deployment import Deployment
+from blueprint.file.model.deployment import Deployment
 
 AREA = "Azure"
 SCOPE = "https://management.azure.com/.default"

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from azure.core.exceptions import AzureError, HttpResponseError, ResourceNotFoundError
 from azure.mgmt.quota import models
 
-from blueprint import azure_names, catalog
+from blueprint import catalog
+from blueprint.azure import names as azure_names
 from blueprint.checks.azure_capacity import SPOT_QUOTA
-from blueprint.model.azure import Azure, SpotNodes
+from blueprint.file.model.azure import Azure, SpotNodes
 from ops.preflight.azure.account import AREA, Account
 from ops.preflight.azure.refusals import explain
 from ops.preflight.quota import Pending, QuotaState, quota_row

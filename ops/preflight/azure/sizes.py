@@ -8,7 +8,7 @@ from azure.mgmt.compute.models import ResourceSku, ResourceSkuRestrictionsReason
 
 from blueprint import catalog
 from blueprint.catalog import VmSize
-from blueprint.model.azure import SpotNodes
+from blueprint.file.model.azure import SpotNodes
 from ops.preflight.azure.account import AREA, Account
 from ops.preflight.report import Row, Status
 

@@ -37,17 +37,14 @@ class ChangeSet:
 
     @property
     def stack_id(self) -> str:
-        """The stack's id."""
         return self.stack.stack_id
 
     @property
     def stack_name(self) -> str:
-        """The stack's name."""
         return self.stack.name
 
     @property
     def parameters(self) -> Mapping[str, str]:
-        """Parameters as given."""
         return self.wanted.parameters
 
     def refuse_if_empty(self) -> None:

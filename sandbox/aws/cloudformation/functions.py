@@ -42,7 +42,6 @@ class Evaluator:
         return None if result is _NOTHING else result
 
     def condition(self, name: str) -> bool:
-        """Evaluate a named condition."""
         if name not in self._conditions:
             if name not in self.template.get("Conditions", {}):
                 raise TemplateError(f"Template error: unresolved condition {name}")
@@ -64,7 +63,6 @@ class Evaluator:
         return {key: value for key, item in node.items() if (value := self._value(item)) is not _NOTHING}
 
     def ref(self, name: str) -> Json:
-        """Evaluate `Ref`."""
         if name == "AWS::NoValue":
             return _NOTHING
         return self.parameters[name] if name in self.parameters else self.resource(name)

@@ -50,7 +50,6 @@ class Resource:
 
     @property
     def resource_type(self) -> str:
-        """The CloudFormation type."""
         return str(self.body["Type"])
 
     def attribute(self, name: str) -> Json:

@@ -8,12 +8,7 @@ from pathlib import Path
 import pulumi
 from pulumi_azure_native import authorization
 
-from blueprint.azure_names import (
-    KEDA_SERVICE_ACCOUNT,
-    MODEL_FETCH_SERVICE_ACCOUNT,
-    ClusterOutput,
-    Role,
-)
+from blueprint.azure.names import KEDA_SERVICE_ACCOUNT, MODEL_FETCH_SERVICE_ACCOUNT, ClusterOutput, Role
 from stacks.azure.program import configured_deployment
 from voice_constructs.azure.access import Administrators, AdministratorsProps
 from voice_constructs.azure.cluster import Cluster, ClusterProps

@@ -4,8 +4,8 @@ import difflib
 from collections.abc import Iterator
 
 from blueprint import catalog
-from blueprint.azure_names import Role
-from blueprint.model.azure import TopologyPolicy
+from blueprint.azure.names import Role
+from blueprint.file.model.azure import TopologyPolicy
 from stacks.azure.policy.pools import GPU_TAINT_KEYS, profiles
 from stacks.azure.policy.rules import Found, Rule, Scope, Stack
 

@@ -41,18 +41,15 @@ class Engine:
         return found
 
     def number(self, flag: str, default: int) -> int:
-        """Return a flag's whole number."""
         text = self.flags.get(flag, "")
         return int(text) if text.isdecimal() else default
 
     @property
     def is_omni(self) -> bool:
-        """Whether it is vLLM-Omni."""
         return "--omni" in self.flags
 
     @property
     def repository(self) -> str:
-        """The repository that it serves."""
         first = self.arguments[0] if self.arguments else ""
         return self.flags.get("--model") or ("" if first.startswith("--") else first)
 
@@ -95,7 +92,6 @@ class Engine:
 
 
 def engines(stack: Stack) -> Iterator[Engine]:
-    """Yield every engine of every pod."""
     for pod in pods(stack):
         for container in pod.running:
             argv = container.argv

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from blueprint.cluster_contract import COMPONENT_LABEL, GPU_NAMESPACE, Component
+from blueprint.azure.contract import COMPONENT_LABEL, GPU_NAMESPACE, Component
 from stacks.azure.policy.pods import Container, Pod, pods
 from stacks.azure.policy.rules import Found, Rule, Scope, Stack
 from stacks.azure.policy.values import Value

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Network
 
-from blueprint.azure_names import KEDA_SERVICE_ACCOUNT, MODEL_FETCH_SERVICE_ACCOUNT, Role
+from blueprint.azure.names import KEDA_SERVICE_ACCOUNT, MODEL_FETCH_SERVICE_ACCOUNT, Role
 from blueprint.checks.azure_capacity import AZURE_ZONES
 from stacks.azure.policy.pools import profiles
 from stacks.azure.policy.rules import Found, Rule, Scope, Stack
@@ -243,7 +243,7 @@ RULES = (
     Rule(
         "trust-is-narrow",
         "Federated credentials trust the service accounts of the contract only.",
-        "use the subject of a service account in blueprint.azure_names",
+        "use the subject of a service account in blueprint.azure.names",
         "https://learn.microsoft.com/azure/aks/workload-identity-overview",
         Scope.RESOURCE,
         trust_is_narrow,

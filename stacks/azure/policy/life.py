@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from blueprint.cluster_contract import ENGINE_HTTP, ROUTER_HTTP
+from blueprint.azure.contract import ENGINE_HTTP, ROUTER_HTTP
 from stacks.azure.policy.engines import engines
 from stacks.azure.policy.pods import REPLICATED, Pod, pods
 from stacks.azure.policy.rules import Found, Resource, Rule, Scope, Stack

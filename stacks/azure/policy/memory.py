@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from blueprint.sizing.host import DAEMONS_GIB, kube_reserved_gib
-from blueprint.topology import kube_reserved_cpus
+from blueprint.azure.topology import kube_reserved_cpus
+from blueprint.engines.sizing.host import DAEMONS_GIB, kube_reserved_gib
 from stacks.azure.policy.caches import LMCACHE_SIZE, ephemeral_gib
 from stacks.azure.policy.engines import engines
 from stacks.azure.policy.pods import Pod, bytes_text, pods

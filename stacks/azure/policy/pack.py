@@ -17,7 +17,7 @@ from pulumi_policy import (
 from pulumi_policy.deserialize import serialize_properties
 
 import blueprint
-from blueprint.model.deployment import Deployment
+from blueprint.file.model.deployment import Deployment
 from stacks.azure.policy import caches, cloud, exposure, foundations, life, memory, placement, serving, wiring
 from stacks.azure.policy.rules import Resource, Rule, Scope, Stack
 from stacks.azure.policy.values import Value
@@ -40,7 +40,6 @@ DEPLOYMENT_KEY = ":deployment"
 
 
 def policies() -> list[Policy]:
-    """Return a policy for each rule."""
     return [_on_resource(rule) if rule.scope is Scope.RESOURCE else _on_stack(rule) for rule in RULES]
 
 

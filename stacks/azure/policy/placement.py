@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from blueprint.topology import Admission, Request, place, share_nvlink, whole_node
+from blueprint.azure.topology import Admission, Request, place, share_nvlink, whole_node
 from stacks.azure.policy.engines import Engine, engines
 from stacks.azure.policy.pods import Container, Pod, pods
 from stacks.azure.policy.pools import Pool, placed, pools

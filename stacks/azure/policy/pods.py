@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from blueprint.azure_names import POOL_LABEL
-from blueprint.cluster_contract import GPU_RESOURCE
+from blueprint.azure.contract import GPU_RESOURCE
+from blueprint.azure.names import POOL_LABEL
 from stacks.azure.policy.quantities import GIB, amount, gib
 from stacks.azure.policy.rules import Resource, Stack
 from stacks.azure.policy.values import Value
@@ -32,12 +32,10 @@ class Container:
 
     @property
     def name(self) -> str:
-        """Its name."""
         return self.value["name"].text
 
     @property
     def image(self) -> Value:
-        """Its image."""
         return self.value["image"]
 
     @cached_property
@@ -75,7 +73,6 @@ class Container:
 
     @property
     def gpus(self) -> int:
-        """GPUs that it asks for."""
         return int(amount(self.limit(GPU_RESOURCE)))
 
     @property
@@ -106,17 +103,14 @@ class Pod:
 
     @property
     def urn(self) -> str:
-        """URN of the workload."""
         return self.resource.urn
 
     @property
     def name(self) -> str:
-        """Name of the workload."""
         return self.resource.props.at("metadata", "name").text or self.resource.name
 
     @property
     def namespace(self) -> str:
-        """Namespace of the workload."""
         return self.resource.props.at("metadata", "namespace").text
 
     @property
@@ -126,7 +120,6 @@ class Pod:
 
     @property
     def labels(self) -> dict[str, str]:
-        """The pods' labels."""
         return self.template.at("metadata", "labels").texts()
 
     @property
@@ -148,12 +141,10 @@ class Pod:
 
     @property
     def containers(self) -> list[Container]:
-        """Every container."""
         return [*self.starting, *self.running]
 
     @property
     def gpus(self) -> int:
-        """GPUs of one pod."""
         return sum(container.gpus for container in self.running)
 
     @property
@@ -163,12 +154,10 @@ class Pod:
 
     @property
     def cpus(self) -> float:
-        """CPUs that one pod asks for."""
         requests = (container.value.at("resources", "requests", "cpu").text for container in self.running)
         return float(sum(amount(text) for text in requests))
 
     def volume(self, name: str) -> Value:
-        """Return a volume by name."""
         return next((volume for volume in self.spec["volumes"] if volume["name"].text == name), Value())
 
     def shared_memory_gib(self, container: Container) -> float | None:
@@ -181,7 +170,6 @@ class Pod:
 
 
 def pods(stack: Stack) -> Iterator[Pod]:
-    """Yield the pods of every workload of a stack."""
     for resource in stack.resources:
         kind = resource.type.removeprefix("kubernetes:")
         if resource.type.startswith("kubernetes:") and kind in TEMPLATES:

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from blueprint import catalog
-from blueprint.azure_names import POOL_LABEL, pool_taints
+from blueprint.azure.names import POOL_LABEL, pool_taints
 from blueprint.catalog import Gpu, VmSize
-from blueprint.model.azure import TopologyPolicy
+from blueprint.file.model.azure import TopologyPolicy
 from stacks.azure.policy.pods import Pod
 from stacks.azure.policy.rules import Resource, Stack
 from stacks.azure.policy.values import Value
@@ -32,7 +32,6 @@ class Pool:
 
     @property
     def gpu(self) -> Gpu | None:
-        """Its GPU model."""
         return catalog.gpus()[self.size.gpu] if self.size.gpu else None
 
 
@@ -46,17 +45,14 @@ class Profile:
 
     @property
     def name(self) -> str:
-        """Its name."""
         return (self.props["name"].text or self.props["agentPoolName"].text or self.resource.name).rpartition("/")[2]
 
     @property
     def size(self) -> VmSize | None:
-        """Its VM size, where the catalogue has it."""
         return catalog.vm_sizes().get(self.props["vmSize"].text)
 
 
 def profiles(stack: Stack) -> Iterator[Profile]:
-    """Yield every pool of a stack."""
     for resource in stack.of(":AgentPool"):
         yield Profile(resource, resource.props, resource.props["mode"].text == "System")
     for cluster in stack.of(":ManagedCluster"):

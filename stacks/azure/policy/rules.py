@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from blueprint.model.deployment import Deployment
+from blueprint.file.model.deployment import Deployment
 from stacks.azure.policy.values import Value
 
 

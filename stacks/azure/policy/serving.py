@@ -4,11 +4,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 
 from blueprint import catalog
-from blueprint.contract import Image
-from blueprint.model.serving import KvCacheType, Load, Quantization
-from blueprint.sizing.fit import check_engine, check_load, check_memory, check_reuse
-from blueprint.sizing.memory import GPU_MEMORY_UTILIZATION, KvMemory, replication, weights_gib
-from blueprint.sizing.result import DoesNotFitError
+from blueprint.contract.images import Image
+from blueprint.engines.sizing.fit import check_engine, check_load, check_memory, check_reuse
+from blueprint.engines.sizing.memory import GPU_MEMORY_UTILIZATION, KvMemory, replication, weights_gib
+from blueprint.engines.sizing.result import DoesNotFitError
+from blueprint.file.model.serving import KvCacheType, Load, Quantization
 from stacks.azure.policy.engines import Engine, engines
 from stacks.azure.policy.pods import pods
 from stacks.azure.policy.pools import Pool, pools
@@ -232,7 +232,7 @@ RULES = (
     Rule(
         "engine-fits-gpus",
         "Weights, context, KV cache type and connectors of every engine suit its model and its GPUs.",
-        "change the engine's flags as blueprint.sizing would set them",
+        "change the engine's flags as blueprint.engines.sizing would set them",
         "https://docs.vllm.ai/en/stable/configuration/conserving_memory.html",
         Scope.STACK,
         engine_fits,

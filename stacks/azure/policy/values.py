@@ -86,7 +86,6 @@ class Value:
         return {key: item.text for key, item in self.items()}
 
     def walk(self, path: str = "") -> Iterator[tuple[str, "Value"]]:
-        """Yield every value beneath with its path."""
         yield path, self
         for key, item in self.items():
             yield from item.walk(f"{path}.{key}" if path else key)

@@ -4,7 +4,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import Iterator
 
-from blueprint.cluster_contract import CLUSTER_FLOWS, COMPONENT_LABEL, GPU_RESOURCE, ClusterFlow
+from blueprint.azure.contract import CLUSTER_FLOWS, COMPONENT_LABEL, GPU_RESOURCE, ClusterFlow
 from stacks.azure.policy.engines import engines
 from stacks.azure.policy.pods import REPLICATED, Container, Pod, pods
 from stacks.azure.policy.pools import pools
@@ -257,7 +257,7 @@ RULES = (
     Rule(
         "contract-flows-are-allowed",
         "Every flow of the cluster's contract has a network policy that lets it in.",
-        "render the policies from blueprint.cluster_contract.CLUSTER_FLOWS",
+        "render the policies from blueprint.azure.contract.CLUSTER_FLOWS",
         "https://kubernetes.io/docs/concepts/services-networking/network-policies",
         Scope.STACK,
         flows_are_allowed,

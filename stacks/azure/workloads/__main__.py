@@ -8,7 +8,7 @@ from pathlib import Path
 import pulumi
 import pulumi_kubernetes as k8s
 
-from blueprint.azure_names import CLUSTER_PROJECT, ClusterOutput
+from blueprint.azure.names import CLUSTER_PROJECT, ClusterOutput
 from stacks.azure.program import configured_deployment
 from voice_constructs.azure.kubernetes.gpu_nodes import GpuNodes
 from voice_constructs.azure.kubernetes.make import make_replicas

@@ -9,7 +9,7 @@ import pytest
 import blueprint
 from blueprint import Deployment, checks
 from blueprint.checks import Finding, Level
-from blueprint.model.scaling import MissingData
+from blueprint.file.model.scaling import MissingData
 from tests.blueprint.checks import azure_cases, cases
 from tests.blueprint.checks.cases import Case
 from tests.blueprint.documents import (

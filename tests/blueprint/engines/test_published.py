@@ -5,10 +5,11 @@ from importlib import resources
 import pytest
 
 from blueprint import catalog
-from blueprint.engines import EngineTable, Setting, published
+from blueprint.engines.published import EngineTable, Setting, published
 
 NAMES = sorted(
-    file.name.removesuffix(".json") for file in resources.files("blueprint.engines").joinpath("tables").iterdir()
+    file.name.removesuffix(".json")
+    for file in resources.files("blueprint.engines.published").joinpath("tables").iterdir()
 )
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from blueprint.engines import (
+from blueprint.engines.published import (
     Command,
     EngineTable,
     Origin,

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import blueprint
 from blueprint import Deployment, catalog
-from blueprint.launch import Launcher, services
-from blueprint.model.aws import AsrFleet, Engine
-from blueprint.model.azure import AggregatedService, AzureService, ChatService, PrefillDecodeCell, TtsService
-from blueprint.model.serving import Load, Quantization, VllmOptions
+from blueprint.engines.launch import Launcher, services
+from blueprint.file.model.aws import AsrFleet, Engine
+from blueprint.file.model.azure import AggregatedService, AzureService, ChatService, PrefillDecodeCell, TtsService
+from blueprint.file.model.serving import Load, Quantization, VllmOptions
 
 ROOT = Path(__file__).parents[3]
 DEPLOYMENTS = sorted(path.stem for path in (ROOT / "deployments").glob("*.yaml"))

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 from blueprint import catalog
-from blueprint.cluster_contract import DECODE_HTTP, ENGINE_HTTP, PD_ROUTER_HTTP, PREFILL_HTTP
-from blueprint.launch.fabric import NixlFabric
-from blueprint.launch.kv_transfer import KvTransfer, Role
-from blueprint.launch.lmcache import LmcacheServer
-from blueprint.launch.pd_router import DISAGGREGATED_PATHS, CellFront
-from blueprint.launch.placement import place
-from blueprint.launch.services import CellLaunch, cell_launch
-from blueprint.launch.vllm import VllmServer
-from blueprint.model.azure import PrefillDecodeCell
+from blueprint.azure.contract import DECODE_HTTP, ENGINE_HTTP, PD_ROUTER_HTTP, PREFILL_HTTP
+from blueprint.engines.launch.fabric import NixlFabric
+from blueprint.engines.launch.kv_transfer import KvTransfer, Role
+from blueprint.engines.launch.lmcache import LmcacheServer
+from blueprint.engines.launch.pd_router import DISAGGREGATED_PATHS, CellFront
+from blueprint.engines.launch.placement import place
+from blueprint.engines.launch.services import CellLaunch, cell_launch
+from blueprint.engines.launch.vllm import VllmServer
+from blueprint.file.model.azure import PrefillDecodeCell
 from tests.blueprint.launch.samples import azure_service, deployment
 
 CELL = "Standard_NC96ads_A100_v4"

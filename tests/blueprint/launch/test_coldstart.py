@@ -4,11 +4,13 @@ import os
 
 import pytest
 
-from blueprint.contract import METRICS, PHASE_DIMENSION, START_PHASES_FILE, Image, StartPhase, Tier
-from blueprint.launch import Launcher, services
-from blueprint.launch.coldstart import BUDGETS, Lever, PhaseBudget, known_seconds, table
-from blueprint.launch.vllm import START_LOG
-from blueprint.model.azure import ChatService, TtsService
+from blueprint.contract.images import Image
+from blueprint.contract.metrics import METRICS, PHASE_DIMENSION, START_PHASES_FILE, StartPhase
+from blueprint.contract.network import Tier
+from blueprint.engines.launch import Launcher, services
+from blueprint.engines.launch.coldstart import BUDGETS, Lever, PhaseBudget, known_seconds, table
+from blueprint.engines.launch.vllm import START_LOG
+from blueprint.file.model.azure import ChatService, TtsService
 from tests.blueprint.launch.samples import ROOT, azure_service, deployment
 from tests.userdata import hosts
 from userdata import render

@@ -5,7 +5,14 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from blueprint.engines import (
+from blueprint.engines.launch import Launcher
+from blueprint.engines.launch.lmcache import LmcacheServer, NvmeStore, ValkeyStore
+from blueprint.engines.launch.omni import OmniServer
+from blueprint.engines.launch.pd_router import DISAGGREGATED_PATHS, PdRouter
+from blueprint.engines.launch.placement import Placement
+from blueprint.engines.launch.router import Router
+from blueprint.engines.launch.vllm import VllmServer
+from blueprint.engines.published import (
     Command,
     EngineTable,
     check_argv,
@@ -14,13 +21,6 @@ from blueprint.engines import (
     check_environment,
     published,
 )
-from blueprint.launch import Launcher
-from blueprint.launch.lmcache import LmcacheServer, NvmeStore, ValkeyStore
-from blueprint.launch.omni import OmniServer
-from blueprint.launch.pd_router import DISAGGREGATED_PATHS, PdRouter
-from blueprint.launch.placement import Placement
-from blueprint.launch.router import Router
-from blueprint.launch.vllm import VllmServer
 from tests.blueprint.launch.samples import DEPLOYMENTS, deployment, launchers
 from tests.blueprint.launch.test_golden import CASES
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from blueprint.launch import Launcher, services
-from blueprint.model.azure import AggregatedService, ChatService, LmcachePool, PrefillDecodeCell, TtsService
-from blueprint.model.serving import Profile, Quantization
+from blueprint.engines.launch import Launcher, services
+from blueprint.file.model.azure import AggregatedService, ChatService, LmcachePool, PrefillDecodeCell, TtsService
+from blueprint.file.model.serving import Profile, Quantization
 from tests.blueprint.launch.samples import (
     VOXTRAL_LOAD,
     WHISPER_LOAD,

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from blueprint.engines import published
-from blueprint.launch.omni import OmniServer
-from blueprint.launch.services import tts_launch
-from blueprint.model.azure import TtsService
+from blueprint.engines.launch.omni import OmniServer
+from blueprint.engines.launch.services import tts_launch
+from blueprint.engines.published import published
+from blueprint.file.model.azure import TtsService
 from tests.blueprint.launch.samples import ROOT, azure_service, deployment
 
 FOLDERS = ("blueprint", "constructs", "stacks", "userdata", "ops")
-OWNERS = ("blueprint/launch/", "blueprint/engines/", "ops/engine_tables/", "stacks/azure/policy/")
+OWNERS = ("blueprint/engines/", "ops/engine_tables/", "stacks/azure/policy/")
 """Launchers, the tables of releases, and the policy pack, which reads what it is shown and launches nothing."""
 ENGINES = ("vllm", "vllm-omni", "lmcache", "pd-router", "router")
 COMMON = {

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from blueprint import catalog
-from blueprint.launch.audio import AudioLimits, audio_limits
-from blueprint.launch.base import flags
-from blueprint.launch.fabric import NixlFabric
-from blueprint.launch.kv_transfer import KvTransfer, Role
-from blueprint.launch.vllm import VllmServer
-from blueprint.model.serving import KvCacheType, Load, Profile, Quantization
-from blueprint.sizing.engine import size_engine
+from blueprint.engines.launch.audio import AudioLimits, audio_limits
+from blueprint.engines.launch.base import flags
+from blueprint.engines.launch.fabric import NixlFabric
+from blueprint.engines.launch.kv_transfer import KvTransfer, Role
+from blueprint.engines.launch.vllm import VllmServer
+from blueprint.engines.sizing.engine import size_engine
+from blueprint.file.model.serving import KvCacheType, Load, Profile, Quantization
 
 
 def engine(model: str = "voxtral-small-24b", gpu: str = "A100-80", **changes: object) -> VllmServer:

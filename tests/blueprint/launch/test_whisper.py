@@ -3,8 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
-from blueprint.launch.whisper import whisper_engine
-from blueprint.model.aws import AsrFleet
+from blueprint.engines.launch.whisper import whisper_engine
+from blueprint.file.model.aws import AsrFleet
 from tests.contract.sources import deployment
 
 

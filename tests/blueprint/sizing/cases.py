@@ -1,7 +1,7 @@
 """Catalogue rows and loads that the sizing tests share."""
 
 from blueprint import catalog
-from blueprint.model.serving import Load
+from blueprint.file.model.serving import Load
 
 VOXTRAL = catalog.models()["voxtral-small-24b"]
 WHISPER = catalog.models()["whisper-large-v3"]

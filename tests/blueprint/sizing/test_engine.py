@@ -5,11 +5,11 @@ from dataclasses import fields, replace
 import pytest
 
 from blueprint.catalog.inference import Gpu, ModelCard
-from blueprint.model.serving import KvCacheType, Load, Profile, Quantization
-from blueprint.sizing.defaults import batch_bucket, batch_defaults, capture_sizes
-from blueprint.sizing.engine import size_engine
-from blueprint.sizing.profiles import batching_pair, profile_table
-from blueprint.sizing.result import DoesNotFitError, EngineSizing, Limit
+from blueprint.engines.sizing.defaults import batch_bucket, batch_defaults, capture_sizes
+from blueprint.engines.sizing.engine import size_engine
+from blueprint.engines.sizing.profiles import batching_pair, profile_table
+from blueprint.engines.sizing.result import DoesNotFitError, EngineSizing, Limit
+from blueprint.file.model.serving import KvCacheType, Load, Profile, Quantization
 from tests.blueprint.sizing.cases import (
     A10,
     A100,

@@ -3,9 +3,9 @@
 import pytest
 
 from blueprint.catalog.inference import Gpu
-from blueprint.sizing.host import kube_reserved_gib, size_host
-from blueprint.sizing.result import DoesNotFitError, Limit
-from blueprint.sizing.tts import PUBLISHED_POINTS, size_tts
+from blueprint.engines.sizing.host import kube_reserved_gib, size_host
+from blueprint.engines.sizing.result import DoesNotFitError, Limit
+from blueprint.engines.sizing.tts import PUBLISHED_POINTS, size_tts
 from tests.blueprint.sizing.cases import A10, A100, H100, H200, NC48, NC96, QWEN, TTS
 
 

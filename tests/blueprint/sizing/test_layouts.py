@@ -4,8 +4,7 @@ import pytest
 
 from blueprint.catalog.azure import VmSize
 from blueprint.catalog.inference import Gpu, ModelCard
-from blueprint.model.serving import Load
-from blueprint.sizing.layouts import (
+from blueprint.engines.sizing.layouts import (
     CELL,
     Asked,
     Layout,
@@ -17,7 +16,8 @@ from blueprint.sizing.layouts import (
     layouts,
     nvlink_groups,
 )
-from blueprint.sizing.result import DoesNotFitError
+from blueprint.engines.sizing.result import DoesNotFitError
+from blueprint.file.model.serving import Load
 from tests.blueprint.sizing.cases import (
     A100,
     A4500,

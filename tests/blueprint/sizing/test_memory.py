@@ -3,8 +3,7 @@
 import pytest
 
 from blueprint import catalog
-from blueprint.model.serving import KvCacheType, Quantization
-from blueprint.sizing.memory import (
+from blueprint.engines.sizing.memory import (
     GIB,
     cross_attention_bytes,
     kv_bytes_per_token,
@@ -13,6 +12,7 @@ from blueprint.sizing.memory import (
     session_bytes,
     weights_gib,
 )
+from blueprint.file.model.serving import KvCacheType, Quantization
 from tests.blueprint.sizing.cases import A100, A4500, QWEN, QWEN_7B, REALTIME, TURBO, VOXTRAL, WHISPER
 
 

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from blueprint import catalog
 from blueprint.catalog.inference import Gpu, ModelCard
-from blueprint.model.serving import KvCacheType, Load, Profile, Quantization
-from blueprint.sizing.engine import size_engine
-from blueprint.sizing.memory import GIB, kv_memory, session_bytes, weights_gib
-from blueprint.sizing.result import DoesNotFitError, EngineSizing
+from blueprint.engines.sizing.engine import size_engine
+from blueprint.engines.sizing.memory import GIB, kv_memory, session_bytes, weights_gib
+from blueprint.engines.sizing.result import DoesNotFitError, EngineSizing
+from blueprint.file.model.serving import KvCacheType, Load, Profile, Quantization
 
 MODELS = st.sampled_from([model for model in catalog.models().values() if model.served_by == "vllm"])
 GPUS = st.sampled_from(list(catalog.gpus().values()))

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 import blueprint
-from blueprint.model.aws import AsrFleet
-from blueprint.model.azure import AggregatedService, Azure, ChatService, LmcachePool, PrefillDecodeCell, TtsService
-from blueprint.model.base import HostCount
-from blueprint.model.serving import Load
-from blueprint.sizing.result import DoesNotFitError, Limit
-from blueprint.sizing.service import ServiceSizing, size_fleet, size_service, size_services
+from blueprint.engines.sizing.result import DoesNotFitError, Limit
+from blueprint.engines.sizing.service import ServiceSizing, size_fleet, size_service, size_services
+from blueprint.file.model.aws import AsrFleet
+from blueprint.file.model.azure import AggregatedService, Azure, ChatService, LmcachePool, PrefillDecodeCell, TtsService
+from blueprint.file.model.base import HostCount
+from blueprint.file.model.serving import Load
 
 DEPLOYMENTS = Path(__file__).parents[3] / "deployments"
 AZURE = blueprint.load(DEPLOYMENTS / "production-azure.yaml").azure

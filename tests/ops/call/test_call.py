@@ -14,7 +14,7 @@ import pylibsrtp
 import pytest
 from redis.asyncio import Redis
 
-from blueprint.contract import Tier
+from blueprint.contract.network import Tier
 from images.conftest import StoreServer, free_port
 from images.gateway.tests.running import GatewayProcess, Hosts, VadHost, free_rtp_port, holds
 from ops.exits import FAILED, REFUSED

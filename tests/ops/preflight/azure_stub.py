@@ -28,7 +28,7 @@ from azure.mgmt.compute import models as compute
 from azure.mgmt.quota import models as quota
 
 from blueprint import catalog
-from blueprint.model.azure import Azure
+from blueprint.file.model.azure import Azure
 
 SUBSCRIPTION = "11111111-2222-3333-4444-555555555555"
 ARM = "https://management.azure.com"

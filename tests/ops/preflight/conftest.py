@@ -14,7 +14,8 @@ from moto import mock_aws
 from moto.core.models import DEFAULT_ACCOUNT_ID
 
 import blueprint
-from blueprint import Deployment, names
+from blueprint import Deployment
+from blueprint.aws import names
 from ops.preflight import aws
 from ops.preflight.aws.permissions import role_arn
 from ops.preflight.report import Row, Status

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import blueprint
-from blueprint.model.aws import CapacityBlock, CapacityReservation
+from blueprint.file.model.aws import CapacityBlock, CapacityReservation
 from ops.cli import app
 from ops.cost.prices import price_book
 from ops.teardown.plan import Kept, Plan, plan

@@ -9,9 +9,11 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from blueprint import load
-from ops import azure_sandbox, azure_view, preview
 from ops.cli import app
+from ops.preview import command as preview
+from ops.preview import tree as azure_view
 from ops.progress import Progress
+from ops.sandbox import azure as azure_sandbox
 from sandbox.azure.diff import compare
 from sandbox.azure.errors import PolicyPackError
 from sandbox.azure.policy import PolicyViolation

@@ -4,8 +4,19 @@ import json
 
 import pytest
 
-from blueprint import contract
-from blueprint.contract import ENVIRONMENT, FLOWS, Image, Tier
+from blueprint.contract.environment import (
+    DRAIN_TIMEOUT_S,
+    ENVIRONMENT,
+    HTTP_PORT,
+    IDLE_TIMEOUT_S,
+    MEDIA_PORT,
+    TOKEN_KEY,
+    VALKEY_PASSWORD,
+)
+from blueprint.contract.images import Image
+from blueprint.contract.metrics import METRICS
+from blueprint.contract.network import FLOWS, Tier
+from blueprint.contract.session_api import HEALTH_COMMAND
 from tests.stacks.aws.edge import container, environment
 from tests.synthesized import Stack
 
@@ -31,7 +42,7 @@ def test_container_can_write_nothing_and_is_nobody(edge: Stack) -> None:
     assert found["User"] == "65532:65532"
     assert found["LinuxParameters"]["Capabilities"] == {"Drop": ["ALL"]}
     assert not found.get("Privileged")
-    assert found["HealthCheck"]["Command"] == ["CMD", contract.HEALTH_COMMAND]
+    assert found["HealthCheck"]["Command"] == ["CMD", HEALTH_COMMAND]
 
 
 @pytest.mark.parametrize("kind", ["iam", "jwt"])
@@ -43,10 +54,10 @@ def test_container_gets_every_variable_of_the_contract_once(by_authorizer: dict[
 
 def test_secrets_are_references(edge: Stack) -> None:
     secrets = {secret["Name"]: json.dumps(secret["ValueFrom"]) for secret in container(edge)["Secrets"]}
-    assert set(secrets) == {contract.VALKEY_PASSWORD.name, contract.TOKEN_KEY.name}
-    assert "StoreGatewaySecret" in secrets[contract.VALKEY_PASSWORD.name]
-    assert ":password::" in secrets[contract.VALKEY_PASSWORD.name]
-    assert json.loads(secrets[contract.TOKEN_KEY.name]) == {"Ref": next(iter(edge.of_type("SecretsManager::Secret")))}
+    assert set(secrets) == {VALKEY_PASSWORD.name, TOKEN_KEY.name}
+    assert "StoreGatewaySecret" in secrets[VALKEY_PASSWORD.name]
+    assert ":password::" in secrets[VALKEY_PASSWORD.name]
+    assert json.loads(secrets[TOKEN_KEY.name]) == {"Ref": next(iter(edge.of_type("SecretsManager::Secret")))}
 
 
 def test_template_holds_no_secret_value(by_authorizer: dict[str, Stack]) -> None:
@@ -76,7 +87,7 @@ def test_without_an_image_no_task_is_started(production: Stack, edge: Stack) -> 
 def test_service_grows_with_the_open_sockets_of_a_task(edge: Stack) -> None:
     policy = edge.the("ApplicationAutoScaling::ScalingPolicy")["TargetTrackingScalingPolicyConfiguration"]
     metric = policy["CustomizedMetricSpecification"]
-    declared = contract.METRICS["OpenSockets"]
+    declared = METRICS["OpenSockets"]
     assert (metric["Namespace"], metric["MetricName"]) == (declared.namespace, declared.name)
     assert {d["Name"]: d["Value"] for d in metric["Dimensions"]} == {"Deployment": "sandbox", "Fleet": "gateway"}
     assert {d["Name"] for d in metric["Dimensions"]} == set(declared.dimensions)
@@ -93,8 +104,8 @@ def test_a_broken_release_rolls_back(edge: Stack) -> None:
 
 
 def test_a_stopping_task_outlives_the_longest_silence(edge: Stack) -> None:
-    idle_s = int(environment(edge)[contract.IDLE_TIMEOUT_S.name])
-    drain_s = int(environment(edge)[contract.DRAIN_TIMEOUT_S.name])
+    idle_s = int(environment(edge)[IDLE_TIMEOUT_S.name])
+    drain_s = int(environment(edge)[DRAIN_TIMEOUT_S.name])
     assert idle_s < drain_s < container(edge)["StopTimeout"] <= 120
     for targets in edge.properties("ElasticLoadBalancingV2::TargetGroup"):
         (delay,) = [
@@ -109,7 +120,7 @@ def test_tasks_listen_on_the_ports_that_flows_lead_to(edge: Stack) -> None:
     listening = {mapping["ContainerPort"] for mapping in container(edge)["PortMappings"]}
     assert listening == {flow.port.number for flow in FLOWS if flow.destination is Tier.GATEWAY}
     given = environment(edge)
-    assert listening == {int(given[contract.HTTP_PORT.name]), int(given[contract.MEDIA_PORT.name])}
+    assert listening == {int(given[HTTP_PORT.name]), int(given[MEDIA_PORT.name])}
 
 
 def test_tasks_may_do_nothing_in_aws_and_their_launcher_little(edge: Stack) -> None:

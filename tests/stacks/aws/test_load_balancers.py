@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from blueprint import contract
+from blueprint.contract.environment import MEDIA_HOST
+from blueprint.contract.network import GATEWAY_HTTP, GATEWAY_MEDIA
+from blueprint.contract.session_api import HEALTH_PATH
 from tests.stacks.aws.edge import CERTIFICATE, attributes, balancer, environment, listeners, target_of
 from tests.synthesized import Stack, Stacks, edited_sandbox
 
@@ -13,7 +15,7 @@ from tests.synthesized import Stack, Stacks, edited_sandbox
 
 def test_public_load_balancer_listens_for_tls_and_rtp_only(edge: Stack) -> None:
     assert set(listeners(edge, "internet-facing")) == {("TLS", 443), ("UDP", 5004)}
-    assert set(listeners(edge, "internal")) == {("TCP", contract.GATEWAY_HTTP.number)}
+    assert set(listeners(edge, "internal")) == {("TCP", GATEWAY_HTTP.number)}
 
 
 def test_rtp_goes_to_the_vad_fleet(sandbox: Stacks, edge: Stack) -> None:
@@ -26,11 +28,11 @@ def test_rtp_goes_to_the_vad_fleet(sandbox: Stacks, edge: Stack) -> None:
 
 def test_the_public_reaches_the_gateways_audio_and_api_gateway_its_sessions(edge: Stack) -> None:
     public = target_of(edge, listeners(edge, "internet-facing")["TLS", 443])
-    private = target_of(edge, listeners(edge, "internal")["TCP", contract.GATEWAY_HTTP.number])
-    assert (public["Port"], private["Port"]) == (contract.GATEWAY_MEDIA.number, contract.GATEWAY_HTTP.number)
+    private = target_of(edge, listeners(edge, "internal")["TCP", GATEWAY_HTTP.number])
+    assert (public["Port"], private["Port"]) == (GATEWAY_MEDIA.number, GATEWAY_HTTP.number)
     for targets in (public, private):
         assert (targets["Protocol"], targets["TargetType"]) == ("TCP", "ip")
-        assert (targets["HealthCheckProtocol"], targets["HealthCheckPath"]) == ("HTTP", contract.HEALTH_PATH)
+        assert (targets["HealthCheckProtocol"], targets["HealthCheckPath"]) == ("HTTP", HEALTH_PATH)
 
 
 def test_tls_is_modern(edge: Stack) -> None:
@@ -46,7 +48,7 @@ def test_a_given_certificate_is_used_as_it_is(unnamed: Stack) -> None:
     assert not unnamed.of_type("CertificateManager::Certificate")
     assert not unnamed.of_type("Route53::RecordSet")
     name, _ = balancer(unnamed, "internet-facing")
-    assert environment(unnamed)[contract.MEDIA_HOST.name] == {"Fn::GetAtt": [name, "DNSName"]}
+    assert environment(unnamed)[MEDIA_HOST.name] == {"Fn::GetAtt": [name, "DNSName"]}
 
 
 @pytest.mark.parametrize("cross_zone", [True, False])
@@ -126,4 +128,4 @@ def test_own_names_have_one_certificate_and_lead_to_api_and_audio(edge: Stack) -
     mapping = edge.the("ApiGateway::BasePathMapping")
     assert mapping["DomainName"] == {"Ref": domain}
     assert mapping["Stage"] == {"Ref": next(iter(edge.of_type("ApiGateway::Stage")))}
-    assert environment(edge)[contract.MEDIA_HOST.name] == "media.voice.example.com"
+    assert environment(edge)[MEDIA_HOST.name] == "media.voice.example.com"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from blueprint.contract import FLOWS, Tier
+from blueprint.contract.network import FLOWS, Tier
 from tests.synthesized import Stack, edited_sandbox, shipped
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from blueprint import contract
-from blueprint.session_api import SESSION_REQUEST
+from blueprint.contract.environment import JWT_AUDIENCE, JWT_ISSUER
+from blueprint.contract.network import GATEWAY_HTTP
+from blueprint.contract.session_api import CALLER_HEADER, SESSION_REQUEST, TOKEN_HEADER
 from tests.stacks.aws.edge import balancer, environment, log_group, routes
 from tests.synthesized import Stack, edited_sandbox
 
@@ -54,7 +55,7 @@ def test_keys_come_with_a_throttled_plan_and_no_value(by_authorizer: dict[str, S
 def test_only_with_jwt_does_the_gateway_know_an_issuer(by_authorizer: dict[str, Stack]) -> None:
     for kind, stack in by_authorizer.items():
         given = environment(stack)
-        issuer, audience = given[contract.JWT_ISSUER.name], given[contract.JWT_AUDIENCE.name]
+        issuer, audience = given[JWT_ISSUER.name], given[JWT_AUDIENCE.name]
         assert (issuer, audience) == (("https://login.callers.dev/", "voice") if kind == "jwt" else ("", ""))
 
 
@@ -79,9 +80,9 @@ def test_requests_pass_through_the_link_to_the_gateway(edge: Stack) -> None:
         assert integration["ConnectionId"] == {"Ref": next(iter(edge.of_type("ApiGateway::VpcLink")))}
         scheme, host, rest = integration["Uri"]["Fn::Join"][1]
         assert (scheme, host["Fn::GetAtt"]) == ("http://", [internal, "DNSName"])
-        assert rest == f":{contract.GATEWAY_HTTP.number}{path}"
+        assert rest == f":{GATEWAY_HTTP.number}{path}"
         of_session = {"integration.request.path.id": "method.request.path.id"} if "{id}" in path else {}
-        caller = {f"integration.request.header.{contract.CALLER_HEADER}": "context.identity.userArn"}
+        caller = {f"integration.request.header.{CALLER_HEADER}": "context.identity.userArn"}
         assert integration["RequestParameters"] == of_session | caller
 
 
@@ -90,7 +91,7 @@ def test_requests_pass_through_the_link_to_the_gateway(edge: Stack) -> None:
     [("api-key", "context.identity.apiKeyId"), ("none", "context.identity.sourceIp"), ("jwt", None)],
 )
 def test_gateway_is_told_who_calls(by_authorizer: dict[str, Stack], kind: str, caller: str | None) -> None:
-    header = f"integration.request.header.{contract.CALLER_HEADER}"
+    header = f"integration.request.header.{CALLER_HEADER}"
     for method in routes(by_authorizer[kind]).values():
         assert method["Integration"].get("RequestParameters", {}).get(header) == caller
 
@@ -102,7 +103,7 @@ def test_requests_are_validated(edge: Stack) -> None:
     for route, method in routes(edge).items():
         assert method["RequestValidatorId"]
         # What belongs to a session needs its token, and in a header: addresses end up in logs.
-        needs_token = method.get("RequestParameters", {}).get(f"method.request.header.{contract.TOKEN_HEADER}", False)
+        needs_token = method.get("RequestParameters", {}).get(f"method.request.header.{TOKEN_HEADER}", False)
         assert needs_token is ("{id}" in route)
     model = routes(edge)["POST /v1/sessions"]["RequestModels"]["application/json"]["Ref"]
     schema = edge.of_type("ApiGateway::Model")[model]["Properties"]["Schema"]
@@ -187,7 +188,7 @@ def test_firewall_stands_before_the_stage(edge: Stack) -> None:
 def test_firewall_log_is_redacted(edge: Stack) -> None:
     logging = edge.the("WAFv2::LoggingConfiguration")
     headers = {field["SingleHeader"]["Name"] for field in logging["RedactedFields"] if "SingleHeader" in field}
-    assert headers == {"authorization", "x-api-key", contract.TOKEN_HEADER.lower()}
+    assert headers == {"authorization", "x-api-key", TOKEN_HEADER.lower()}
     assert {"QueryString": {}} in logging["RedactedFields"]
     (destination,) = logging["LogDestinationConfigs"]
     group = log_group(edge, destination["Fn::Join"][1][-1])

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from blueprint.contract import STATE_USERS
+from blueprint.contract.state import STATE_USERS
 from blueprint.hosts import AWS_IMAGES
 from tests.synthesized import Stack, shipped
 

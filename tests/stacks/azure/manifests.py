@@ -9,11 +9,11 @@ from typing import Any
 import kubernetes_validate  # type: ignore[import-untyped]
 
 from blueprint import catalog
-from blueprint.azure_names import POOL_LABEL
+from blueprint.azure.contract import COMPONENT_LABEL, SERVICE_LABEL, Component
+from blueprint.azure.names import POOL_LABEL
 from blueprint.catalog import VmSize
-from blueprint.cluster_contract import COMPONENT_LABEL, SERVICE_LABEL, Component
-from blueprint.contract import Image
-from blueprint.model.azure import Azure, AzureService
+from blueprint.contract.images import Image
+from blueprint.file.model.azure import Azure, AzureService
 from sandbox.azure.graph import Graph
 from sandbox.azure.recorder import Existing, Mode
 from tests.blueprint.documents import Edits

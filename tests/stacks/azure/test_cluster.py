@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 import yaml
 
-from blueprint.azure_names import ClusterOutput
-from blueprint.model.azure import Azure
+from blueprint.azure.names import ClusterOutput
+from blueprint.file.model.azure import Azure
 from sandbox.azure.graph import Graph
 from sandbox.azure.values import Secret, reveal
 from tests.blueprint.documents import DEPLOYMENTS, load_text

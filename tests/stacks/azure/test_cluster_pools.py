@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from blueprint import catalog
-from blueprint.model.azure import Azure, ChatService
+from blueprint.file.model.azure import Azure, ChatService
 from sandbox.azure.graph import Graph
 from tests.blueprint.documents import load_text
 from tests.stacks.azure.recorded import cluster, edited, inputs

@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 import blueprint
-from blueprint import azure_names
-from blueprint.model.deployment import Deployment
+from blueprint.azure import names as azure_names
+from blueprint.file.model.deployment import Deployment
 from sandbox.azure.graph import Graph
 from sandbox.azure.recorder import Mode
 from tests.blueprint.documents import ABSENT, load_text

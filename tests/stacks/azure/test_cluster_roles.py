@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from blueprint.azure_names import Role
+from blueprint.azure.names import Role
 from sandbox.azure.graph import Graph, Resource
 from sandbox.azure.values import reveal
 from tests.stacks.azure.recorded import cluster, edited, inputs

@@ -2,12 +2,9 @@
 
 import pytest
 
-from blueprint.azure_names import POOL_LABEL, SYSTEM_POOL, SYSTEM_TAINT, Taint, pool_taints
-from blueprint.cluster_contract import (
-    COMPONENT_LABEL,
-    Component,
-)
-from blueprint.model.azure import Azure, ChatService
+from blueprint.azure.contract import COMPONENT_LABEL, Component
+from blueprint.azure.names import POOL_LABEL, SYSTEM_POOL, SYSTEM_TAINT, Taint, pool_taints
+from blueprint.file.model.azure import Azure, ChatService
 from sandbox.azure.graph import Graph
 from sandbox.azure.recorder import Mode
 from tests.blueprint.documents import load_text

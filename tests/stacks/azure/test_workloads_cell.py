@@ -3,12 +3,12 @@
 import pytest
 
 from blueprint import catalog
-from blueprint.cell import check_cell_cpus
-from blueprint.cluster_contract import GPU_RESOURCE
-from blueprint.engines import check_endpoint, published
-from blueprint.model.azure import Azure, PrefillDecodeCell, TopologyPolicy
-from blueprint.sizing.result import DoesNotFitError
-from blueprint.topology import Request, place, whole_node
+from blueprint.azure.contract import GPU_RESOURCE
+from blueprint.azure.topology import Request, place, whole_node
+from blueprint.engines.cell import check_cell_cpus
+from blueprint.engines.published import check_endpoint, published
+from blueprint.engines.sizing.result import DoesNotFitError
+from blueprint.file.model.azure import Azure, PrefillDecodeCell, TopologyPolicy
 from tests.blueprint.documents import load_text
 from tests.stacks.azure.manifests import (
     GIB,

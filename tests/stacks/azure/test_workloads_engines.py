@@ -6,20 +6,14 @@ from collections.abc import Callable
 import pytest
 
 from blueprint import catalog
-from blueprint.azure_names import POOL_LABEL
-from blueprint.cluster_contract import GPU_RESOURCE
-from blueprint.cluster_metrics import EngineMetric, total
-from blueprint.engines import check_endpoint, check_metric, published
-from blueprint.launch.services import aggregated_launch, cell_launch, chat_launch, tts_launch
-from blueprint.model.azure import (
-    AggregatedService,
-    Azure,
-    ChatService,
-    PrefillDecodeCell,
-    TtsService,
-)
-from blueprint.sizing.host import DAEMONS_GIB, kube_reserved_gib
-from blueprint.sizing.service import size_service
+from blueprint.azure.contract import GPU_RESOURCE
+from blueprint.azure.metrics import EngineMetric, total
+from blueprint.azure.names import POOL_LABEL
+from blueprint.engines.launch.services import aggregated_launch, cell_launch, chat_launch, tts_launch
+from blueprint.engines.published import check_endpoint, check_metric, published
+from blueprint.engines.sizing.host import DAEMONS_GIB, kube_reserved_gib
+from blueprint.engines.sizing.service import size_service
+from blueprint.file.model.azure import AggregatedService, Azure, ChatService, PrefillDecodeCell, TtsService
 from sandbox.azure.graph import Graph
 from tests.blueprint.documents import load_text
 from tests.stacks.azure.manifests import (

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from blueprint import cluster_contract
-from blueprint.cluster_contract import (
+from blueprint.azure import contract as cluster_contract
+from blueprint.azure.contract import (
     CLIENT_LABEL,
     CLUSTER_FLOWS,
     COMPONENT_LABEL,
@@ -15,8 +15,8 @@ from blueprint.cluster_contract import (
     ClusterFlow,
     Component,
 )
-from blueprint.contract import Port
-from blueprint.model.azure import Azure
+from blueprint.contract.network import Port
+from blueprint.file.model.azure import Azure
 from sandbox.azure.graph import Graph
 from tests.blueprint.documents import load_text
 from tests.stacks.azure.manifests import Manifest, Pod, manifests, pods, production, workloads

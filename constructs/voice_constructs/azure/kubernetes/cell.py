@@ -5,16 +5,7 @@ from collections.abc import Sequence
 import pulumi
 import pulumi_kubernetes as k8s
 
-from blueprint.catalog import VmSize
-from blueprint.cell import (
-    FRONT_CPUS,
-    HOLDER_CPUS,
-    LMCACHE_CPUS,
-    PD_ROUTER_CPUS,
-    check_cell_cpus,
-    engine_cpus,
-)
-from blueprint.cluster_contract import (
+from blueprint.azure.contract import (
     DECODE_HTTP,
     DECODE_LMCACHE_HTTP,
     ENGINE_HTTP,
@@ -22,14 +13,17 @@ from blueprint.cluster_contract import (
     PD_ROUTER_HTTP,
     PREFILL_HTTP,
 )
-from blueprint.contract import Image, Port
+from blueprint.catalog import VmSize
+from blueprint.contract.images import Image
+from blueprint.contract.network import Port
+from blueprint.engines.cell import FRONT_CPUS, HOLDER_CPUS, LMCACHE_CPUS, PD_ROUTER_CPUS, check_cell_cpus, engine_cpus
+from blueprint.engines.launch.base import Launcher
+from blueprint.engines.launch.lmcache import LmcacheServer
+from blueprint.engines.launch.services import CellLaunch, cell_launch
+from blueprint.engines.launch.vllm import VllmServer
+from blueprint.engines.sizing.service import PoolSizing, size_service
+from blueprint.file.model.azure import PrefillDecodeCell
 from blueprint.hosts import service_images
-from blueprint.launch.base import Launcher
-from blueprint.launch.lmcache import LmcacheServer
-from blueprint.launch.services import CellLaunch, cell_launch
-from blueprint.launch.vllm import VllmServer
-from blueprint.model.azure import PrefillDecodeCell
-from blueprint.sizing.service import PoolSizing, size_service
 from voice_constructs.azure.kubernetes.context import ClusterContext
 from voice_constructs.azure.kubernetes.engine_replicas import EngineReplicas, EngineReplicasProps, nvme_mount
 from voice_constructs.azure.kubernetes.pods import (
@@ -68,11 +62,9 @@ class GpuHolder:
         return ("sleep", "infinity")
 
     def environment(self) -> dict[str, str]:
-        """Return nothing."""
         return {}
 
     def files(self) -> dict[str, str]:
-        """Return nothing."""
         return {}
 
 
@@ -83,7 +75,8 @@ class PrefillDecodeCells(EngineReplicas):
     the containers share processes and shared memory, and all see all GPUs. A container that asks for GPUs sees only its
     own, so neither engine does: a sleeping container asks for all of them, which keeps the scheduler's accounts right.
     It also leaves the engines' NUMA alignment to their CPUs alone: an engine that asked for four GPUs would be aligned
-    with all four NUMA nodes, and refused under the kubelet's policy ``restricted``. ``blueprint.cell`` has the amounts.
+    with all four NUMA nodes, and refused under the kubelet's policy ``restricted``. ``blueprint.engines.cell`` has the
+    amounts.
 
     LMCache servers, P/D router and front are sidecars: they start before the engines, and are stopped after them, so
     that requests drain through them.

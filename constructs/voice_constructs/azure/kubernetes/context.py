@@ -7,18 +7,15 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from blueprint import catalog
+from blueprint.azure.contract import COMPONENT_LABEL, SERVICE_LABEL, Component
 from blueprint.catalog import VmSize
-from blueprint.cluster_contract import COMPONENT_LABEL, SERVICE_LABEL, Component
-from blueprint.contract import Image
-from blueprint.hosts import held_back
-from blueprint.model.azure import Azure, GpuPool
-from blueprint.model.deployment import Deployment
+from blueprint.contract.images import Image
+from blueprint.file.model.azure import Azure, GpuPool
+from blueprint.file.model.deployment import Deployment
+from blueprint.hosts import digest, held_back
 
 TYPE_PREFIX = "voice:kubernetes"
 """First part of the type of every component here."""
-
-NO_DIGEST = f"sha256:{'0' * 64}"
-"""Stands where an image has none: an address that pulls nothing."""
 
 PART_OF = {"app.kubernetes.io/part-of": "voice-serve"}
 """Label of every object here."""
@@ -41,11 +38,9 @@ class ClusterContext:
 
     @property
     def azure(self) -> Azure:
-        """What is deployed to Azure."""
         return self.deployment.azure
 
     def pool(self, name: str) -> GpuPool:
-        """Return a GPU pool of the deployment."""
         return next(pool for pool in self.azure.pools if pool.name == name)
 
     def vm_size(self, pool: str) -> VmSize:
@@ -54,8 +49,7 @@ class ClusterContext:
 
     def image_uri(self, image: Image) -> pulumi.Output[str]:
         """Return an image's address by digest; for an image without one, an address that pulls nothing."""
-        digest = self.deployment.images.get(image, NO_DIGEST)
-        return pulumi.Output.concat(self.registry, f"/{image.value}@{digest}")
+        return pulumi.Output.concat(self.registry, f"/{image.value}@{digest(self.deployment, image)}")
 
     def held(self, images: Iterable[Image]) -> bool:
         """Whether what runs these images must wait, because one of them has no digest and cannot be pulled."""

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
-from blueprint.azure_names import POOL_LABEL, pool_taints
-from blueprint.cluster_contract import NVME_DIR, SERVICE_LABEL, Component
-from blueprint.contract import Image
-from blueprint.model.azure import AzureService
+from blueprint.azure.contract import NVME_DIR, SERVICE_LABEL, Component
+from blueprint.azure.names import POOL_LABEL, pool_taints
+from blueprint.contract.images import Image
+from blueprint.file.model.azure import AzureService
 from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata, pod_labels
 from voice_constructs.azure.kubernetes.namespaces import Claim
 from voice_constructs.azure.kubernetes.pods import (

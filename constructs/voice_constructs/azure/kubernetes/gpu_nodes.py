@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import pulumi
 import pulumi_kubernetes as k8s
 
-from blueprint.azure_names import GPU_LABEL, Taint, pool_taints
-from blueprint.cluster_contract import COMPONENT_LABEL, DCGM, Component
-from blueprint.contract import Image
-from blueprint.launch.services import dcgm_launch
+from blueprint.azure.contract import COMPONENT_LABEL, DCGM, Component
+from blueprint.azure.names import GPU_LABEL, Taint, pool_taints
+from blueprint.contract.images import Image
+from blueprint.engines.launch.services import dcgm_launch
 from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata, pod_labels
 from voice_constructs.azure.kubernetes.pods import (
     ConfigFiles,

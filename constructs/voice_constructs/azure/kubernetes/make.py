@@ -5,7 +5,7 @@ from typing import assert_never
 
 import pulumi
 
-from blueprint.model.azure import AggregatedService, AzureService, ChatService, PrefillDecodeCell, TtsService
+from blueprint.file.model.azure import AggregatedService, AzureService, ChatService, PrefillDecodeCell, TtsService
 from voice_constructs.azure.kubernetes.cell import PrefillDecodeCells
 from voice_constructs.azure.kubernetes.context import ClusterContext
 from voice_constructs.azure.kubernetes.engine_replicas import EngineReplicas

@@ -8,13 +8,13 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from blueprint import catalog
-from blueprint.azure_names import MODEL_FETCH_SERVICE_ACCOUNT, POOL_LABEL, SYSTEM_POOL, SYSTEM_TAINT, ClusterOutput
+from blueprint.azure.contract import WEIGHTS_DIR, Component
+from blueprint.azure.names import MODEL_FETCH_SERVICE_ACCOUNT, POOL_LABEL, SYSTEM_POOL, SYSTEM_TAINT, ClusterOutput
 from blueprint.catalog import ModelCard
-from blueprint.cluster_contract import WEIGHTS_DIR, Component
-from blueprint.contract import Image
+from blueprint.contract.images import Image
+from blueprint.file.model.azure import AggregatedService, AzureService, ChatService
+from blueprint.file.model.serving import Quantization
 from blueprint.hosts import service_images
-from blueprint.model.azure import AggregatedService, AzureService, ChatService
-from blueprint.model.serving import Quantization
 from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata, pod_labels
 from voice_constructs.azure.kubernetes.namespaces import Claim
 from voice_constructs.azure.kubernetes.pods import (
@@ -63,7 +63,6 @@ class Download:
         return {"HF_HOME": WEIGHTS_DIR, "HOME": "/tmp", "HF_HUB_DISABLE_TELEMETRY": "1"}  # noqa: S108  the pod's own
 
     def files(self) -> dict[str, str]:
-        """Return nothing."""
         return {}
 
 

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 import pulumi
 import pulumi_kubernetes as k8s
 
-from blueprint.azure_names import POOL_LABEL
-from blueprint.cluster_contract import COMPONENT_LABEL, SERVICE_LABEL, Component
-from blueprint.cluster_metrics import POOL_SERIES, ROLE_SERIES, SCRAPE_INTERVAL_S, SERVICE_SERIES, CellRole
+from blueprint.azure.contract import COMPONENT_LABEL, SERVICE_LABEL, Component
+from blueprint.azure.metrics import POOL_SERIES, ROLE_SERIES, SCRAPE_INTERVAL_S, SERVICE_SERIES, CellRole
+from blueprint.azure.names import POOL_LABEL
 from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata
 
 ENGINE_PORTS: Mapping[str, CellRole | None] = {

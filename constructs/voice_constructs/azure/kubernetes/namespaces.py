@@ -7,8 +7,8 @@ from typing import Literal
 import pulumi
 import pulumi_kubernetes as k8s
 
-from blueprint.cluster_contract import GPU_NAMESPACE, GPU_RESOURCE, NAMESPACE
-from blueprint.model.deployment import Deployment
+from blueprint.azure.contract import GPU_NAMESPACE, GPU_RESOURCE, NAMESPACE
+from blueprint.file.model.deployment import Deployment
 from voice_constructs.azure.kubernetes.context import PART_OF, TYPE_PREFIX, ClusterContext, metadata
 
 PodSecurity = Literal["restricted", "baseline", "privileged"]

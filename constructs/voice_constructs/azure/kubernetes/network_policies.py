@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pulumi
 import pulumi_kubernetes as k8s
 
-from blueprint.cluster_contract import (
+from blueprint.azure.contract import (
     CLIENT_LABEL,
     CLUSTER_FLOWS,
     COMPONENT_LABEL,

@@ -8,10 +8,10 @@ from typing import TypedDict
 import pulumi
 import pulumi_kubernetes as k8s
 
-from blueprint.azure_names import Taint
-from blueprint.cluster_contract import GPU_RESOURCE
-from blueprint.contract import Port
-from blueprint.launch.base import Launcher
+from blueprint.azure.contract import GPU_RESOURCE
+from blueprint.azure.names import Taint
+from blueprint.contract.network import Port
+from blueprint.engines.launch.base import Launcher
 from voice_constructs.azure.kubernetes.context import metadata
 from voice_constructs.azure.kubernetes.storage import MODEL_CACHE
 
@@ -88,7 +88,6 @@ def quantity_of_gib(gib: float) -> str:
 
 
 def quantity_of_cpus(cpus: float) -> str:
-    """Return an amount of CPU."""
     return str(int(cpus)) if cpus == int(cpus) else f"{round(cpus * 1000)}m"
 
 
@@ -187,12 +186,10 @@ class ConfigFiles:
 
     @property
     def config_map_name(self) -> str:
-        """Name of the ConfigMap."""
         content = "".join(f"{path}\0{text}\0" for path, text in sorted(self.texts.items()))
         return f"{self.name}-{hashlib.sha256(content.encode()).hexdigest()[:_DIGEST_CHARS]}"
 
     def config_map(self, namespace: pulumi.Input[str], opts: pulumi.ResourceOptions) -> k8s.core.v1.ConfigMap | None:
-        """Make the ConfigMap, where there are files."""
         if not self.texts:
             return None
         return k8s.core.v1.ConfigMap(
@@ -258,6 +255,5 @@ def model_cache_mount() -> Mount:
 
 
 def model_cache_volume() -> Volume:
-    """Return the volume behind it."""
     source = k8s.core.v1.PersistentVolumeClaimVolumeSourceArgs(claim_name=MODEL_CACHE)
     return Volume(name="models", persistent_volume_claim=source)

@@ -3,10 +3,10 @@
 import pulumi
 import pulumi_kubernetes as k8s
 
-from blueprint.azure_names import POOL_LABEL, SYSTEM_POOL, SYSTEM_TAINT
-from blueprint.cluster_contract import COMPONENT_LABEL, ROUTER_HTTP, Component
-from blueprint.contract import Image
-from blueprint.launch.services import router_launch
+from blueprint.azure.contract import COMPONENT_LABEL, ROUTER_HTTP, Component
+from blueprint.azure.names import POOL_LABEL, SYSTEM_POOL, SYSTEM_TAINT
+from blueprint.contract.images import Image
+from blueprint.engines.launch.services import router_launch
 from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata, pod_labels
 from voice_constructs.azure.kubernetes.engine_replicas import HOST_LABEL
 from voice_constructs.azure.kubernetes.namespaces import Claim

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
-from blueprint.azure_names import ClusterOutput
-from blueprint.cluster_metrics import POOL_SERIES, ROLE_SERIES, SERVICE_SERIES, CellRole, EngineMetric, total
-from blueprint.model.base import HostCount
+from blueprint.azure.metrics import POOL_SERIES, ROLE_SERIES, SERVICE_SERIES, CellRole, EngineMetric, total
+from blueprint.azure.names import ClusterOutput
+from blueprint.file.model.base import HostCount
 from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata
 
 TARGET_SHARE = 0.8

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 import pulumi
 
-from blueprint.cell import LMCACHE_CPUS
-from blueprint.cluster_contract import ENGINE_HTTP, LMCACHE_HTTP
-from blueprint.contract import Image
+from blueprint.azure.contract import ENGINE_HTTP, LMCACHE_HTTP
+from blueprint.contract.images import Image
+from blueprint.engines.cell import LMCACHE_CPUS
+from blueprint.engines.launch.base import Launcher
+from blueprint.engines.launch.services import aggregated_launch, chat_launch, tts_launch
+from blueprint.engines.sizing.service import PoolSizing, size_service
+from blueprint.file.model.azure import AggregatedService, ChatService, TtsService
 from blueprint.hosts import service_images
-from blueprint.launch.base import Launcher
-from blueprint.launch.services import aggregated_launch, chat_launch, tts_launch
-from blueprint.model.azure import AggregatedService, ChatService, TtsService
-from blueprint.sizing.service import PoolSizing, size_service
 from voice_constructs.azure.kubernetes.cell import lmcache_sidecar
 from voice_constructs.azure.kubernetes.context import ClusterContext
 from voice_constructs.azure.kubernetes.engine_replicas import EngineReplicas, EngineReplicasProps

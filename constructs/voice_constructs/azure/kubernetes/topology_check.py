@@ -48,7 +48,6 @@ class TopologyCheck:
         return ("python3", PROGRAM)
 
     def environment(self) -> dict[str, str]:
-        """Return the expectation."""
         return {EXPECTED_VARIABLE: expectation(self.size, self.gpus)}
 
     def files(self) -> dict[str, str]:

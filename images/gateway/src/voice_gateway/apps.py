@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 
-from blueprint.contract import HEALTH_PATH, TOKEN_HEADER
+from blueprint.contract.session_api import HEALTH_PATH, TOKEN_HEADER
 from voice_gateway.audio_route import audio
 from voice_gateway.event_stream import LAST_EVENT_ID_HEADER, events
 from voice_gateway.gateway import Gateway
@@ -32,7 +32,6 @@ async def health(request: Request) -> Response:
 
 
 def session_api(gateway: Gateway) -> Starlette:
-    """Return the session API."""
     origins = gateway.settings.allowed_origins
     cross_origin = Middleware(
         CORSMiddleware,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from opuslib_next.exceptions import OpusError
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from blueprint.contract import CHUNK_FRAME_SAMPLES
+from blueprint.contract.chunk import CHUNK_FRAME_SAMPLES
 
 RATE = 16_000
 FRAME_BYTES = 2 * CHUNK_FRAME_SAMPLES

@@ -10,7 +10,7 @@ import httpx2
 import jwt
 from starlette.requests import Request
 
-from blueprint.contract import CALLER_HEADER
+from blueprint.contract.session_api import CALLER_HEADER
 from voice_gateway.refusals import Refusal, retry_after
 
 ANONYMOUS = "api"

@@ -7,7 +7,8 @@ import time
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from blueprint.contract import HOST_DEAD_AFTER_S, Tier
+from blueprint.contract.network import Tier
+from blueprint.contract.state import HOST_DEAD_AFTER_S
 from voice_runtime.hosts import Host, HostRegistry
 
 LOOK_EVERY_S = 0.5

@@ -5,7 +5,8 @@ import http.client
 import os
 import sys
 
-from blueprint.contract import HEALTH_PATH, HTTP_PORT, MEDIA_PORT
+from blueprint.contract.environment import HTTP_PORT, MEDIA_PORT
+from blueprint.contract.session_api import HEALTH_PATH
 
 TIMEOUT_S = 3
 

@@ -6,14 +6,13 @@ import logging
 import sys
 from datetime import UTC, datetime
 
-from blueprint.contract import LOG_LEVEL_FIELD
+from blueprint.contract.metrics import LOG_LEVEL_FIELD
 
 
 class JsonFormatter(logging.Formatter):
     """Writes a record as JSON, with the fields that were given as ``extra={"fields": {...}}``."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
         line = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             LOG_LEVEL_FIELD: record.levelname.lower(),

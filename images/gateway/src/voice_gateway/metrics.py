@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from blueprint.contract import DEPLOYMENT_DIMENSION, FLEET_DIMENSION, METRICS, NAMESPACE
+from blueprint.contract.metrics import DEPLOYMENT_DIMENSION, FLEET_DIMENSION, METRICS, NAMESPACE
 
 VALUES_A_LINE = 100
 """Most values of one metric in one line, by the specification."""

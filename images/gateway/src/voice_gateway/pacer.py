@@ -35,7 +35,6 @@ class Pacer:
         self._sent_at: deque[float] = deque(maxlen=REMEMBERED_FRAMES)
 
     def put(self, frames: Iterable[bytes]) -> None:
-        """Append frames."""
         self._frames.extend(frames)
         if self._timer is None and self._frames:
             self._due = max(self._due, self._loop.time())

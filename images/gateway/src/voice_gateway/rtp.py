@@ -5,7 +5,7 @@ import socket
 import struct
 import time
 
-from blueprint.contract import CHUNK_FRAME_SAMPLES
+from blueprint.contract.chunk import CHUNK_FRAME_SAMPLES
 from voice_gateway.fleet import Fleet
 from voice_runtime.hosts import Host
 
@@ -35,7 +35,6 @@ class RtpSender:
 
     @property
     def has_host(self) -> bool:
-        """Whether there is a host to send to."""
         return self._fleet.vad_host(self._host) is not None
 
     def send(self, payload: bytes) -> bool:

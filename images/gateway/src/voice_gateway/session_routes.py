@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from blueprint.contract import TOKEN_HEADER
+from blueprint.contract.session_api import TOKEN_HEADER
 from voice_gateway.gateway import Gateway
 from voice_gateway.refusals import Refusal, draining, no_capacity, retry_after
 from voice_runtime import state
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 class SessionRequest(BaseModel):
-    """The body of a request for a session; ``blueprint.session_api`` describes it to API Gateway."""
+    """The body of a request for a session; ``blueprint.contract.session_api`` describes it to API Gateway."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -38,7 +38,6 @@ class SessionRequest(BaseModel):
 
 
 async def create(request: Request) -> Response:
-    """Open a session."""
     gateway: Gateway = request.app.state.gateway
     caller = await gateway.callers.name(request)
     if gateway.draining.is_set():

@@ -6,7 +6,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from blueprint.contract import (
+from blueprint.contract.chunk import (
     CHUNK_HEADER,
     CHUNK_MEL_BINS,
     CHUNK_MEL_FRAMES,

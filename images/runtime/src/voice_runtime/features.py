@@ -10,7 +10,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from blueprint.contract import CHUNK_MEL_BINS
+from blueprint.contract.chunk import CHUNK_MEL_BINS
 
 SAMPLE_RATE = 16000
 WINDOW_SAMPLES = 400

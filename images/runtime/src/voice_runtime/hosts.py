@@ -8,7 +8,8 @@ from typing import Self
 
 from redis.asyncio import Redis
 
-from blueprint.contract import HOST_DEAD_AFTER_S, HOST_EXPIRES_S, HostField, Tier
+from blueprint.contract.network import Tier
+from blueprint.contract.state import HOST_DEAD_AFTER_S, HOST_EXPIRES_S, HostField
 from voice_runtime import state
 from voice_runtime.replies import text, texts
 
@@ -16,7 +17,7 @@ from voice_runtime.replies import text, texts
 class HostKind(StrEnum):
     """What a host computes on."""
 
-    SILICON = "silicon"
+    NEURON = "neuron"
     GPU = "gpu"
     VAD = "vad"
 
@@ -69,7 +70,6 @@ class HostRegistry:
         self._beats: dict[str, tuple[str, float]] = {}
 
     async def beat(self, host: Host) -> None:
-        """Say that a host is there, and how it is."""
         key = state.host(self._tier, host.id)
         async with self._store.pipeline(transaction=True) as pipe:
             # Readers take ids off the set whose record has expired.
@@ -88,7 +88,6 @@ class HostRegistry:
             await pipe.execute()
 
     async def leave(self, host_id: str) -> None:
-        """Take a host out."""
         async with self._store.pipeline(transaction=True) as pipe:
             pipe.delete(state.host(self._tier, host_id))
             pipe.srem(state.hosts(self._tier), host_id)

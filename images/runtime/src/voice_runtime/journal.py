@@ -2,7 +2,7 @@
 
 from redis.asyncio import Redis
 
-from blueprint.contract import Tier
+from blueprint.contract.network import Tier
 from voice_runtime import state
 from voice_runtime.replies import entries, text
 
@@ -85,7 +85,6 @@ class Journal:
             await self._store.xdel(state.audio(ssrc), *entry_ids)
 
     async def sessions_of(self, host: str) -> list[int]:
-        """Return the sessions that a host had."""
         return sorted(int(ssrc) for ssrc in await self._store.smembers(state.host_sessions(host)))
 
     async def orphans(self) -> list[int]:

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from redis.asyncio import Redis
 
-from blueprint.contract import SessionField
+from blueprint.contract.state import SessionField
 from voice_runtime import state
 from voice_runtime.replies import texts
 

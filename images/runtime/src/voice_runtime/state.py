@@ -3,7 +3,17 @@
 Every key expires by itself, and every stream and set is bounded: a caller, or a host that dies, leaves nothing behind.
 """
 
-from blueprint import contract
+from blueprint.contract.network import Tier
+from blueprint.contract.state import (
+    AUDIO_KEY,
+    CALLER_SESSIONS_KEY,
+    HOST_KEY,
+    HOST_SESSIONS_KEY,
+    HOSTS_KEY,
+    SESSION_KEY,
+    SESSION_LEASE_KEY,
+    TRANSCRIPT_KEY,
+)
 
 SESSION_KEPT_S = 600
 """A session's record and transcript outlive its expiry by that, for readers that come late."""
@@ -27,17 +37,17 @@ HOST_SESSIONS_KEPT_S = 300
 
 def session(ssrc: int) -> str:
     """Return the key of a session's record."""
-    return contract.SESSION_KEY.format(ssrc=ssrc)
+    return SESSION_KEY.format(ssrc=ssrc)
 
 
 def lease(ssrc: int) -> str:
     """Return the key that says which ASR host has a session."""
-    return contract.SESSION_LEASE_KEY.format(ssrc=ssrc)
+    return SESSION_LEASE_KEY.format(ssrc=ssrc)
 
 
 def caller_sessions(caller: str) -> str:
     """Return the key of a caller's live sessions."""
-    return contract.CALLER_SESSIONS_KEY.format(caller=caller)
+    return CALLER_SESSIONS_KEY.format(caller=caller)
 
 
 def socket(ssrc: int) -> str:
@@ -52,24 +62,24 @@ def caller_creations(caller: str) -> str:
 
 def transcript(ssrc: int) -> str:
     """Return the key of a session's transcript."""
-    return contract.TRANSCRIPT_KEY.format(ssrc=ssrc)
+    return TRANSCRIPT_KEY.format(ssrc=ssrc)
 
 
 def audio(ssrc: int) -> str:
     """Return the key of a session's unfinished audio."""
-    return contract.AUDIO_KEY.format(ssrc=ssrc)
+    return AUDIO_KEY.format(ssrc=ssrc)
 
 
-def hosts(tier: contract.Tier) -> str:
+def hosts(tier: Tier) -> str:
     """Return the key of the set of a tier's hosts."""
-    return contract.HOSTS_KEY.format(tier=tier)
+    return HOSTS_KEY.format(tier=tier)
 
 
-def host(tier: contract.Tier, host_id: str) -> str:
+def host(tier: Tier, host_id: str) -> str:
     """Return the key of a host's record."""
-    return contract.HOST_KEY.format(tier=tier, host=host_id)
+    return HOST_KEY.format(tier=tier, host=host_id)
 
 
 def host_sessions(host_id: str) -> str:
     """Return the key of the set of sessions that an ASR host transcribes."""
-    return contract.HOST_SESSIONS_KEY.format(tier=contract.Tier.ASR, host=host_id)
+    return HOST_SESSIONS_KEY.format(tier=Tier.ASR, host=host_id)

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
-from blueprint.contract import TRANSCRIPT_FINAL_NUMBER, SessionField
+from blueprint.contract.state import TRANSCRIPT_FINAL_NUMBER, SessionField
 from voice_runtime import state
 from voice_runtime.replies import entries, text
 

@@ -32,7 +32,6 @@ log = logging.getLogger("voice_telemetry")
 
 
 def make(name: SourceName, settings: Settings, store: StoreSettings) -> Source:
-    """Return the source of that name."""
     match name:
         case SourceName.DATAPLANE:
             return DataPlane(settings.control_socket)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from blueprint.contract import DEPLOYMENT_DIMENSION, FLEET_DIMENSION, NAMESPACE, STORAGE_RESOLUTION_S
+from blueprint.contract.metrics import DEPLOYMENT_DIMENSION, FLEET_DIMENSION, NAMESPACE, STORAGE_RESOLUTION_S
 from voice_telemetry.sample import Sample
 
 MOST_IN_A_CALL = 1000

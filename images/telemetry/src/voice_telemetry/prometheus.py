@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from blueprint.contract import DEPLOYMENT_DIMENSION, FLEET_DIMENSION, METRICS
+from blueprint.contract.metrics import DEPLOYMENT_DIMENSION, FLEET_DIMENSION, METRICS
 from voice_telemetry.sample import Sample
 
 LOOPBACK = "127.0.0.1"
@@ -33,7 +33,6 @@ class Newest(Collector):
         self._samples = {key: sample for key, sample in kept.items() if sample.read_at >= gone_before}
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield one family for each metric that has a value."""
         families: dict[str, GaugeMetricFamily] = {}
         for (name, part), sample in self._samples.items():
             metric = METRICS[name]

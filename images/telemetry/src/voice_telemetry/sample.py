@@ -3,7 +3,7 @@
 import time
 from dataclasses import dataclass, field
 
-from blueprint.contract import DEPLOYMENT_DIMENSION, FLEET_DIMENSION, METRICS, Metric
+from blueprint.contract.metrics import DEPLOYMENT_DIMENSION, FLEET_DIMENSION, METRICS, Metric
 
 OF_HOST = frozenset({DEPLOYMENT_DIMENSION, FLEET_DIMENSION})
 """Dimensions that every value of a host has."""

@@ -7,7 +7,8 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from blueprint import contract
+from blueprint.contract.metrics import CONTROL_SOCKET, ENGINE_METRICS_PATH, NEURON_TOOLS_DIR, START_PHASES_FILE
+from blueprint.contract.network import ENGINE_HEALTH
 
 
 class SourceName(StrEnum):
@@ -34,10 +35,10 @@ class Settings(BaseSettings):
     region: str = Field(min_length=1)
     telemetry_sources: Annotated[tuple[SourceName, ...], NoDecode, BeforeValidator(_split)] = Field(min_length=1)
     prometheus_port: int = Field(ge=1, le=65535)
-    control_socket: Path = Path(contract.CONTROL_SOCKET)
-    engine_metrics_url: str = f"http://127.0.0.1:{contract.ENGINE_HEALTH.number}{contract.ENGINE_METRICS_PATH}"
-    neuron_monitor: Path = Path(contract.NEURON_TOOLS_DIR) / "bin/neuron-monitor"
-    start_phases: Path = Path(contract.START_PHASES_FILE)
+    control_socket: Path = Path(CONTROL_SOCKET)
+    engine_metrics_url: str = f"http://127.0.0.1:{ENGINE_HEALTH.number}{ENGINE_METRICS_PATH}"
+    neuron_monitor: Path = Path(NEURON_TOOLS_DIR) / "bin/neuron-monitor"
+    start_phases: Path = Path(START_PHASES_FILE)
     read_every_s: float = Field(default=1.0, gt=0, le=60)
     publish_every_s: float = Field(default=5.0, gt=0, le=60)
     """Alarms look every 10 s: a value may be half of that late."""

@@ -1,4 +1,4 @@
-// What the data plane is told: the environment variables of the contract (blueprint/contract.py), and some of its own
+// What the data plane is told: the environment variables of the contract (blueprint/contract/), and some of its own
 // that nobody has to set. A value that would go wrong later is refused here.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Why packets and chunks are dropped, under the names that metrics carry (blueprint/contract.py).
+// Why packets and chunks are dropped, under the names that metrics carry (blueprint/contract/).
 #pragma once
 
 #include <array>

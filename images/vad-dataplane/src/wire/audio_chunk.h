@@ -1,5 +1,5 @@
 /* AudioChunk: one datagram from the VAD tier to the ASR tier, 100 ms of one session. Little-endian.
- * blueprint/contract.py describes the same layout; a test compares the two. */
+ * blueprint/contract/chunk.py describes the same layout; a test compares the two. */
 #ifndef VOICE_WIRE_AUDIO_CHUNK_H
 #define VOICE_WIRE_AUDIO_CHUNK_H
 

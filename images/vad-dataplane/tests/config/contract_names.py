@@ -1,20 +1,22 @@
-"""Compares the names in the program with the contract: ``contract_names.py NAMES_PROGRAM BLUEPRINT/contract.py``."""
+"""Compares the names in the program with the contract: ``contract_names.py NAMES_PROGRAM BLUEPRINT/contract``."""
 
-import importlib.util
+import importlib
 import subprocess
 import sys
+import types
+from pathlib import Path
 
 
 def main() -> str | None:
     """Return what differs."""
-    program, contract_file = sys.argv[1:]
-    # By its path: the package's own imports are not installed where the image is built.
-    spec = importlib.util.spec_from_file_location("contract", contract_file)
-    if spec is None or spec.loader is None:
-        return f"{contract_file} cannot be read"
-    contract = importlib.util.module_from_spec(spec)
-    sys.modules["contract"] = contract
-    spec.loader.exec_module(contract)
+    program, contract_folder = sys.argv[1:]
+    # Without blueprint/__init__.py, whose packages are not installed where the program is built.
+    blueprint = types.ModuleType("blueprint")
+    blueprint.__path__ = [str(Path(contract_folder).parent)]
+    sys.modules["blueprint"] = blueprint
+    environment = importlib.import_module("blueprint.contract.environment")
+    images = importlib.import_module("blueprint.contract.images")
+    metrics = importlib.import_module("blueprint.contract.metrics")
 
     printed = subprocess.run([program], check=True, capture_output=True, text=True).stdout
     names: dict[str, set[str]] = {"contract": set(), "own": set(), "drop": set()}
@@ -22,13 +24,13 @@ def main() -> str | None:
         kind, name = line.split()
         names[kind].add(name)
 
-    expected = {variable.name for variable in contract.ENVIRONMENT[contract.Image.VAD_DATAPLANE]}
+    expected = {variable.name for variable in environment.ENVIRONMENT[images.Image.VAD_DATAPLANE]}
     if names["contract"] != expected:
         return f"variables differ from the contract: {sorted(names['contract'] ^ expected)}"
-    declared = {value.name for value in vars(contract).values() if isinstance(value, contract.Variable)}
+    declared = {value.name for value in vars(environment).values() if isinstance(value, environment.Variable)}
     if clash := (names["own"] & declared) - expected:
         return f"variables of our own are others' in the contract: {sorted(clash)}"
-    if missing := {reason.value for reason in contract.DropReason} - names["drop"]:
+    if missing := {reason.value for reason in metrics.DropReason} - names["drop"]:
         return f"drop reasons of the contract that the program does not tell: {sorted(missing)}"
     return None
 

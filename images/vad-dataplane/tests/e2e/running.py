@@ -17,7 +17,7 @@ from typing import Any, Self
 from network import Network
 from srtp import Protector
 
-from blueprint import contract
+from blueprint.contract.chunk import CHUNK_HEADER, CHUNK_PAYLOAD_BYTES
 
 BUILD = Path(os.environ.get("VOICE_DATAPLANE_BUILD", "."))
 LOOPBACK = "127.0.0.1"
@@ -102,7 +102,7 @@ class AsrHost:
     """Takes chunks and says that it lives."""
 
     def __init__(
-        self, store: Store, port: int, *, name: str = "asr-1", kind: str = "silicon", address: str = LOOPBACK
+        self, store: Store, port: int, *, name: str = "asr-1", kind: str = "neuron", address: str = LOOPBACK
     ) -> None:
         self._store, self._name, self._kind, self._address = store, name, kind, address
         self.chunks: list[Chunk] = []
@@ -122,11 +122,11 @@ class AsrHost:
             thread.start()
 
     def _receive(self) -> None:
-        header = contract.CHUNK_HEADER
+        header = CHUNK_HEADER
         while not self._stopping.is_set():
             with contextlib.suppress(TimeoutError):
                 datagram = self._socket.recv(65536)
-                assert len(datagram) == header.size + contract.CHUNK_PAYLOAD_BYTES
+                assert len(datagram) == header.size + CHUNK_PAYLOAD_BYTES
                 session, sequence, kind, flags, count = header.unpack(datagram[: header.size])
                 self.chunks.append(Chunk(session, sequence, kind, flags, count, datagram[header.size :]))
 

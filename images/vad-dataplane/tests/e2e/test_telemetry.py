@@ -5,7 +5,9 @@ import asyncio
 from audio import silence, speech
 from running import Caller, DataPlane, wait_for
 
-from blueprint.contract import METRICS, Image, Tier
+from blueprint.contract.images import Image
+from blueprint.contract.metrics import METRICS
+from blueprint.contract.network import Tier
 from voice_telemetry.sources.dataplane import DataPlane as Reader
 
 

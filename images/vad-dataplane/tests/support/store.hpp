@@ -155,7 +155,7 @@ private:
     pid_t process_ = -1;
 };
 
-// What the contract lets the VAD tier's user do (blueprint/contract.py, STATE_USERS).
+// What the contract lets the VAD tier's user do (blueprint/contract/state.py, STATE_USERS).
 inline void add_vad_user(const Store& store) {
     store.run({"ACL", "SETUSER", "vad", "on", ">secret", "resetkeys", "~session:*", "~host:*", "resetchannels", "-@all",
                "+@connection", "+@read", "+@write", "+@stream", "+@hash", "+@keyspace", "-@dangerous"});

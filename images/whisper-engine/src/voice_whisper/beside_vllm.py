@@ -8,7 +8,8 @@ import wave
 
 import httpx2
 
-from blueprint.contract import VLLM, ChunkKind
+from blueprint.contract.chunk import ChunkKind
+from blueprint.contract.network import VLLM
 from voice_runtime.features import SAMPLE_RATE
 from voice_whisper.job import GivenUpError, Heard
 from voice_whisper.utterance import Utterance

@@ -35,5 +35,4 @@ class Counters:
         return sum(processing for _, processing, _ in self._work) / audio_s if audio_s else None
 
     def shown(self) -> dict[str, Any]:
-        """Return the counters by name."""
         return {"malformed": self.malformed, "refused": self.refused, "dropped": self.dropped, **self.events}

@@ -7,7 +7,8 @@ import socket
 import time
 from typing import Any
 
-from blueprint.contract import HOST_DEAD_AFTER_S, Tier
+from blueprint.contract.network import Tier
+from blueprint.contract.state import HOST_DEAD_AFTER_S
 from voice_runtime.hosts import HostRegistry
 from voice_runtime.journal import Journal
 from voice_runtime.sessions import Sessions

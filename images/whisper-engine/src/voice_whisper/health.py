@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from blueprint.contract import HEALTH_PATH
+from blueprint.contract.session_api import HEALTH_PATH
 
 METRICS_PATH = "/metrics.json"
 

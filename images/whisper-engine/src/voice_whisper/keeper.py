@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from blueprint.contract import HOST_HEARTBEAT_S
+from blueprint.contract.state import HOST_HEARTBEAT_S
 from voice_runtime.hosts import Host, HostRegistry
 from voice_runtime.journal import Journal
 from voice_runtime.sessions import Sessions, SessionState

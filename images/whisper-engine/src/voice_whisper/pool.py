@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from blueprint.contract import CHUNK_MEL_BINS, ChunkKind
+from blueprint.contract.chunk import CHUNK_MEL_BINS, ChunkKind
 from voice_whisper.backends.base import Decoded, Role
 from voice_whisper.job import Heard, Job
 from voice_whisper.memory import SharedSlots

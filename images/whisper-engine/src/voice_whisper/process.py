@@ -46,7 +46,6 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
         return self._process.pid
 
     @classmethod

@@ -6,7 +6,7 @@ clock decides only how long a missing chunk is waited for.
 
 from enum import StrEnum
 
-from blueprint.contract import ChunkFlag
+from blueprint.contract.chunk import ChunkFlag
 from voice_runtime.chunk import AudioChunk
 from voice_whisper.utterance import LARGEST_GAP_FRAMES, Utterance
 from voice_whisper.window import LONGEST_FRAMES

@@ -39,7 +39,6 @@ class Stage:
         self._news = asyncio.Event()
 
     def put(self, job: Job) -> None:
-        """Queue a job."""
         self.queue.put(job)
         self._news.set()
 

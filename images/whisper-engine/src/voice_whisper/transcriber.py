@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from blueprint.contract import ChunkKind
+from blueprint.contract.chunk import ChunkKind
 from voice_whisper.job import Heard
 from voice_whisper.utterance import Utterance
 

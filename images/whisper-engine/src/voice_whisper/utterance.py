@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from blueprint.contract import CHUNK_FRAME_SAMPLES, CHUNK_MEL_BINS, CHUNK_SAMPLES, ChunkFlag, ChunkKind
+from blueprint.contract.chunk import CHUNK_FRAME_SAMPLES, CHUNK_MEL_BINS, CHUNK_SAMPLES, ChunkFlag, ChunkKind
 from voice_runtime.chunk import AudioChunk
 from voice_runtime.features import HOP_MS, LogMel, Rows
 from voice_whisper.window import FRAME_MS, LONGEST_FRAMES
@@ -46,7 +46,6 @@ class Utterance:
         self._extracted_to = start
 
     def add(self, chunk: AudioChunk, now: float) -> None:
-        """Take a chunk in."""
         self.start = min(self.start, chunk.sequence)
         if chunk.sequence < self._extracted_to:
             self._extractor = None  # what was made of a gap is wrong

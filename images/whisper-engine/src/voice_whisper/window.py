@@ -8,7 +8,7 @@ command that prints them.
 import numpy as np
 from numpy.typing import NDArray
 
-from blueprint.contract import CHUNK_FRAME_SAMPLES
+from blueprint.contract.chunk import CHUNK_FRAME_SAMPLES
 from voice_runtime.features import HOP_MS, SAMPLE_RATE, Rows
 
 WINDOWS_S = (10, 20, 30)

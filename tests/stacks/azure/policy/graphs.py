@@ -11,8 +11,8 @@ from typing import Any
 from google.protobuf import json_format
 from pulumi_policy.deserialize import deserialize_properties
 
-from blueprint.contract import Image
-from blueprint.model.deployment import Deployment
+from blueprint.contract.images import Image
+from blueprint.file.model.deployment import Deployment
 from sandbox.azure.graph import Graph
 from sandbox.azure.recorder import Existing, Mode
 from sandbox.azure.values import encode

@@ -10,7 +10,7 @@ import pulumi
 import pytest
 import yaml
 
-from blueprint.errors import DeploymentFileError
+from blueprint.file.errors import DeploymentFileError
 from sandbox.azure.child import Child
 from sandbox.azure.graph import Graph
 from sandbox.azure.policy import PolicyPack

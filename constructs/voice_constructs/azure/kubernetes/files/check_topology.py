@@ -70,7 +70,6 @@ class Topology:
 
     @property
     def gpus(self) -> int:
-        """How many GPUs there are."""
         return len({one for one, _ in self.links})
 
     def has_nvlink(self, pair: tuple[int, int]) -> bool:
@@ -169,7 +168,6 @@ def _nvidia_smi(*arguments: str) -> str:
 
 
 def main() -> int:
-    """Check this node."""
     try:
         expected = Expectation.from_json(os.environ[EXPECTED_VARIABLE])
         matrix = _nvidia_smi("topo", "-m")

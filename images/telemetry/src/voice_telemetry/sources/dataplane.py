@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from blueprint.contract import DropReason
+from blueprint.contract.metrics import DropReason
 from voice_telemetry.sample import Sample
 from voice_telemetry.sources import SourceError
 

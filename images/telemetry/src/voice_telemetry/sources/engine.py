@@ -7,7 +7,8 @@ import httpx2
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from blueprint.contract import StartPhase, Tier
+from blueprint.contract.metrics import StartPhase
+from blueprint.contract.network import Tier
 from voice_runtime import state
 from voice_runtime.hosts import Host
 from voice_runtime.replies import texts

@@ -1,0 +1,62 @@
+"""Names of deployed things that more than one program has to spell alike."""
+
+from blueprint.file.model.deployment import Deployment
+from blueprint.file.model.scaling import ScalingRule
+
+VAD_FLEET = "vad"
+GATEWAY_FLEET = "gateway"
+"""The gateway service's value of the fleet dimension."""
+
+
+def stack(deployment: Deployment, tier: str) -> str:
+    return f"{deployment.name}-{tier}"
+
+
+def group(deployment: Deployment, fleet: str, zone: str | None = None) -> str:
+    """Return the name of an Auto Scaling group; the VAD fleet has one in each zone."""
+    suffix = f"-{zone.removeprefix(deployment.aws.region)}" if zone else ""
+    return f"{deployment.name}-{fleet}{suffix}"
+
+
+def vad_groups(deployment: Deployment) -> list[str]:
+    """Return the VAD fleet's group names in zone order."""
+    return [group(deployment, VAD_FLEET, zone) for zone in deployment.aws.availability_zones]
+
+
+def scaling_alarm(deployment: Deployment, fleet: str, rule: ScalingRule) -> str:
+    return f"{deployment.name}-{fleet}-{rule.name}"
+
+
+def state_group(deployment: Deployment) -> str:
+    """Return the id of the state store's replication group."""
+    return f"{deployment.name}-state"
+
+
+def state_nodes(deployment: Deployment) -> list[str]:
+    """Return the ids that ElastiCache gives the state store's nodes; a failover changes roles, not ids."""
+    nodes = deployment.aws.state.replicas + 1
+    return [f"{state_group(deployment)}-{number:03d}" for number in range(1, nodes + 1)]
+
+
+def alert_alarm(deployment: Deployment, alert: str, target: str | None = None) -> str:
+    """Return the name of the alarm that an operational alert becomes, for one of its targets if it has several."""
+    return "-".join(filter(None, (deployment.name, "alert", alert, target)))
+
+
+def alert_topic(deployment: Deployment) -> str:
+    """Return the name of the topic that tells operators."""
+    return f"{deployment.name}-alerts"
+
+
+def budget(deployment: Deployment) -> str:
+    """Return the name of the monthly cost budget."""
+    return f"{deployment.name}-monthly"
+
+
+def dashboard(deployment: Deployment, topic: str) -> str:
+    return f"{deployment.name}-{topic}"
+
+
+def runbook_url(deployment: Deployment, alert: str) -> str:
+    """Return the address of an alert's runbook."""
+    return f"{deployment.aws.observability.runbook_url}/{alert}.md"

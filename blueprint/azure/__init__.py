@@ -1,0 +1,1 @@
+"""What a deployment to Azure is made of: names, the contract inside the cluster, metrics, placement on nodes."""

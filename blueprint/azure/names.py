@@ -1,0 +1,186 @@
+"""Names of Azure resources, node labels, taints and exports that more than one program has to spell alike."""
+
+import hashlib
+from dataclasses import dataclass
+from enum import StrEnum
+
+from blueprint.azure.contract import NAMESPACE
+from blueprint.file.model.azure import Azure, GpuPool, PrefillDecodeCell, SpotNodes
+from blueprint.file.model.deployment import Deployment
+
+CLUSTER_PROJECT = "voice-cluster"
+WORKLOADS_PROJECT = "voice-workloads"
+
+# --- Resources --------------------------------------------------------------------------------------------
+
+_SUFFIX = 6
+"""Hexadecimal digits that make a name the subscription's own: one in 16 million."""
+
+
+def resource_group(deployment: Deployment) -> str:
+    """Return the name of the resource group that holds everything but the nodes."""
+    return deployment.name
+
+
+def node_resource_group(deployment: Deployment) -> str:
+    """Return the name of the resource group that AKS makes for the nodes."""
+    return f"{deployment.name}-nodes"
+
+
+def cluster(deployment: Deployment) -> str:
+    return deployment.name
+
+
+def registry(deployment: Deployment, subscription: str) -> str:
+    """Return the name of the container registry: unique in the world, 5 to 50 letters and digits."""
+    return f"voice{deployment.name.replace('-', '')}{_digest(deployment, subscription)}"
+
+
+def vault(deployment: Deployment, subscription: str) -> str:
+    """Return the name of the key vault: unique in the world, 3 to 24 characters."""
+    return _short(deployment, subscription, limit=24)
+
+
+def grafana(deployment: Deployment, subscription: str) -> str:
+    """Return the name of the Grafana workspace: unique in the world, 2 to 23 characters."""
+    return _short(deployment, subscription, limit=23)
+
+
+def part(deployment: Deployment, role: str) -> str:
+    """Return the name of any other resource: ``production-azure-nat``."""
+    return f"{deployment.name}-{role}"
+
+
+def _short(deployment: Deployment, subscription: str, *, limit: int) -> str:
+    head = deployment.name[: limit - _SUFFIX - 1].rstrip("-")
+    return f"{head}-{_digest(deployment, subscription)}"
+
+
+def _digest(deployment: Deployment, subscription: str) -> str:
+    return hashlib.sha256(f"{subscription}/{deployment.name}".encode()).hexdigest()[:_SUFFIX]
+
+
+# --- What the cluster's stack exports ---------------------------------------------------------------------
+
+
+class ClusterOutput(StrEnum):
+    """An export of the cluster's stack; the workloads' stack reads it through a stack reference."""
+
+    DEPLOYMENT = "deployment"
+    """Name of the deployment that the cluster was made from."""
+    LOCATION = "location"
+    TENANT_ID = "tenantId"
+    SUBSCRIPTION_ID = "subscriptionId"
+    RESOURCE_GROUP = "resourceGroup"
+    NODE_RESOURCE_GROUP = "nodeResourceGroup"
+    """Where the cluster's identity may create disks and storage accounts for volumes."""
+    NODES_SUBNET_ID = "nodesSubnetId"
+    """Has the service endpoint of storage: NFS shares of Azure Files are mounted through it."""
+    CLUSTER_NAME = "clusterName"
+    CLUSTER_ID = "clusterId"
+    KUBECONFIG = "kubeconfig"
+    """Secret. Signs in with Microsoft Entra through ``kubelogin``, as whoever runs it."""
+    OIDC_ISSUER = "oidcIssuer"
+    REGISTRY_NAME = "registryName"
+    REGISTRY_LOGIN_SERVER = "registryLoginServer"
+    VAULT_NAME = "vaultName"
+    VAULT_URI = "vaultUri"
+    PROMETHEUS_QUERY_ENDPOINT = "prometheusQueryEndpoint"
+    KEDA_CLIENT_ID = "kedaClientId"
+    """For ``TriggerAuthentication``: the identity that reads Prometheus."""
+    MODEL_FETCH_CLIENT_ID = "modelFetchClientId"
+    """For the service account of the model fetch: the identity that reads the vault's secrets."""
+    LOG_WORKSPACE_ID = "logWorkspaceId"
+    GRAFANA_ENDPOINT = "grafanaEndpoint"
+
+
+# --- Service accounts that an Azure identity trusts -------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ServiceAccount:
+    """A Kubernetes service account."""
+
+    namespace: str
+    name: str
+
+    @property
+    def subject(self) -> str:
+        return f"system:serviceaccount:{self.namespace}:{self.name}"
+
+
+KEDA_SERVICE_ACCOUNT = ServiceAccount("kube-system", "keda-operator")
+"""That of AKS's KEDA add-on."""
+MODEL_FETCH_SERVICE_ACCOUNT = ServiceAccount(NAMESPACE, "model-fetch")
+"""Runs the jobs that fill the model cache; may read the vault's secrets (a token for gated models)."""
+
+
+# --- Nodes ------------------------------------------------------------------------------------------------
+
+SYSTEM_POOL = "system"
+POOL_LABEL = "voice-serve/pool"
+GPU_LABEL = "voice-serve/gpu"
+"""Its value is the name of the GPU model in the catalogue."""
+GPU_COUNT_LABEL = "voice-serve/gpu-count"
+AUTOSCALER_GPU_LABEL = "accelerator"
+"""The cluster autoscaler's ``GPULabel`` for Azure: it waits for the GPUs of a new node before it adds another."""
+SPOT_LABEL = "kubernetes.azure.com/scalesetpriority"
+
+
+@dataclass(frozen=True)
+class Taint:
+    """What keeps pods without a toleration away from a node."""
+
+    key: str
+    value: str
+    effect: str = "NoSchedule"
+
+    def __str__(self) -> str:
+        return f"{self.key}={self.value}:{self.effect}"
+
+
+SYSTEM_TAINT = Taint("CriticalAddonsOnly", "true")
+GPU_TAINT = Taint("nvidia.com/gpu", "present")
+SPOT_TAINT = Taint(SPOT_LABEL, "spot")
+"""AKS adds it to every spot pool."""
+
+
+def pool_taints(azure: Azure, pool: GpuPool) -> tuple[Taint, ...]:
+    """Return the taints of a pool's nodes; a pod on the pool tolerates each of them.
+
+    A pool of cells is the cells' alone: a pod that takes one GPU of a node breaks an NVLink pair, and no cell fits
+    there any more.
+    """
+    cells = any(isinstance(service, PrefillDecodeCell) and service.pool == pool.name for service in azure.services)
+    return (
+        GPU_TAINT,
+        *((Taint(POOL_LABEL, pool.name),) if cells else ()),
+        *((SPOT_TAINT,) if isinstance(pool.purchase, SpotNodes) else ()),
+    )
+
+
+# --- Roles ------------------------------------------------------------------------------------------------
+
+
+class Role(StrEnum):
+    """A built-in role of Azure RBAC; the value is its definition's GUID, the same in every tenant.
+
+    Source: https://learn.microsoft.com/azure/role-based-access-control/built-in-roles
+    """
+
+    ACR_PULL = "7f951dda-4ed3-4680-a7ca-43fe172d538d"
+    ACR_PUSH = "8311e382-0749-4cb8-b61a-304f252e45ec"
+    AKS_CLUSTER_USER = "4abbcc35-e782-43d8-92c5-2d3f1bd2253f"
+    AKS_RBAC_CLUSTER_ADMIN = "b1ff04bb-8a4e-4dc4-8eb5-8693973ce19b"
+    CONTRIBUTOR = "b24988ac-6180-42a0-ab88-20f7382dd24c"
+    GRAFANA_ADMIN = "22926164-76b3-42b3-bc55-97df8dab3e41"
+    KEY_VAULT_SECRETS_OFFICER = "b86a8fe4-44ce-4948-aee5-eccb2c155cd7"
+    KEY_VAULT_SECRETS_USER = "4633458b-17de-408a-b874-0445c86b69e6"
+    MANAGED_IDENTITY_OPERATOR = "f1a07417-d97a-45cb-824c-7a7467783830"
+    MONITORING_DATA_READER = "b0d8363b-8ddd-447d-831f-62ca05bff136"
+    MONITORING_READER = "43d0d8ad-25c7-4714-9337-8ba259a9fe05"
+    NETWORK_CONTRIBUTOR = "4d97b98b-1d4f-4787-a291-c67834d212e7"
+
+    def definition(self, subscription: str) -> str:
+        """Return the id of its definition as seen from a subscription."""
+        return f"/subscriptions/{subscription}/providers/Microsoft.Authorization/roleDefinitions/{self}"

@@ -1,0 +1,82 @@
+"""Environment variables: what launchers set and images read."""
+
+from dataclasses import dataclass
+
+from blueprint.contract.images import Image
+
+
+@dataclass(frozen=True)
+class Variable:
+    """An environment variable that a launcher sets and an image reads."""
+
+    name: str
+    meaning: str
+
+
+DEPLOYMENT = Variable("VOICE_DEPLOYMENT", "Name of the deployment; dimension of every metric")
+FLEET = Variable("VOICE_FLEET", "Name of the fleet; dimension of every metric")
+HOST = Variable("VOICE_HOST", "Instance or task id; key of the host registry")
+HOST_ADDRESS = Variable("VOICE_HOST_ADDRESS", "Private IPv4 address that other tiers reach the host at")
+REGION = Variable("VOICE_REGION", "Region of the CloudWatch endpoint")
+VALKEY_HOST = Variable("VOICE_VALKEY_HOST", "Primary endpoint of the state store")
+VALKEY_PORT = Variable("VOICE_VALKEY_PORT", "Its port")
+VALKEY_USER = Variable("VOICE_VALKEY_USER", "The tier's own user of the state store")
+VALKEY_PASSWORD_FILE = Variable("VOICE_VALKEY_PASSWORD_FILE", "File that holds that user's password")
+VALKEY_PASSWORD = Variable("VOICE_VALKEY_PASSWORD", "That user's password, where the launcher injects secrets")
+RTP_PORT = Variable("VOICE_RTP_PORT", "UDP port of RTP and SRTP audio")
+CHUNK_PORT = Variable("VOICE_CHUNK_PORT", "UDP port of AudioChunk datagrams")
+HEALTH_PORT = Variable("VOICE_HEALTH_PORT", "TCP port that answers while the program can take load")
+HTTP_PORT = Variable("VOICE_HTTP_PORT", "TCP port of the gateway's session API")
+MEDIA_PORT = Variable("VOICE_MEDIA_PORT", "TCP port of the gateway's WebSocket audio")
+PROMETHEUS_PORT = Variable("VOICE_PROMETHEUS_PORT", "Loopback port of the Prometheus endpoint")
+DATA_PATH = Variable("VOICE_DATA_PATH", "af_xdp, or vfio on a secondary interface")
+INTERFACE = Variable("VOICE_INTERFACE", "Network interface that receives audio")
+RX_QUEUES = Variable("VOICE_RX_QUEUES", "Receive queues that are polled, one core each")
+RX_RING_SIZE = Variable("VOICE_RX_RING_SIZE", "Descriptors in each receive ring")
+HUGE_PAGE_SIZE_MIB = Variable("VOICE_HUGE_PAGE_SIZE_MIB", "Size of one huge page, MiB")
+HOST_KIND = Variable("VOICE_HOST_KIND", "neuron or gpu: placement fills Neuron hosts first")
+ENGINE = Variable("VOICE_ENGINE", "whisper, or vllm on the host's loopback")
+SESSIONS = Variable("VOICE_SESSIONS", "Most sessions of an ASR host at a time; a full one refuses")
+ENCODERS = Variable("VOICE_ENCODERS", "Worker processes for Whisper's prefill")
+DECODERS = Variable("VOICE_DECODERS", "Worker processes for Whisper's decode")
+CHUNK_KIND = Variable("VOICE_CHUNK_KIND", "log-mel, or pcm16 for fleets whose engine makes features of its own")
+CACHE_DIR = Variable("VOICE_CACHE_DIR", "Directory for compile caches and weights; local NVMe where it exists")
+TELEMETRY_SOURCES = Variable("VOICE_TELEMETRY_SOURCES", "Comma-separated: dataplane, neuron, gpu, engine")
+TOKEN_KEY = Variable("VOICE_TOKEN_KEY", "Key that signs session tokens (injected secret)")
+TOKEN_TTL_S = Variable("VOICE_TOKEN_TTL_S", "Lifetime of a session token, seconds")
+JWT_ISSUER = Variable(
+    "VOICE_JWT_ISSUER", "OpenID Connect issuer of callers' tokens; empty: API Gateway lets callers in"
+)
+JWT_AUDIENCE = Variable("VOICE_JWT_AUDIENCE", "Audience that those tokens must name; empty without an issuer")
+MEDIA_HOST = Variable("VOICE_MEDIA_HOST", "Public host name of the TLS and UDP listeners")
+IDLE_TIMEOUT_S = Variable("VOICE_IDLE_TIMEOUT_S", "Longest silence on a socket before it is closed, seconds")
+DRAIN_TIMEOUT_S = Variable("VOICE_DRAIN_TIMEOUT_S", "Time that a stopping process may finish sessions in, seconds")
+
+_IDENTITY = (DEPLOYMENT, FLEET, HOST, HOST_ADDRESS, REGION)
+_STATE = (VALKEY_HOST, VALKEY_PORT, VALKEY_USER, VALKEY_PASSWORD_FILE)
+_WHISPER = (
+    *_IDENTITY, *_STATE, CHUNK_PORT, HEALTH_PORT, HOST_KIND, ENGINE, SESSIONS, ENCODERS, DECODERS, CACHE_DIR,
+    DRAIN_TIMEOUT_S,
+)  # fmt: skip
+
+ENVIRONMENT: dict[Image, tuple[Variable, ...]] = {
+    Image.VAD_DATAPLANE: (
+        *_IDENTITY, *_STATE, DATA_PATH, INTERFACE, RX_QUEUES, RX_RING_SIZE, HUGE_PAGE_SIZE_MIB, RTP_PORT,
+        CHUNK_PORT, CHUNK_KIND, HEALTH_PORT, DRAIN_TIMEOUT_S,
+    ),
+    Image.WHISPER_ENGINE: _WHISPER,
+    Image.ASR_NEURON: _WHISPER,
+    Image.ASR_VLLM: (),
+    Image.TTS_OMNI: (),
+    Image.LMCACHE: (),
+    Image.ROUTER: (),
+    Image.PD_ROUTER: (),
+    Image.DEVICE_PLUGIN: (),
+    Image.DCGM_EXPORTER: (),
+    Image.TELEMETRY: (*_IDENTITY, *_STATE, TELEMETRY_SOURCES, PROMETHEUS_PORT),
+    Image.GATEWAY: (
+        DEPLOYMENT, FLEET, REGION, VALKEY_HOST, VALKEY_PORT, VALKEY_USER, VALKEY_PASSWORD, HTTP_PORT,
+        MEDIA_PORT, RTP_PORT, TOKEN_KEY, TOKEN_TTL_S, JWT_ISSUER, JWT_AUDIENCE, MEDIA_HOST, IDLE_TIMEOUT_S,
+        DRAIN_TIMEOUT_S,
+    ),
+}  # fmt: skip

@@ -1,0 +1,159 @@
+"""The metrics that our images publish, with the words of their dimensions, and where telemetry reads them.
+
+The metrics that AWS itself publishes are declared in ``blueprint.aws.metrics``.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+from blueprint.contract.images import Image
+from blueprint.contract.network import Tier
+
+NAMESPACE = "VoiceServe"
+STORAGE_RESOLUTION_S = 1
+"""Every metric of ours is stored at one second; CloudWatch alarms read it at 10 s or more."""
+
+AWS_RESOLUTION_S = 60
+"""AWS' services publish once a minute, and so do metric filters."""
+
+DEPLOYMENT_DIMENSION = "Deployment"
+FLEET_DIMENSION = "Fleet"
+REASON_DIMENSION = "Reason"
+PHASE_DIMENSION = "Phase"
+
+LOG_FAILURE_MARKER = "FAILED"
+"""First word of what a host writes to its log before it abandons its launch (userdata/steps/every_boot.sh)."""
+
+LOG_LEVEL_FIELD = "level"
+"""The gateway writes one JSON object a line; this field is ``error`` where a caller lost something."""
+
+_OF_FLEET = (DEPLOYMENT_DIMENSION, FLEET_DIMENSION)
+
+
+class DropReason(StrEnum):
+    """Why the data plane dropped a packet; the values of ``REASON_DIMENSION``."""
+
+    RING_FULL = "ring-full"
+    NOT_RTP = "not-rtp"
+    UNKNOWN_SESSION = "unknown-session"
+    BLOCKED = "blocked"
+    ADMISSION_FULL = "admission-full"
+    UNAUTHENTICATED = "unauthenticated"
+    LATE = "late"
+    REPLAY = "replay"
+    """SRTP that has come before."""
+    RATE_LIMITED = "rate-limited"
+    """More than one session sends."""
+    NO_SOCKET = "no-socket"
+    """No AF_XDP socket is bound to the packet's queue."""
+    NO_HOST = "no-host"
+    """No ASR host has a slot."""
+    SHED = "shed"
+    """The ASR hosts or the network take less than comes; silence goes first."""
+
+
+class StartPhase(StrEnum):
+    """A part of an engine's start; the values of ``PHASE_DIMENSION``. Together they are what a cold start takes."""
+
+    PULL = "pull"
+    """The images of the host, from the registry."""
+    WEIGHTS = "weights"
+    """From disk to the accelerator; the first time from the model's repository."""
+    COMPILE = "compile"
+    GRAPHS = "graphs"
+    """Capture of CUDA graphs."""
+    WARM_UP = "warm-up"
+    """The rest until the engine answers: imports, memory profiling, first batches."""
+
+
+START_PHASES_FILE = "/run/voice/cold-start/phases"
+"""Where a host writes what its start took, one ``PHASE SECONDS`` a line; telemetry has it under the same path."""
+
+CONTROL_SOCKET = "/run/voice/dataplane/control.sock"
+"""The data plane's control and telemetry socket; telemetry has its directory under the same path."""
+
+NEURON_TOOLS_DIR = "/opt/aws/neuron"
+"""Where AWS' images for Inf and Trn hosts have neuron-monitor; telemetry has it under the same path."""
+
+ENGINE_METRICS_PATH = "/metrics.json"
+"""Where a speech engine tells its queues on its health port: one JSON object, values by the names of ``METRICS``."""
+
+Unit = Literal["Percent", "Count", "Milliseconds", "Microseconds", "Seconds", "Bytes/Second", "None"]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric that alarms, dashboards and scaling may read.
+
+    Attributes:
+        publisher: The image that publishes it, as single values so that percentiles can be told; ``aws`` for a
+            service's own; ``log-filter`` for what a metric filter counts in a log group.
+        dimensions: The exact dimension set. CloudWatch alarms match the whole set, so a publisher that adds
+            one starves the alarm.
+        load: Whether the value rises or falls as the fleet fills up; ``None`` where it says nothing of load.
+        namespace: CloudWatch namespace.
+    """
+
+    name: str
+    unit: Unit
+    publisher: Image | Literal["aws", "log-filter"]
+    meaning: str
+    tiers: tuple[Tier, ...]
+    load: Literal["rises", "falls"] | None = None
+    dimensions: tuple[str, ...] = _OF_FLEET
+    namespace: str = NAMESPACE
+
+    @property
+    def is_of_whole_fleet(self) -> bool:
+        """Whether one series tells the state of a fleet, as scaling rules need it."""
+        return self.dimensions == _OF_FLEET
+
+    @property
+    def resolution_s(self) -> int:
+        """Seconds between stored values; a shorter period shows nothing more."""
+        return STORAGE_RESOLUTION_S if isinstance(self.publisher, Image) else AWS_RESOLUTION_S
+
+
+_VAD = (Tier.VAD,)
+_ASR = (Tier.ASR,)
+_GATEWAY = (Tier.GATEWAY,)
+_TELEMETRY = Image.TELEMETRY
+
+METRICS: dict[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        Metric("RxRingOccupancy", "Percent", _TELEMETRY,
+               "Fullest AF_XDP receive ring of a host, percent of its descriptors. The ENA poll-mode driver "
+               "has no receive-queue count (-ENOTSUP, later a constant 0), so the ring is what is read.",
+               _VAD, "rises"),
+        Metric("RxDropped", "Count", _TELEMETRY, "Packets that the data plane dropped, by reason.", _VAD,
+               dimensions=(*_OF_FLEET, REASON_DIMENSION)),
+        Metric("SilenceDropped", "Percent", _TELEMETRY, "Share of audio frames that the VAD dropped.", _VAD),
+        Metric("VadSessions", "Count", _TELEMETRY, "Live sessions on the hosts of the VAD tier.", _VAD, "rises"),
+        Metric("NeuronHeadroom", "Percent", _TELEMETRY,
+               "100 minus the mean NeuronCore utilisation of a host (neuron-monitor).", _ASR, "falls"),
+        Metric("NeuronUtilization", "Percent", _TELEMETRY, "Mean NeuronCore utilisation of a host.", _ASR,
+               "rises"),
+        Metric("GpuBusy", "Percent", _TELEMETRY,
+               "DCGM graphics-engine activity. A single H100 runs no NCCL, so there is no NCCL figure.",
+               _ASR, "rises"),
+        Metric("GpuLinkTraffic", "Bytes/Second", _TELEMETRY,
+               "NVLink traffic of a host with several GPUs, both directions.", _ASR),
+        Metric("FreeSlots", "Count", _TELEMETRY, "Sessions that a host can still take; each publishes its own.",
+               _ASR, "falls"),
+        Metric("EncoderQueueDepth", "Count", _TELEMETRY, "Utterances waiting for prefill.", _ASR, "rises"),
+        Metric("DecoderQueueDepth", "Count", _TELEMETRY, "Utterances waiting for decode.", _ASR, "rises"),
+        Metric("RealTimeFactor", "None", _TELEMETRY, "Processing time over audio time; below 1 keeps up.",
+               _ASR, "rises"),
+        Metric("ColdStart", "Seconds", _TELEMETRY,
+               "What a host's start took, by phase; published once, when its engine has become ready.", _ASR,
+               dimensions=(*_OF_FLEET, PHASE_DIMENSION)),
+        Metric("OpenSockets", "Count", Image.GATEWAY, "WebSocket and event-stream connections of a task.",
+               _GATEWAY, "rises"),
+        Metric("SessionsCreated", "Count", Image.GATEWAY, "Sessions opened.", _GATEWAY),
+        Metric("SessionsRefused", "Count", Image.GATEWAY, "Sessions refused for want of capacity.", _GATEWAY),
+        Metric("FirstTranscriptLatency", "Milliseconds", Image.GATEWAY,
+               "End of the first speech to its first transcript event.", _GATEWAY),
+    )
+}  # fmt: skip

@@ -1,0 +1,93 @@
+"""The session API as callers see it: its routes, and what requests and responses hold (JSON Schema draft 4).
+
+API Gateway refuses a request that does not match; responses are documentation, since a proxy passes them unread.
+"""
+
+from typing import Any
+
+HEALTH_PATH = "/healthz"
+"""Both ports of the gateway answer 200 here while the task can take callers."""
+
+HEALTH_COMMAND = "/usr/local/bin/healthcheck"
+"""Program of the gateway image that exits 0 while ``HEALTH_PATH`` answers 200; the image needs no shell."""
+
+TOKEN_HEADER = "X-Voice-Token"  # noqa: S105  the name of a header
+"""Carries the session token to the session API; ``Authorization`` belongs to the caller's own credentials."""
+
+CALLER_HEADER = "X-Voice-Caller"
+"""Who opens a session, as API Gateway tells it: it overwrites what a caller sends. Unread where callers bring a JWT."""
+
+SESSIONS_PATH = "/v1/sessions"
+SESSION_PATH = "/v1/sessions/{id}"
+EVENTS_PATH = "/v1/sessions/{id}/events"
+
+LAST_EVENT_ID_HEADER = "Last-Event-ID"
+"""Where a caller's event stream goes on after a break (HTML Standard, section 9.2, server-sent events)."""
+
+SRTP_KEY_BASE64_CHARACTERS = 40
+"""AES_CM_128_HMAC_SHA1_80: 16 bytes of key and 14 of salt, in base64 (RFC 4568, section 6.2)."""
+
+Schema = dict[str, Any]
+
+SESSION_REQUEST: Schema = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["transport"],
+    "properties": {
+        "transport": {
+            "type": "string",
+            "enum": ["websocket", "srtp"],
+            "description": "How audio comes: WebSocket over TLS for browsers, SRTP over UDP for native callers.",
+        },
+        "language": {
+            "type": "string",
+            "pattern": "^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*$",
+            "maxLength": 35,
+            "description": "Spoken language (BCP 47); found out from the audio where it is missing.",
+        },
+    },
+}
+
+SESSION: Schema = {
+    "type": "object",
+    "required": ["id", "token", "expires_at", "media", "events"],
+    "properties": {
+        "id": {"type": "string", "description": "Names the session in the other routes."},
+        "token": {"type": "string", "description": "Signed and short-lived; opens the session's audio and events."},
+        "expires_at": {"type": "string", "format": "date-time", "description": "When the token stops to be taken."},
+        "events": {
+            "type": "string",
+            "format": "uri-reference",
+            "description": "Event stream, relative to the URL of this request.",
+        },
+        "media": {
+            "type": "object",
+            "description": "The one that the request asked for.",
+            "properties": {
+                "websocket": {"type": "string", "format": "uri", "description": "WebSocket over TLS, port 443."},
+                "srtp": {
+                    "type": "object",
+                    "required": ["host", "port", "ssrc", "suite", "key"],
+                    "properties": {
+                        "host": {"type": "string"},
+                        "port": {"type": "integer"},
+                        "ssrc": {"type": "integer", "description": "Synchronization source that packets must carry."},
+                        "suite": {"type": "string", "enum": ["AES_CM_128_HMAC_SHA1_80"]},
+                        "key": {
+                            "type": "string",
+                            "minLength": SRTP_KEY_BASE64_CHARACTERS,
+                            "maxLength": SRTP_KEY_BASE64_CHARACTERS,
+                            "description": "Master key and salt of this session alone, in base64.",
+                        },
+                    },
+                },
+            },
+        },
+    },
+}
+
+ERROR: Schema = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {"error": {"type": "string"}, "detail": {"type": "string"}},
+}

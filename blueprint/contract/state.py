@@ -1,0 +1,102 @@
+"""The state store: keys, what is in them, and who may touch which."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from blueprint.contract.network import Tier
+
+
+@dataclass(frozen=True)
+class StateAccess:
+    """What one tier's user may do in the state store, as a Valkey ACL string."""
+
+    tier: Tier
+    acl: str
+
+
+_SAFE = "-@all +@connection +@read +@write +@stream +@hash +@keyspace +@transaction -@dangerous"
+STATE_USERS: tuple[StateAccess, ...] = (
+    StateAccess(Tier.GATEWAY, f"on resetkeys ~session:* %R~transcript:* %R~host:* resetchannels {_SAFE}"),
+    StateAccess(Tier.VAD, f"on resetkeys ~session:* ~host:* resetchannels {_SAFE}"),
+    StateAccess(Tier.ASR, f"on resetkeys ~session:* ~transcript:* ~audio:* ~host:* resetchannels {_SAFE}"),
+)
+"""Who may touch which of the keys below."""
+
+SESSION_KEY = "session:{ssrc}"
+"""Hash of one session, its SSRC in decimal; ``SessionField`` names what is in it."""
+
+SESSION_LEASE_KEY = "session:{ssrc}:asr"
+"""Id of the ASR host that transcribes the session, for as long as it renews it."""
+
+CALLER_SESSIONS_KEY = "session:of:{caller}"
+"""Sorted set of a caller's live sessions, scored by their expiry: what bounds the sessions of one key."""
+
+TRANSCRIPT_KEY = "transcript:{ssrc}"
+"""Bounded stream of the session's transcript. An entry's id is where its utterance begins in the audio, in 20 ms
+frames, and a number that counts up inside the utterance; the final's is ``TRANSCRIPT_FINAL_NUMBER``. So Valkey itself
+refuses whatever a host says of an utterance that another host has finished."""
+
+TRANSCRIPT_FINAL_NUMBER = 2**32
+
+AUDIO_KEY = "audio:{ssrc}"
+"""Bounded stream of the ``AudioChunk`` datagrams of utterances that have no final transcript yet: what another host
+goes on from when the session's host dies."""
+
+HOSTS_KEY = "host:{tier}"
+"""Set of the ids of a tier's hosts (``vad``, ``asr``), so that readers need not scan the store."""
+
+HOST_KEY = "host:{tier}:{host}"
+"""Hash of one host, written anew with every heartbeat and left to expire; ``HostField`` names what is in it."""
+
+HOST_SESSIONS_KEY = "host:{tier}:{host}:sessions"
+"""Set of the sessions that an ASR host transcribes; outlives the host, for those who take over."""
+
+
+class SessionField(StrEnum):
+    """Fields of the hash of a session. Each is written by one tier; readers skip what they do not know."""
+
+    STATE = "state"
+    """Gateway: ``open``, or ``closed``; the VAD tier lets in nothing but ``open``."""
+    KIND = "kind"
+    """Gateway: ``gateway`` for plain RTP from inside the network, ``external`` for SRTP."""
+    SRTP_KEY = "srtp_key"
+    """Gateway: base64 of the master key and salt (30 bytes); with ``external`` only."""
+    EXPIRES_AT = "expires_at"
+    """Gateway: seconds since 1970 (UTC) after which no audio is taken."""
+    ID = "id"
+    """Gateway: the session's name in the API."""
+    CALLER = "caller"
+    """Gateway: who opened it."""
+    LANGUAGE = "language"
+    """Gateway: spoken language (BCP 47); absent: found out from the audio."""
+    LAST_SEQUENCE = "last_sequence"
+    """VAD: ``sequence`` of the last chunk that was shipped."""
+    CHUNKS = "chunks"
+    """VAD: chunks shipped."""
+    SEEN_AT = "seen_at"
+    """VAD: seconds since 1970 of the last packet."""
+    TRANSCRIBED_TO = "transcribed_to"
+    """ASR: ``sequence`` of the last chunk that a final transcript covers. Not less than ``last_sequence``: all that was
+    said has been transcribed."""
+
+
+class HostField(StrEnum):
+    """Fields of the hash of a host."""
+
+    KIND = "kind"
+    """``neuron`` or ``gpu`` in the ASR tier, where Neuron hosts are filled first; ``vad`` in the VAD tier."""
+    ADDRESS = "address"
+    """IPv4 address that other tiers send to."""
+    FREE_SLOTS = "free_slots"
+    """Sessions that it can still take."""
+    DRAINING = "draining"
+    """``1``: takes no new session; ``0`` otherwise."""
+    HEARTBEAT = "heartbeat"
+    """A number that changes every second; a host whose number stands still for ``HOST_DEAD_AFTER_S`` is dead."""
+
+
+HOST_HEARTBEAT_S = 1
+HOST_DEAD_AFTER_S = 3
+"""Two heartbeats may be late."""
+HOST_EXPIRES_S = 10
+"""A dead host's hash is gone after that."""

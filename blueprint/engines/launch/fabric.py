@@ -1,0 +1,39 @@
+"""What the transports beneath NIXL and NCCL are told: UCX, CUDA IPC, side channels."""
+
+from dataclasses import dataclass
+
+from blueprint.engines.launch.base import LOOPBACK
+
+HASH_SEED = {"PYTHONHASHSEED": "0"}
+"""Engines and LMCache servers name chunks by hashes, which Python otherwise salts in each process."""
+
+
+@dataclass(frozen=True)
+class NixlFabric:
+    """How one engine hands KV cache to another through NIXL on UCX.
+
+    Attributes:
+        side_channel_port: Where it tells its memory layout (vLLM's default is 5600); unique on a host.
+        side_channel_host: Address of that port; the other engine has to reach it. vLLM's default is ``localhost``.
+        rdma: Whether InfiniBand joins the two; inside one node, CUDA IPC and shared memory do.
+    """
+
+    side_channel_port: int
+    side_channel_host: str = LOOPBACK
+    rdma: bool = False
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables of vLLM's NIXL connector, UCX and NCCL.
+
+        UCX takes the fastest transport of the list that works: ``cuda_ipc`` between GPUs of one node, ``cuda_copy`` and
+        ``sm`` through host memory, ``tcp`` at last; the list holds no transport that the node lacks. NCCL allocates by
+        ``cuMem`` so that its buffers can be shared, which vLLM's NIXL guide asks for.
+        """
+        transports = ["cuda_ipc", "cuda_copy", "sm", "self", "tcp"]
+        return {
+            "VLLM_NIXL_SIDE_CHANNEL_HOST": self.side_channel_host,
+            "VLLM_NIXL_SIDE_CHANNEL_PORT": str(self.side_channel_port),
+            "UCX_TLS": ",".join(["rc", *transports] if self.rdma else transports),
+            "UCX_NET_DEVICES": "all",
+            "NCCL_CUMEM_ENABLE": "1",
+        }

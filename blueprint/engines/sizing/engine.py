@@ -1,0 +1,165 @@
+"""The size of one vLLM engine: its knobs, its sessions, and why."""
+
+from dataclasses import dataclass
+
+from blueprint.catalog.inference import Architecture, Gpu, ModelCard, Task
+from blueprint.engines.sizing.defaults import (
+    MOST_CAPTURED_SEQS,
+    BatchDefaults,
+    batch_bucket,
+    batch_defaults,
+    capture_sizes,
+)
+from blueprint.engines.sizing.fit import check_engine, check_load, check_memory
+from blueprint.engines.sizing.memory import GPU_MEMORY_UTILIZATION, kv_bytes_per_token, kv_memory, session_bytes
+from blueprint.engines.sizing.result import EngineSizing, Limit
+from blueprint.file.model.serving import KvCacheType, Load, Profile, Quantization
+
+STEP_TOKENS_FOR_ITL = 2048
+"""vLLM's optimization guide: small steps keep the time between tokens short."""
+STEP_TOKENS_FOR_TTFT = 8192
+"""The same guide: large steps shorten the time to the first token; Hopper and later."""
+STEP_TOKENS_FOR_THROUGHPUT = 16384
+"""The same guide: above 8192 for the throughput of small models on large GPUs."""
+SMALL_MODEL_GIB = 20.0
+"""Weights below which a model counts as small here: about 10 billion parameters as bfloat16. A choice, not a source."""
+LARGE_GPU_GIB = 120.0
+"""Memory from which a GPU counts as large here. A choice, not a source."""
+MOST_STEP_TOKENS_BEFORE_HOPPER = 4096
+"""How far an A100 or A10 is stretched to take a long prompt in one step."""
+HOPPER = (9, 0)
+
+QUEUE_SHARE = 0.25
+"""Queue depth as a share of the batch. A choice: longer waits are better spent on another replica. Unmeasured."""
+
+
+@dataclass(frozen=True)
+class _Knobs:
+    max_num_seqs: int | None
+    max_num_batched_tokens: int | None
+    cudagraph_capture_sizes: tuple[int, ...]
+    max_queued_requests: int | None
+    reasons: dict[str, str]
+
+
+def size_engine(
+    model: ModelCard,
+    gpu: Gpu,
+    *,
+    load: Load,
+    tensor_parallel: int = 1,
+    quantization: Quantization = Quantization.NONE,
+    kv_cache_type: KvCacheType = KvCacheType.AUTO,
+    profile: Profile = Profile.TUNED,
+) -> EngineSizing:
+    """Size one engine from memory: what it holds, not how fast it is.
+
+    Args:
+        model: What it serves.
+        gpu: What it runs on.
+        load: Length of its sessions; ``load.sessions`` is the service's and does not matter here.
+        tensor_parallel: GPUs that share every layer.
+        quantization: How weights are kept.
+        kv_cache_type: How keys and values are kept.
+        profile: ``BASELINE`` leaves the engine's defaults, ``TUNED`` sets the knobs.
+
+    Raises:
+        DoesNotFitError: No engine of this shape serves the model; with the arithmetic.
+    """
+    check_engine(model, gpu, kv_cache_type, tensor_parallel)
+    check_load(model, load)
+    memory = kv_memory(model, gpu, tensor_parallel=tensor_parallel, quantization=quantization)
+    check_memory(model, memory, kv_cache_type, load)
+    per_session = session_bytes(model, load.session_tokens, kv_cache_type)
+    by_memory = memory.bytes // per_session
+    defaults = batch_defaults(gpu)
+    knobs = _BASELINE if profile is Profile.BASELINE else _tuned(model, gpu, load, by_memory, defaults)
+    most = knobs.max_num_seqs or defaults.max_num_seqs
+    return EngineSizing(
+        model=model.name,
+        gpu=gpu.name,
+        tensor_parallel=tensor_parallel,
+        profile=profile,
+        quantization=quantization,
+        kv_cache_type=kv_cache_type,
+        gpu_memory_utilization=GPU_MEMORY_UTILIZATION,
+        max_model_len=load.context_tokens,
+        kv_cache_tokens=memory.bytes // kv_bytes_per_token(model, kv_cache_type),
+        max_num_seqs=knobs.max_num_seqs,
+        max_num_batched_tokens=knobs.max_num_batched_tokens,
+        block_size=None,
+        cudagraph_capture_sizes=knobs.cudagraph_capture_sizes,
+        max_queued_requests=knobs.max_queued_requests,
+        sessions=min(by_memory, most),
+        sessions_at_full_context=min(
+            memory.bytes / session_bytes(model, load.context_tokens, kv_cache_type), float(most)
+        ),
+        limit=Limit.MAX_NUM_SEQS if by_memory > most else Limit.KV_MEMORY,
+        reasons={**_reasons(gpu, quantization, tensor_parallel), **knobs.reasons},
+        arithmetic=f"{memory.arithmetic()}; {memory.bytes:,} bytes / {per_session:,} bytes of a session of "
+        f"{load.session_tokens:,} tokens = {by_memory:,}, at most {most:,} in a batch",
+    )
+
+
+_BASELINE = _Knobs(None, None, (), None, {})
+
+
+def _reasons(gpu: Gpu, quantization: Quantization, tensor_parallel: int) -> dict[str, str]:
+    reasons = {
+        "gpu_memory_utilization": "vLLM's own default; the rest is for CUDA contexts and what else runs on the GPU"
+    }
+    if quantization is Quantization.FP8:
+        reasons["quantization"] = (
+            "FP8 is arithmetic on this GPU, and halves the linear weights"
+            if gpu.computes_fp8
+            else f"memory only: {gpu.name} has no FP8 arithmetic, vLLM computes in bfloat16 from FP8 weights (Marlin)"
+        )
+    if tensor_parallel > 1:
+        reasons["tensor_parallel"] = (
+            f"weights are kept once over {tensor_parallel} GPUs, which leaves more for the KV cache"
+        )
+    return reasons
+
+
+def _tuned(model: ModelCard, gpu: Gpu, load: Load, by_memory: int, defaults: BatchDefaults) -> _Knobs:
+    seqs = batch_bucket(min(by_memory, MOST_CAPTURED_SEQS))
+    tokens, why = _step_tokens(model, gpu, load, seqs)
+    queued = seqs + max(1, round(seqs * QUEUE_SHARE))
+    capped = f", capped at the largest batch with a CUDA graph ({by_memory:,} would fit)" if by_memory > seqs else ""
+    return _Knobs(
+        max_num_seqs=seqs,
+        max_num_batched_tokens=tokens,
+        cudagraph_capture_sizes=capture_sizes(seqs),
+        max_queued_requests=queued,
+        reasons={
+            "max_num_seqs": f"sessions that fit, rounded up to a graph size{capped}; vLLM's default here is "
+            f"{defaults.max_num_seqs}",
+            "max_num_batched_tokens": f"{why}; vLLM's default here is {defaults.max_num_batched_tokens}",
+            "cudagraph_capture_sizes": f"vLLM's list up to {seqs}: every decode batch has a graph, and no graph "
+            "is captured in vain",
+            "max_queued_requests": f"{seqs} running and {queued - seqs} waiting; beyond, 503 sends the caller "
+            "to another replica",
+        },
+    )
+
+
+def _step_tokens(model: ModelCard, gpu: Gpu, load: Load, seqs: int) -> tuple[int, str]:
+    """Return ``max_num_batched_tokens`` and its reason."""
+    if gpu.compute_capability >= HOPPER:
+        if model.weights_gib <= SMALL_MODEL_GIB and gpu.memory_gib >= LARGE_GPU_GIB:
+            return STEP_TOKENS_FOR_THROUGHPUT, "throughput: a small model on a large GPU"
+        return STEP_TOKENS_FOR_TTFT, "time to the first token: prefill in few steps"
+    if model.architecture is Architecture.ENCODER_DECODER:
+        return (
+            STEP_TOKENS_FOR_ITL,
+            f"holds the {model.cross_attention_tokens} encoder positions of one clip in one step",
+        )
+    wanted = max(load.session_tokens if model.task is Task.AUDIO_CHAT else 0, seqs, STEP_TOKENS_FOR_ITL)
+    tokens = min(1 << (wanted - 1).bit_length(), MOST_STEP_TOKENS_BEFORE_HOPPER)
+    if tokens > STEP_TOKENS_FOR_ITL:
+        fits = "in one step" if tokens >= wanted else "in few steps"
+        return (
+            tokens,
+            f"a typical prompt of {load.session_tokens} tokens with its audio {fits}, at some cost between tokens",
+        )
+    return tokens, "time between tokens: on GPUs before Hopper larger steps stall decoding"

@@ -1,0 +1,1 @@
+"""A deployment file: its typed model, how it is read, and where each value stands in it."""

@@ -1,0 +1,203 @@
+"""The AWS half of a deployment file."""
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from blueprint.base import Model
+from blueprint.file.model.base import HostCount, Name, private_network
+from blueprint.file.model.edge import Edge
+from blueprint.file.model.observability import LogRetentionDays, Observability
+from blueprint.file.model.scaling import ScalingRules
+from blueprint.file.model.serving import VllmOptions
+
+
+class Network(Model):
+    """The VPC: public, private and isolated subnets in every availability zone."""
+
+    cidr: str = "10.40.0.0/16"
+    """IPv4 range of the VPC, /16 to /24."""
+    nat_gateways: int = Field(default=1, ge=0)
+    """How many availability zones get a NAT gateway of their own."""
+    interface_endpoints: tuple[str, ...] = ()
+    """AWS services reached inside the VPC, such as ``ecr.dkr``; each costs an hourly price per zone."""
+    flow_log_retention_days: LogRetentionDays = 30
+
+    @field_validator("cidr")
+    @classmethod
+    def _is_a_network(cls, value: str) -> str:
+        network = private_network(value)
+        if not 16 <= network.prefixlen <= 24:  # noqa: PLR2004  the bounds are EC2's for a VPC, less what subnets need
+            raise ValueError(f"{value} is a /{network.prefixlen}; a VPC here is a /16 to a /24")
+        return value
+
+
+class StateStore(Model):
+    """ElastiCache for Valkey: session state, host registry, transcript streams."""
+
+    node_type: str
+    replicas: int = Field(default=1, ge=0, le=5)
+    """Replicas of the primary; one or more makes the store survive the loss of a zone."""
+    snapshot_retention_days: int = Field(default=1, ge=0, le=35)
+
+
+class HugePages(Model):
+    """Memory set aside for DPDK at boot."""
+
+    size_mib: Literal[2, 32, 1024] = 2
+    """Page size; the ones that arm64 kernels with 4 KiB base pages have."""
+    count: int = Field(gt=0)
+
+
+class EnaExpress(Model):
+    """AWS's Scalable Reliable Datagram between two network interfaces of one region."""
+
+    enabled: bool = False
+    udp: bool = False
+    """UDP is a separate switch, on both ends."""
+
+    @model_validator(mode="after")
+    def _udp_needs_enabled(self) -> "EnaExpress":
+        if self.udp and not self.enabled:
+            raise ValueError("udp: true needs enabled: true")
+        return self
+
+
+class DataPathMode(StrEnum):
+    """How packets reach the data plane."""
+
+    AF_XDP = "af_xdp"
+    """XDP on the primary interface, redirecting audio to AF_XDP sockets that DPDK polls."""
+    VFIO = "vfio"
+    """DPDK's ENA driver on a secondary interface of its own."""
+
+
+class DataPath(Model):
+    """The packet path of a VAD host."""
+
+    mode: DataPathMode = DataPathMode.AF_XDP
+    mtu: int = Field(default=3498, ge=1280, le=9001)
+    rx_queues: int = Field(default=4, gt=0)
+    """Receive queues that are polled, one core each."""
+    rx_ring_size: int = Field(default=256, gt=0)
+    """Descriptors in each receive ring."""
+
+
+class VadFleet(Model):
+    """Graviton4 hosts that turn RTP into chunks of speech; one Auto Scaling group per zone."""
+
+    instance_type: str
+    hosts_per_zone: HostCount
+    huge_pages: HugePages
+    ena_express: EnaExpress = EnaExpress()
+    data_path: DataPath = DataPath()
+    root_volume_gib: int = Field(default=40, ge=30)
+    drain_timeout_s: int = Field(default=600, ge=30, le=7200)
+    """Longest that a terminating host may take to hand over its sessions."""
+    warm_up_s: int = Field(default=120, ge=0, le=3600)
+    """From launch to carrying load; until then scaling counts the host as on its way."""
+    scaling: ScalingRules
+
+
+class OnDemand(Model):
+    """Pay by the second, if there is capacity."""
+
+    option: Literal["on-demand"] = "on-demand"
+
+
+class Spot(Model):
+    """Spare capacity, taken back with two minutes' notice."""
+
+    option: Literal["spot"]
+
+
+class CapacityReservation(Model):
+    """An On-Demand Capacity Reservation (ODCR) that already exists."""
+
+    option: Literal["capacity-reservation"]
+    reservation_id: Annotated[str, Field(pattern=r"^cr-[0-9a-f]{8,17}$")]
+
+
+class CapacityBlock(Model):
+    """A Capacity Block for ML that was bought: one zone, a fixed term."""
+
+    option: Literal["capacity-block"]
+    reservation_id: Annotated[str, Field(pattern=r"^cr-[0-9a-f]{8,17}$")]
+
+
+Purchase = Annotated[OnDemand | Spot | CapacityReservation | CapacityBlock, Field(discriminator="option")]
+
+
+class WarmPool(Model):
+    """Hosts that have booted and pulled their images, then stopped; they cost their volumes only."""
+
+    min_size: int = Field(gt=0)
+
+
+class Engine(StrEnum):
+    """What turns chunks into text on an ASR host."""
+
+    WHISPER = "whisper"
+    """Our engine: encoder and decoder workers on CTranslate2 or Neuron."""
+    VLLM = "vllm"
+    """vLLM on the host's loopback, for models that our engine does not run."""
+
+
+class AsrFleet(Model):
+    """Accelerator hosts behind one Auto Scaling group."""
+
+    name: Name
+    instance_type: str
+    hosts: HostCount
+    engine: Engine = Engine.WHISPER
+    vllm: VllmOptions | None = None
+    """What vLLM serves; for the engine ``vllm`` only."""
+    sessions: int | None = Field(default=None, ge=1, le=4096)
+    """Most sessions of a host, for the engine ``whisper``, where you have measured it (``voice bench``); by default the
+    ceiling of its accelerators' memory."""
+    purchase: Purchase = OnDemand()
+    availability_zones: tuple[str, ...] | None = None
+    """Zones of this fleet, where it cannot use all of the deployment's."""
+    warm_pool: WarmPool | None = None
+    root_volume_gib: int = Field(default=200, ge=30)
+    drain_timeout_s: int = Field(default=900, ge=30, le=7200)
+    warm_up_s: int = Field(default=300, ge=0, le=3600)
+    scaling: ScalingRules
+
+    @model_validator(mode="after")
+    def _vllm_has_options(self) -> "AsrFleet":
+        if (self.engine is Engine.VLLM) != (self.vllm is not None):
+            raise ValueError("`vllm` names the model for `engine: vllm`, and belongs to no other engine")
+        if self.vllm and self.sessions:
+            raise ValueError("`sessions` belongs to `engine: whisper`; vLLM's are `vllm.load.sessions`")
+        return self
+
+
+class Aws(Model):
+    """Everything that is deployed to AWS."""
+
+    region: str
+    availability_zones: tuple[str, ...] = Field(min_length=1)
+    account: Annotated[str, Field(pattern=r"^[0-9]{12}$")] | None = None
+    """When given, a deploy with credentials of another account is refused by the CDK CLI."""
+    network: Network = Network()
+    state: StateStore
+    vad: VadFleet
+    asr: tuple[AsrFleet, ...]
+    edge: Edge
+    observability: Observability
+
+    @model_validator(mode="after")
+    def _zones_and_names(self) -> "Aws":
+        zones = self.availability_zones
+        if len(set(zones)) != len(zones):
+            raise ValueError(f"availability_zones names a zone twice: {', '.join(zones)}")
+        names = [fleet.name for fleet in self.asr]
+        if len(set(names)) != len(names) or "vad" in names:
+            raise ValueError(f"fleet names must differ from each other and from 'vad': {', '.join(names)}")
+        if self.network.nat_gateways > len(zones):
+            raise ValueError(
+                f"nat_gateways {self.network.nat_gateways} is more than the {len(zones)} availability zones"
+            )
+        return self

@@ -1,0 +1,251 @@
+"""The Azure half of a deployment file."""
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from blueprint.base import Model
+from blueprint.file.model.base import HostCount, Name, private_network
+from blueprint.file.model.serving import KvCacheType, Load, Profile, Quantization, Revision
+
+PoolName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9]{0,11}$")]
+"""AKS allows Linux pools twelve lower-case letters and digits."""
+
+ObjectId = Annotated[str, Field(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
+"""An object of Microsoft Entra, such as a group."""
+
+
+class ClusterNetwork(Model):
+    """The virtual network of the cluster. Pods live in an overlay of their own and take no addresses here."""
+
+    cidr: str = "10.60.0.0/16"
+    """IPv4 range of the virtual network, /16 to /22."""
+    pod_cidr: str = "10.244.0.0/16"
+    """Range of the pods' overlay; every node takes a /24 of it."""
+    service_cidr: str = "10.61.0.0/16"
+    private_cluster: bool = True
+    """The API server is reached inside the virtual network only."""
+    authorized_ranges: tuple[str, ...] = ()
+    """Who may reach the API server when it is public."""
+
+    @field_validator("cidr", "pod_cidr", "service_cidr")
+    @classmethod
+    def _is_private(cls, value: str) -> str:
+        private_network(value)
+        return value
+
+    @model_validator(mode="after")
+    def _apart_and_closed(self) -> "ClusterNetwork":
+        ranges = {"cidr": self.cidr, "pod_cidr": self.pod_cidr, "service_cidr": self.service_cidr}
+        networks = {name: private_network(value) for name, value in ranges.items()}
+        names = list(networks)
+        for index, one in enumerate(names):
+            for other in names[index + 1 :]:
+                if networks[one].overlaps(networks[other]):
+                    raise ValueError(f"{one} {ranges[one]} overlaps {other} {ranges[other]}")
+        prefix = networks["cidr"].prefixlen
+        if not 16 <= prefix <= 22:  # noqa: PLR2004  below /22 the subnets for nodes and endpoints do not fit
+            raise ValueError(f"cidr {self.cidr} is a /{prefix}; a virtual network here is a /16 to a /22")
+        if not self.private_cluster and not self.authorized_ranges:
+            raise ValueError("a public API server needs authorized_ranges, or private_cluster: true")
+        return self
+
+
+class SystemPool(Model):
+    """The nodes of the cluster's own pods, of the router and of what has no GPU."""
+
+    vm_size: str
+    nodes: HostCount
+
+
+class PayAsYouGo(Model):
+    """Pay by the second, if there is capacity."""
+
+    option: Literal["on-demand"] = "on-demand"
+
+
+class SpotNodes(Model):
+    """Spare capacity, taken back with thirty seconds' notice."""
+
+    option: Literal["spot"]
+    max_usd_per_hour: float | None = Field(default=None, gt=0)
+    """Evicted when the price is above; absent: never evicted for its price."""
+
+
+class ReservedNodes(Model):
+    """A capacity reservation group that already exists."""
+
+    option: Literal["capacity-reservation"]
+    group_id: Annotated[str, Field(pattern=r"^/subscriptions/.+/capacityReservationGroups/[^/]+$")]
+
+
+NodePurchase = Annotated[PayAsYouGo | SpotNodes | ReservedNodes, Field(discriminator="option")]
+
+
+class TopologyPolicy(StrEnum):
+    """How the kubelet aligns CPUs and GPUs with NUMA nodes."""
+
+    NONE = "none"
+    BEST_EFFORT = "best-effort"
+    RESTRICTED = "restricted"
+    SINGLE_NUMA_NODE = "single-numa-node"
+
+
+class GpuPool(Model):
+    """Nodes of one GPU size."""
+
+    name: PoolName
+    vm_size: str
+    nodes: HostCount
+    availability_zones: tuple[str, ...] | None = None
+    """Zones of this pool, where it cannot use all of the cluster's."""
+    purchase: NodePurchase = PayAsYouGo()
+    topology_policy: TopologyPolicy = TopologyPolicy.BEST_EFFORT
+    os_disk_gib: int = Field(default=256, ge=128, le=2048)
+    """Holds the images; an inference image unpacks to about 30 GiB."""
+
+
+class LmcachePool(Model):
+    """Host memory and disk that keep the KV cache of sessions that may come back."""
+
+    l1_gib: int = Field(default=200, gt=0)
+    """Host memory of a cell in total, over its LMCache servers."""
+    l2_nvme_gib: int = Field(default=0, ge=0)
+    """Local NVMe of a cell in total; 0 is none."""
+
+
+class Service(Model):
+    """What every service on the cluster has."""
+
+    name: Name
+    model: str
+    """A model of the catalogue."""
+    revision: Revision | None = None
+    """Commit of the model's repository; absent, the newest is fetched."""
+    replicas: HostCount
+    drain_timeout_s: int = Field(default=600, ge=30, le=3600)
+    """Time that a stopping replica may finish requests in."""
+
+
+class PrefillDecodeCell(Service):
+    """One pod on all GPUs of a node: prefill on one NVLink pair, decode on the other."""
+
+    kind: Literal["prefill-decode-cell"]
+    pool: PoolName
+    load: Load
+    cpus: int = Field(default=80, gt=0)
+    """CPUs that the pod asks for in whole; NUMA admission counts them."""
+    lmcache: LmcachePool = LmcachePool()
+    profile: Profile = Profile.TUNED
+
+
+class AggregatedService(Service):
+    """Replicas that prefill and decode in one engine, behind the router."""
+
+    kind: Literal["aggregated"]
+    pool: PoolName
+    load: Load
+    tensor_parallel: int = Field(default=1, gt=0)
+    cpus: int = Field(default=20, gt=0)
+    quantization: Quantization = Quantization.NONE
+    kv_cache_type: KvCacheType = KvCacheType.AUTO
+    lmcache: LmcachePool | None = None
+    profile: Profile = Profile.TUNED
+
+
+class ChatService(Service):
+    """A text model on one or more GPU pools; each pool is an engine class with flags of its own.
+
+    ``replicas`` bounds each pool; ``load`` is what all of them carry together.
+    """
+
+    kind: Literal["chat"]
+    pools: tuple[PoolName, ...] = Field(min_length=1)
+    load: Load
+    cpus: int = Field(default=10, gt=0)
+    quantization: Quantization = Quantization.NONE
+    kv_cache_type: KvCacheType = KvCacheType.AUTO
+    profile: Profile = Profile.TUNED
+
+
+class TtsService(Service):
+    """Text to speech on vLLM-Omni: a replica is one GPU with both stages."""
+
+    kind: Literal["tts"]
+    pool: PoolName
+    sessions: int = Field(gt=0)
+    """Callers who are spoken to at the same time, over all replicas."""
+    cpus: int = Field(default=10, gt=0)
+    cuda_graphs: bool = True
+    """Off is eager mode, for the comparison in the bench."""
+
+
+AzureService = Annotated[PrefillDecodeCell | AggregatedService | ChatService | TtsService, Field(discriminator="kind")]
+
+
+class Routing(StrEnum):
+    """How the router chooses a replica."""
+
+    SESSION = "session"
+    """By the session's key: a returning caller finds the same replica."""
+    PREFIX = "prefix"
+    """By the longest prompt prefix that a replica has seen."""
+
+
+class Router(Model):
+    """The router in front of every engine."""
+
+    routing: Routing = Routing.SESSION
+    replicas: int = Field(default=2, ge=1, le=10)
+
+
+class ModelAgreement(Model):
+    """A licence that was agreed with a model's owner, beyond the published one."""
+
+    model: str
+    reference: Annotated[str, Field(min_length=10)]
+    """Where the agreement can be found."""
+
+
+class MaintenanceWindow(Model):
+    """When AKS may upgrade the cluster and its node images, UTC."""
+
+    day: Literal["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"] = "Sunday"
+    start: Annotated[str, Field(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")] = "01:00"
+    hours: int = Field(default=6, ge=4, le=24)
+
+
+class Azure(Model):
+    """Everything that is deployed to Azure."""
+
+    location: str
+    availability_zones: tuple[str, ...] = ("1", "2", "3")
+    kubernetes_version: Annotated[str, Field(pattern=r"^1\.[0-9]{2}$")]
+    """Minor version; AKS applies patches."""
+    admin_groups: tuple[ObjectId, ...] = Field(min_length=1)
+    """Microsoft Entra groups whose members administer the cluster; there are no local accounts."""
+    network: ClusterNetwork = ClusterNetwork()
+    system_pool: SystemPool
+    pools: tuple[GpuPool, ...] = Field(min_length=1)
+    services: tuple[AzureService, ...] = Field(min_length=1)
+    router: Router = Router()
+    model_cache_gib: int = Field(default=1024, ge=100)
+    """Shared file storage for weights and compile caches; Azure's premium shares start at 100 GiB."""
+    commercial: bool = True
+    """Whether the deployment serves a business; licences of models distinguish."""
+    model_agreements: tuple[ModelAgreement, ...] = ()
+    maintenance: MaintenanceWindow = MaintenanceWindow()
+    log_retention_days: int = Field(default=30, ge=30, le=730)
+
+    @model_validator(mode="after")
+    def _names_and_zones(self) -> "Azure":
+        for what, names in (
+            ("pool", [pool.name for pool in self.pools]),
+            ("service", [service.name for service in self.services]),
+            ("availability zone", list(self.availability_zones)),
+        ):
+            twice = sorted({name for name in names if names.count(name) > 1})
+            if twice:
+                raise ValueError(f"{what} {', '.join(twice)} stands twice")
+        return self

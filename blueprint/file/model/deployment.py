@@ -1,0 +1,85 @@
+"""The whole deployment file."""
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import ConfigDict, Field, PrivateAttr, model_validator
+
+from blueprint.base import Model
+from blueprint.contract.images import Image
+from blueprint.file.model.aws import Aws
+from blueprint.file.model.azure import Azure
+from blueprint.file.model.base import ImageDigest, Name
+from blueprint.file.source import SourceMap
+
+
+class Environment(StrEnum):
+    """What a deployment is for; it decides what survives a teardown."""
+
+    SANDBOX = "sandbox"
+    """Everything is deleted with its stack."""
+    STAGING = "staging"
+    """The state store leaves a snapshot; keys and image repositories stay."""
+    PRODUCTION = "production"
+    """As staging, and logs stay; stacks and load balancers refuse deletion."""
+
+
+class AcceptedCheck(Model):
+    """A check whose finding the operator has read and accepts."""
+
+    id: str
+    reason: Annotated[str, Field(min_length=10)]
+
+
+class Deployment(Model):
+    """One environment: everything an operator edits."""
+
+    model_config = ConfigDict(serialize_by_alias=True)
+
+    name: Name
+    environment: Environment
+    images: dict[Image, ImageDigest] = Field(default_factory=dict, strict=False)
+    """Digest of each image in the deployment's own registry; an image without one is not pulled."""
+    accepted_checks: tuple[AcceptedCheck, ...] = ()
+    aws_half: Aws | None = Field(default=None, alias="aws")
+    azure_half: Azure | None = Field(default=None, alias="azure")
+
+    _source: SourceMap = PrivateAttr(default_factory=SourceMap)
+
+    @model_validator(mode="after")
+    def _deploys_somewhere(self) -> "Deployment":
+        if self.aws_half is None and self.azure_half is None:
+            raise ValueError("a deployment needs a section `aws`, a section `azure`, or both")
+        return self
+
+    @property
+    def aws(self) -> Aws:
+        """What is deployed to AWS.
+
+        Raises:
+            LookupError: Nothing is; see ``aws_half``.
+        """
+        if self.aws_half is None:
+            raise LookupError(f"deployment {self.name} has no section `aws`")
+        return self.aws_half
+
+    @property
+    def azure(self) -> Azure:
+        """What is deployed to Azure.
+
+        Raises:
+            LookupError: Nothing is; see ``azure_half``.
+        """
+        if self.azure_half is None:
+            raise LookupError(f"deployment {self.name} has no section `azure`")
+        return self.azure_half
+
+    @property
+    def source(self) -> SourceMap:
+        """Where each value stands in the file."""
+        return self._source
+
+    def read_from(self, source: SourceMap) -> "Deployment":
+        """Remember the file that the values came from, for messages."""
+        self._source = source
+        return self

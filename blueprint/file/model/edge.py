@@ -1,0 +1,127 @@
+"""How callers reach the platform on AWS, and who is let in."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from blueprint.base import Model
+
+HttpsUrl = Annotated[str, Field(pattern=r"^https://[^\s/]+(/\S*)?$")]
+
+
+class IamAuthorizer(Model):
+    """Callers sign their requests with AWS credentials (SigV4)."""
+
+    kind: Literal["iam"]
+
+
+class JwtAuthorizer(Model):
+    """Callers bring a token of an OpenID Connect issuer; the gateway service verifies it."""
+
+    kind: Literal["jwt"]
+    issuer: HttpsUrl
+    audience: str = Field(min_length=1)
+
+
+class ApiKeyAuthorizer(Model):
+    """Callers send a key in ``x-api-key``; for machines that can keep a secret."""
+
+    kind: Literal["api-key"]
+
+
+class NoAuthorizer(Model):
+    """Anybody may open a session. Refused in production."""
+
+    kind: Literal["none"]
+
+
+Authorizer = Annotated[IamAuthorizer | JwtAuthorizer | ApiKeyAuthorizer | NoAuthorizer, Field(discriminator="kind")]
+
+
+class Domain(Model):
+    """A name of one's own in a Route 53 zone of the same account: ``api.<name>`` and ``media.<name>``."""
+
+    name: Annotated[str, Field(pattern=r"^([a-z0-9-]+\.)+[a-z]{2,}$")]
+    zone_id: Annotated[str, Field(pattern=r"^Z[A-Z0-9]{1,31}$")]
+    zone_name: Annotated[str, Field(pattern=r"^([a-z0-9-]+\.)+[a-z]{2,}$")]
+
+    @model_validator(mode="after")
+    def _name_in_zone(self) -> "Domain":
+        if self.name != self.zone_name and not self.name.endswith(f".{self.zone_name}"):
+            raise ValueError(f"name {self.name} does not lie in zone {self.zone_name}")
+        return self
+
+
+class Throttle(Model):
+    """Limits of the session API, for all callers together and for one address."""
+
+    requests_per_s: int = Field(default=100, gt=0)
+    burst: int = Field(default=200, gt=0)
+    requests_per_address_5_min: int = Field(default=1000, ge=10)
+    """WAF blocks an address above this rate; AWS counts over five minutes."""
+
+
+class TaskCount(Model):
+    """Bounds of the gateway service."""
+
+    min: int = Field(ge=1)
+    max: int = Field(gt=0)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "TaskCount":
+        if self.min > self.max:
+            raise ValueError(f"min {self.min} is more than max {self.max}")
+        return self
+
+
+FARGATE_MEMORY_GIB = {0.5: range(1, 5), 1: range(2, 9), 2: range(4, 17), 4: range(8, 31)}
+"""Memory that Fargate sells with each number of vCPUs, GiB.
+https://docs.aws.amazon.com/AmazonECS/latest/developerguide/fargate-tasks-services.html"""
+
+
+class GatewayService(Model):
+    """The gateway on ECS Fargate, arm64."""
+
+    vcpu: float = 1
+    memory_gib: int = 2
+    tasks: TaskCount
+    sockets_per_task: int = Field(default=1000, gt=0)
+    """Open sockets that one task is meant to carry; the service grows to keep below it."""
+
+    @model_validator(mode="after")
+    def _is_a_fargate_size(self) -> "GatewayService":
+        if self.vcpu not in FARGATE_MEMORY_GIB:
+            raise ValueError(
+                f"Fargate has no {self.vcpu:g} vCPU; take {', '.join(f'{v:g}' for v in FARGATE_MEMORY_GIB)}"
+            )
+        sold = FARGATE_MEMORY_GIB[self.vcpu]
+        if self.memory_gib not in sold:
+            raise ValueError(
+                f"Fargate has no {self.memory_gib} GiB with {self.vcpu:g} vCPU; take {sold[0]} to {sold[-1]} GiB"
+            )
+        return self
+
+
+class Edge(Model):
+    """REST API for control and events, network load balancer for audio, gateway service behind both."""
+
+    authorizer: Authorizer
+    gateway: GatewayService
+    throttle: Throttle = Throttle()
+    domain: Domain | None = None
+    certificate_arn: (
+        Annotated[str, Field(pattern=r"^arn:aws[a-z-]*:acm:[a-z0-9-]+:[0-9]{12}:certificate/\S+$")] | None
+    ) = None
+    """Certificate of the TLS listener, where no domain is given to make one for."""
+    cross_zone: bool = False
+    """Spread callers over all zones, at the price of traffic between zones."""
+    token_ttl_s: int = Field(default=300, ge=30, le=3600)
+    """Lifetime of a session token."""
+    idle_timeout_s: int = Field(default=60, ge=5)
+    """Longest silence on a socket or event stream before it is closed; heartbeats come at a third of it."""
+
+    @model_validator(mode="after")
+    def _has_certificate(self) -> "Edge":
+        if (self.domain is None) == (self.certificate_arn is None):
+            raise ValueError("the TLS listener needs a certificate: give either `domain` or `certificate_arn`")
+        return self

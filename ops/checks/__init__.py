@@ -1,0 +1,1 @@
+"""`voice checks`: every check with its source."""

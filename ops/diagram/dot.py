@@ -1,0 +1,162 @@
+"""A graph in Graphviz' language."""
+
+from collections.abc import Iterator
+from html import escape
+
+from ops.diagram.graph import Edge, Graph, Node, Path
+
+FONT = "Helvetica"
+INK = "#1c2733"
+QUIET = "#52606d"
+SIGNAL = "#c2410c"
+PATHS = {
+    Path.AUDIO: ("#1d4ed8", 2.4, "audio: callers to transcripts"),
+    Path.CONTROL: ("#15803d", 2.4, "control and events: sessions, transcripts to callers"),
+    Path.SUPPORT: ("#94a3b8", 1.0, "support: state, AWS APIs"),
+}
+"""Colour, width and meaning of each path."""
+
+TIERS = {
+    "edge": ("#fff7e0", "#e0b84c"),
+    "vad": ("#e3f1ff", "#7fb2e5"),
+    "asr": ("#efe7fd", "#ae92e0"),
+    "state": ("#fde8ea", "#e293a0"),
+}
+"""Fill and border of the tiers on the callers' paths."""
+_OTHER_TIER = ("#f1f4f7", "#c3ccd5")
+
+_AWS_APIS = "aws-apis"
+ROWS = (
+    ("session-api", "public-load-balancer"),
+    ("vad", _AWS_APIS),
+)
+"""Boxes that stand side by side."""
+
+
+def render(graph: Graph) -> str:
+    """Return the graph as DOT; the same graph gives the same text."""
+    lines = [
+        "digraph {",
+        f'graph [rankdir=TB newrank=true fontname="{FONT}" fontcolor="{INK}" bgcolor="white"',
+        f"  nodesep=0.3 ranksep=0.32 pad=0.2 labelloc=t label=<{_heading(graph)}>];",
+        f'node [shape=plain fontname="{FONT}" fontcolor="{INK}" fontsize=12];',
+        f'edge [fontname="{FONT}" fontsize=10 arrowsize=0.75];',
+    ]
+    lines += [_shape(caller.id, _box(caller)) for caller in graph.of_tier(None)]
+    for tier in graph.tiers:
+        lines += _tier(graph, tier)
+    lines += _arrows(graph)
+    lines += _rows(graph)
+    return "\n".join([*lines, "}", ""])
+
+
+def _heading(graph: Graph) -> str:
+    legend = "".join(
+        f'<TD><FONT COLOR="{colour}"><B>━━▶</B></FONT></TD><TD ALIGN="LEFT">{escape(meaning)}   </TD>'
+        for colour, _, meaning in PATHS.values()
+    )
+    if graph.signals:
+        legend += f'<TD><FONT COLOR="{SIGNAL}"><B>╍╍▶</B></FONT></TD><TD ALIGN="LEFT">scaling signal   </TD>'
+    notes = "".join(f'<TD ALIGN="LEFT">{escape(note)}</TD>' for note in graph.notes)
+    return (
+        f'<TABLE BORDER="0" CELLSPACING="2"><TR><TD><FONT POINT-SIZE="18"><B>{escape(graph.title)}</B></FONT></TD></TR>'
+        f'<TR><TD><FONT POINT-SIZE="11"><TABLE BORDER="0" CELLSPACING="0"><TR>{legend}{notes}</TR></TABLE></FONT></TD>'
+        "</TR></TABLE>"
+    )
+
+
+def _is_one_shape(graph: Graph, tier: str) -> bool:
+    """Whether a tier's boxes can stand in one shape, in the order that they have: none talks to another."""
+    members = {node.id for node in graph.of_tier(tier)}
+    return not any(edge.source in members and edge.target in members for edge in graph.edges)
+
+
+def _tier(graph: Graph, tier: str) -> Iterator[str]:
+    fill, border = TIERS.get(tier, _OTHER_TIER)
+    title = f"<B>{escape(tier)}</B>: {escape(graph.tiers[tier])}"
+    boxes = graph.of_tier(tier)
+    if not _is_one_shape(graph, tier):
+        yield f'subgraph "cluster_{tier}" {{'
+        yield f'label=<{title}> labeljust=l labelloc=b fontsize=12 margin=9 style="rounded,filled"'
+        yield f'fillcolor="{fill}" color="{border}"'
+        yield from (_shape(node.id, _with_signals(graph, node)) for node in boxes)
+        yield "}"
+    elif len(boxes) > 1 or graph.signals_of(boxes[0].id):
+        row = "<TD>&#160;&#160;&#160;</TD>".join(f"<TD>{_with_signals(graph, node)}</TD>" for node in boxes)
+        title_row = f'<TR><TD ALIGN="LEFT" COLSPAN="{2 * len(boxes) - 1}">{title}</TD></TR>'
+        attributes = f'BORDER="1" CELLBORDER="0" CELLPADDING="5" BGCOLOR="{fill}" COLOR="{border}"'
+        yield _shape(tier, _table(f"<TR>{row}</TR>{title_row}", attributes))
+    else:
+        yield _shape(tier, _box(boxes[0], fill, border))
+
+
+def _shape(id_: str, html: str) -> str:
+    return f'"{id_}" [label=<{html}>];'
+
+
+def _table(rows: str, attributes: str) -> str:
+    return f'<TABLE STYLE="ROUNDED" CELLSPACING="0" {attributes}>{rows}</TABLE>'
+
+
+def _box(node: Node, fill: str = "white", border: str = "#8795a1") -> str:
+    rows = "".join(_row(line, QUIET) for line in node.lines)
+    return _table(
+        f'<TR><TD ALIGN="LEFT"><B>&#160;{escape(node.title)}&#160;</B></TD></TR>{rows}',
+        f'BORDER="1" CELLBORDER="0" CELLPADDING="3" BGCOLOR="{fill}" COLOR="{border}"',
+    )
+
+
+def _with_signals(graph: Graph, node: Node) -> str:
+    rows = "".join(_row(signal.text, SIGNAL) for signal in graph.signals_of(node.id))
+    if not rows:
+        return _box(node)
+    signals = _table(rows, f'BORDER="1" CELLBORDER="0" CELLPADDING="2" COLOR="{SIGNAL}"').replace(
+        "ROUNDED", "ROUNDED,DASHED"
+    )
+    arrow = f'<TD><FONT COLOR="{SIGNAL}">╍╍▶</FONT></TD>'
+    return (
+        f'<TABLE BORDER="0" CELLSPACING="0" CELLPADDING="0">'
+        f'<TR><TD>{signals}</TD>{arrow}<TD PORT="{escape(node.id)}">{_box(node)}</TD></TR></TABLE>'
+    )
+
+
+def _row(text: str, colour: str) -> str:
+    return f'<TR><TD ALIGN="LEFT"><FONT POINT-SIZE="10" COLOR="{colour}">&#160;{escape(text)}&#160;</FONT></TD></TR>'
+
+
+def _arrows(graph: Graph) -> Iterator[str]:
+    ends: dict[tuple[str, str], list[Edge]] = {}
+    for edge in graph.edges:
+        ends.setdefault((_place(graph, edge.source), _place(graph, edge.target)), []).append(edge)
+    for (source, target), edges in ends.items():
+        shown = edges[0]
+        colour, width, _ = PATHS[shown.path]
+        attributes = {
+            "color": colour,
+            "fontcolor": QUIET if shown.path is Path.SUPPORT else colour,
+            "penwidth": width,
+            "weight": 1 if shown.path is Path.SUPPORT else 4,
+            "label": "" if shown.target == _AWS_APIS else "\\n".join(f" {line} " for line in shown.lines),
+            "tooltip": shown.purpose,
+        }
+        # What lies behind AWS' APIs stands above them, fleets below: Graphviz ranks by the direction it is told.
+        turned = shown.source == _AWS_APIS or (shown.target == _AWS_APIS and source == '"asr"')
+        if turned:
+            attributes["dir"] = "back"
+        written = " ".join(f'{name}="{escape(str(value))}"' for name, value in attributes.items())
+        first, last = (target, source) if turned else (source, target)
+        yield f"{first} -> {last} [{written}];"
+
+
+def _place(graph: Graph, node_id: str) -> str:
+    """Return the shape that a box stands in, with its port if others stand there too."""
+    node = next(node for node in graph.nodes if node.id == node_id)
+    if node.tier and _is_one_shape(graph, node.tier):
+        return f'"{node.tier}"'
+    return f'"{node.id}":"{node.id}"' if graph.signals_of(node.id) else f'"{node.id}"'
+
+
+def _rows(graph: Graph) -> Iterator[str]:
+    present = {node.id for node in graph.nodes}
+    for row in ROWS:
+        yield f"{{rank=same {' '.join(_place(graph, node).partition(':')[0] for node in row if node in present)}}}"

@@ -1,0 +1,145 @@
+"""`voice images`: what the images are, how each gets into a registry, and a build of those that need none."""
+
+import subprocess
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from blueprint import catalog
+from blueprint.contract.images import Image
+from blueprint.images import FOLDER, BuiltImage, ImageSpec, MirroredImage, specs, upstream
+from ops.exits import FAILED, HELP, REFUSED
+from ops.images import commands
+from ops.images.rehearsal import RehearsalError, Rehearsed, rehearsal, rehearse
+from ops.options import Json
+from ops.output import err, out, print_json
+
+app = typer.Typer(help="List the container images, print how to publish one, rehearse their build.", epilog=HELP)
+
+Name = Annotated[Image, typer.Argument(metavar="NAME", help="Image, such as asr-vllm.")]
+
+
+@app.callback(invoke_without_command=True, epilog=HELP)
+def list_images(context: typer.Context, as_json: Json = False) -> None:
+    """List every image: kind, base, versions, platforms, size budget and who runs it.
+
+    Example: voice images --json
+    """
+    if context.invoked_subcommand:
+        return
+    if as_json:
+        print_json([_as_dict(spec) for spec in specs().values()])
+        return
+    for image in Image:
+        spec = specs().get(image)
+        out.print("\n".join(_lines(spec)) if spec else f"[bold]{image}[/]  not built yet", soft_wrap=True)
+
+
+@app.command("build-args", epilog=HELP)
+def build_args(
+    name: Name,
+    registry: Annotated[str, typer.Option(help="Host of ECR or ACR with the prefix of the repositories.")],
+    digest: Annotated[
+        list[str],
+        typer.Option(help="sha256:... of the base or upstream image; ARGUMENT=sha256:... where there are several."),
+    ],
+    revision: Annotated[str, typer.Option(help="Commit of this repository that is built.")] = "HEAD",
+    tool: Annotated[str, typer.Option(help="docker (buildx) or buildah, for images with a Dockerfile.")] = "docker",
+) -> None:
+    """Print the exact commands that put one image into a registry.
+
+    Example: voice images build-args router --digest sha256:... --registry voice.azurecr.io/production
+    """
+    spec = specs().get(name)
+    if spec is None:
+        raise _refusal(f"{name} has no image.yaml yet")
+    if tool not in commands.TOOLS:
+        raise _refusal(f"{tool} is no tool that builds; choose {' or '.join(commands.TOOLS)}")
+    try:
+        digests = commands.given_digests(spec, digest)
+    except commands.WrongDigestError as error:
+        raise _refusal(str(error)) from None
+    for command in commands.push_commands(spec, digests, registry, _commit(revision), tool):
+        typer.echo(commands.shell(command))
+
+
+@app.command("rehearse", epilog=HELP)
+def rehearse_images(
+    name: Annotated[list[Image] | None, typer.Argument(metavar="[NAME]...", help="Images; all that can be.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Build and run, on this machine, each image whose base is a plain distribution. Needs root and Debian's archive.
+
+    Example: voice images rehearse pd-router
+    """
+    wanted = [spec for image, spec in specs().items() if not name or image in name]
+    chosen = [spec for spec in wanted if isinstance(spec, BuiltImage) and spec.buildable_offline]
+    if name and len(chosen) < len(set(name)):
+        raise _refusal("an image that is mirrored, or over another publisher's, cannot be built without its registry")
+    try:
+        with rehearsal(lambda text: err.print(escape(text), soft_wrap=True)) as stage:
+            results = [rehearse(spec, stage) for spec in chosen]
+    except RehearsalError as error:
+        err.print(f"[red]✗[/] {escape(str(error))}", soft_wrap=True)
+        raise typer.Exit(FAILED) from None
+    if as_json:
+        print_json([vars(result) for result in results])
+        return
+    for result in results:
+        out.print(_outcome(result), soft_wrap=True)
+
+
+def _commit(revision: str) -> str:
+    """Return the short name of a commit; outside a repository, what was given."""
+    command = ["git", "-C", str(FOLDER), "rev-parse", "--short=12", "--verify", "--quiet", revision]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  nothing of a shell
+    return done.stdout.strip() or revision
+
+
+def _refusal(reason: str) -> typer.Exit:
+    err.print(f"[red]✗[/] {escape(reason)}", soft_wrap=True)
+    return typer.Exit(REFUSED)
+
+
+def _outcome(result: Rehearsed) -> str:
+    return (
+        f"[green]✓[/] {result.name}: {result.size_gib:.3f} GiB of {result.budget_gib} GiB, "
+        f"built in {result.build_s:.0f} s, ran in {result.smoke_s:.0f} s"
+    )
+
+
+def _lines(spec: ImageSpec) -> list[str]:
+    """Describe one image for a person."""
+    return [
+        f"[bold]{spec.name}[/]  {spec.kind}, {' '.join(spec.platforms)}, at most {spec.size.budget_gib:g} GiB",
+        f"  {escape(spec.summary)}",
+        f"  from      {' '.join(_froms(spec))}",
+        f"  versions  {', '.join(f'{name} {version}' for name, version in _versions(spec).items())}",
+        f"  run by    {escape(spec.run_by)}",
+    ]
+
+
+def _versions(spec: ImageSpec) -> dict[str, str]:
+    """Return the catalogue's versions of everything that an image is made of."""
+    names = [spec.upstream] if isinstance(spec, MirroredImage) else [*spec.bases.values(), *spec.versions.values()]
+    return {name: engine.version for name in names if (engine := catalog.engines().get(name))}
+
+
+def _froms(spec: ImageSpec) -> list[str]:
+    return [upstream(name) for name in ([spec.upstream] if isinstance(spec, MirroredImage) else spec.bases.values())]
+
+
+def _as_dict(spec: ImageSpec) -> dict[str, object]:
+    return {
+        "image": spec.name,
+        "kind": spec.kind,
+        "from": _froms(spec),
+        "versions": _versions(spec),
+        "platforms": list(spec.platforms),
+        "size_budget_gib": spec.size.budget_gib,
+        "ports": {name: port.number for name, port in zip(spec.ports, spec.port_numbers, strict=True)},
+        "user_id": spec.user_id,
+        "clouds": list(spec.clouds),
+        "run_by": spec.run_by,
+    }

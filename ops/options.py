@@ -1,0 +1,11 @@
+"""Arguments and options that several commands share."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for pipelines.")]
+DeploymentFile = Annotated[
+    Path, typer.Argument(metavar="FILE", help="Deployment file, such as deployments/sandbox.yaml.")
+]

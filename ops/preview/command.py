@@ -1,0 +1,123 @@
+"""`voice preview`: what a deployment would create, without its cloud."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.markup import escape
+
+from blueprint.file.model.deployment import Deployment
+from ops.exits import FAILED, HELP, INTERRUPTED, REFUSED
+from ops.options import DeploymentFile, Json
+from ops.output import err, load_checked, out, print_json
+from ops.preview.tree import describe_changes, describe_counts, print_violations, tree
+from sandbox.azure import state
+from sandbox.azure.cli_json import preview_json
+from sandbox.azure.diff import Step, compare
+from sandbox.azure.errors import EngineError, PolicyPackError, ProgramError, ProjectError
+from sandbox.azure.policy import PolicyViolation
+from sandbox.azure.rehearsal import ROOT, Rehearsal, Rehearsed
+
+app = typer.Typer(no_args_is_help=True)
+
+DEPENDENCIES_HELP = "Show what each resource waits for."
+STATE_HELP = "Folder in whose .voice/ the last preview is kept, against which changes are shown."
+
+
+@app.callback(epilog=HELP)
+def _clouds() -> None:
+    """Show what a deployment would create in a cloud, without asking the cloud."""
+
+
+@app.command("azure", epilog=HELP)
+def azure(
+    file: DeploymentFile,
+    as_json: Json = False,
+    dependencies: Annotated[bool, typer.Option("--dependencies", help=DEPENDENCIES_HELP)] = False,
+    keep_in: Annotated[Path, typer.Option("--state", metavar="PATH", help=STATE_HELP)] = ROOT,
+) -> None:
+    """Run the Pulumi programs against a local engine; show what they would create and what changed since last time.
+
+    Every resource is checked against the installed SDK and the policy pack, and a simulated deployment proves that it
+    waits for what it needs. Needs no Pulumi CLI, no credentials and no network. Exits with 2 when a policy or the
+    engine refuses something.
+
+    Example: voice preview azure deployments/production-azure.yaml --dependencies
+    """
+    deployment = load_checked(file)
+    if deployment.azure_half is None:
+        _refuse(f"{file}: has no azure section, so there is nothing to preview there")
+    try:
+        with Rehearsal.of(deployment) as rehearsal:
+            done = rehearsal.run()
+            violations = rehearsal.violations()
+    except (ProgramError, ProjectError, PolicyPackError) as error:
+        _say(str(error))
+        raise typer.Exit(FAILED) from None
+    except EngineError as error:
+        _refuse(str(error))
+    except KeyboardInterrupt:
+        err.print("interrupted: the programs have been stopped")
+        raise typer.Exit(INTERRUPTED) from None
+    report(deployment, done, violations, keep_in, as_json=as_json, dependencies=dependencies)
+
+
+def report(
+    deployment: Deployment,
+    done: list[Rehearsed],
+    violations: list[PolicyViolation],
+    keep_in: Path,
+    *,
+    as_json: bool,
+    dependencies: bool,
+) -> None:
+    """Print previews with what changed since the last one; keep them for the next unless a policy refuses them."""
+    files = [state.state_file(keep_in, deployment.name, each.project.name) for each in done]
+    steps = [compare(state.load(kept), each.preview.graph) for kept, each in zip(files, done, strict=True)]
+    if as_json:
+        print_json(_as_json(deployment, done, steps, violations))
+    else:
+        for each, changes in zip(done, steps, strict=True):
+            _print_project(each, changes, dependencies=dependencies)
+        print_violations(out, violations)
+    refusing = sum(violation.mandatory for violation in violations)
+    if refusing:
+        err.print(f"[red]refused[/]: {refusing} mandatory policy violation(s)")
+        raise typer.Exit(REFUSED)
+    for kept, each in zip(files, done, strict=True):
+        state.save(kept, each.preview.graph)
+
+
+def _print_project(each: Rehearsed, steps: list[Step], *, dependencies: bool) -> None:
+    out.print(tree(each.preview.graph, steps, dependencies=dependencies))
+    out.print(f"  {describe_counts(each.preview.graph)}", soft_wrap=True)
+    out.print(f"  {describe_changes(steps)}; every resource waits for what it needs [dim]{each.up.duration_s:.1f} s[/]")
+    for message in each.preview.messages:
+        out.print(f"  [yellow]![/] {escape(message)}", soft_wrap=True)
+
+
+def _as_json(
+    deployment: Deployment, done: list[Rehearsed], steps: list[list[Step]], violations: list[PolicyViolation]
+) -> dict[str, Any]:
+    return {
+        "deployment": deployment.name,
+        "projects": {
+            each.project.name: preview_json(each.project, each.preview, changes)
+            for each, changes in zip(done, steps, strict=True)
+        },
+        "policies": [vars(violation) for violation in violations],
+    }
+
+
+def _say(text: str) -> None:
+    first, *more = text.splitlines()
+    err.print(f"[red]✗[/] {escape(first)}", soft_wrap=True)
+    for line in more:
+        err.print(f"  {escape(line)}", soft_wrap=True)
+
+
+def _refuse(text: str) -> NoReturn:
+    _say(text)
+    raise typer.Exit(REFUSED)

@@ -1,0 +1,1 @@
+"""`voice sandbox`: the rehearsal of both clouds."""

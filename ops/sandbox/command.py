@@ -1,0 +1,123 @@
+"""`voice sandbox`: rehearse a deployment on this machine."""
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.table import Table
+
+from blueprint.file.model.deployment import Deployment, Environment
+from ops.exits import FAILED, INTERRUPTED
+from ops.output import describe_types, err, load_checked, out, stack_table
+from ops.progress import Progress
+from ops.sandbox.azure import rehearse_azure
+from sandbox.aws.alert_drill import DrillError
+from sandbox.aws.cdk import CdkError
+from sandbox.aws.drill import Outcome
+from sandbox.aws.rehearsal import Rehearsal
+from sandbox.azure.errors import EngineError
+
+FILE_HELP = "Deployment file to rehearse."
+KEEP_HELP = "Leave the local AWS running, and print how to reach it and how to stop it."
+
+
+def sandbox(
+    file: Annotated[Path, typer.Argument(metavar="[FILE]", help=FILE_HELP)] = Path("deployments/sandbox.yaml"),
+    keep: Annotated[bool, typer.Option("--keep", help=KEEP_HELP)] = False,
+) -> None:
+    """Rehearse a file: deploy it to a local AWS with the real CDK, drill it, tear it down; run its Pulumi programs.
+
+    Needs no account, no credentials, no Docker and no network. Ctrl-C stops and removes everything.
+
+    Example: voice sandbox deployments/sandbox.yaml
+    """
+    deployment = load_checked(file)
+    try:
+        passed = all([_rehearse_aws(deployment, keep=keep), _rehearse_azure(deployment)])
+    except (CdkError, DrillError, EngineError) as error:
+        err.print(str(error), markup=False, soft_wrap=True)
+        raise typer.Exit(FAILED) from None
+    except KeyboardInterrupt:
+        err.print("interrupted: the local AWS and its files are gone")
+        raise typer.Exit(INTERRUPTED) from None
+    if not passed:
+        raise typer.Exit(FAILED)
+
+
+def _rehearse_azure(deployment: Deployment) -> bool:
+    return deployment.azure_half is None or rehearse_azure(deployment, Progress(out))
+
+
+def _rehearse_aws(deployment: Deployment, *, keep: bool) -> bool:
+    if deployment.aws_half is None:
+        return True
+    with Rehearsal(deployment) as rehearsal:
+        return _rehearse(deployment, rehearsal, keep=keep)
+
+
+def _rehearse(deployment: Deployment, rehearsal: Rehearsal, *, keep: bool) -> bool:
+    progress = Progress(out)
+    rehearsal.cdk.on_line = progress.detail
+    with progress.phase("bootstrap an empty account"):
+        rehearsal.bootstrap()
+    with progress.phase("cdk deploy --all"):
+        rehearsal.cdk.deploy()
+    out.print(stack_table("created by CloudFormation", rehearsal.stacks()))
+    with progress.phase("verify through boto3"):
+        claims = rehearsal.claims()
+    broken = [claim for claim in claims if not claim.holds]
+    out.print(f"  {len(claims) - len(broken)} of {len(claims)} claims hold")
+    for claim in broken:
+        out.print(f"  [red]✗[/] {claim.text}")
+    with progress.phase("scaling drill"):
+        outcomes = list(rehearsal.drill())
+    out.print(_drill_table(outcomes))
+    with progress.phase("alert drill: callers are affected"):
+        message = rehearsal.alert()
+    out.print(f"  SNS told a subscriber: {message.subject}", soft_wrap=True)
+    out.print(f"  {message.cause}; {message.description}", soft_wrap=True)
+    passed = not broken and all(outcome.passed for outcome in outcomes)
+    if keep:
+        rehearsal.keep()
+        _print_access(rehearsal)
+        return passed
+    if deployment.environment is not Environment.SANDBOX:
+        out.print(
+            f"  teardown is not rehearsed: a {deployment.environment} deployment keeps data or refuses deletion; "
+            "the local AWS is discarded",
+            soft_wrap=True,
+        )
+        return passed
+    with progress.phase("cdk destroy --all"):
+        rehearsal.cdk.destroy()
+    left = rehearsal.left()
+    out.print(f"  teardown: {left.total()} left" + (f": {describe_types(left)}" if left else ""))
+    return passed and not left
+
+
+def _drill_table(outcomes: list[Outcome]) -> Table:
+    table = Table(title="scaling drill: desired capacity of each group", title_justify="left", box=box.SIMPLE_HEAD)
+    for heading in ("fleet", "scenario", "before", "after", ""):
+        table.add_column(heading)
+    for outcome in outcomes:
+        table.add_row(
+            outcome.scenario.fleet,
+            outcome.scenario.name,
+            _capacities(outcome.before),
+            _capacities(outcome.after),
+            "[green]✓[/]" if outcome.passed else f"[red]✗ expected {_capacities(outcome.expected)}[/]",
+        )
+    return table
+
+
+def _capacities(capacities: dict[str, int]) -> str:
+    return ", ".join(str(count) for count in capacities.values())
+
+
+def _print_access(rehearsal: Rehearsal) -> None:
+    out.print("\nthe local AWS is still running; to use it:")
+    for name, value in rehearsal.access().items():
+        out.print(f"export {name}={shlex.quote(value)}", soft_wrap=True)
+    out.print(f"to stop it and remove its files: kill {rehearsal.aws.pid}; rm -r {rehearsal.home}", soft_wrap=True)

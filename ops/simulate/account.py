@@ -1,0 +1,40 @@
+"""What the AWS account has while the simulation runs: quotas, and zones that are lost."""
+
+from dataclasses import dataclass, field
+
+from blueprint import catalog
+from ops.simulate.capacity import FleetPlan
+
+
+@dataclass
+class Account:
+    """Quotas of the AWS account, vCPU by quota code; codes that are not listed have no ceiling here.
+
+    Attributes:
+        lost_zones: Zones in which nothing runs.
+        refused_launches: Launches that a quota refused, retries included.
+    """
+
+    quotas: dict[str, int]
+    used: dict[str, int] = field(default_factory=dict)
+    lost_zones: set[str] = field(default_factory=set)
+    refused_launches: int = 0
+
+    def take(self, plan: FleetPlan) -> bool:
+        """Count one more host, if the quota has room; spot hosts have quotas of their own."""
+        kind = plan.instance_type
+        used = self.used.get(kind.quota_code, 0) + kind.vcpus
+        if not plan.spot and used > self.quotas.get(kind.quota_code, used):
+            self.refused_launches += 1
+            return False
+        self.used[kind.quota_code] = used
+        return True
+
+    def give_back(self, plan: FleetPlan) -> None:
+        """Count one host less."""
+        self.used[plan.instance_type.quota_code] -= plan.instance_type.vcpus
+
+
+def quota_codes() -> dict[str, str]:
+    """Return the code of each quota by its family, such as ``inf``."""
+    return {quota.family: quota.code for quota in catalog.quotas().values()}

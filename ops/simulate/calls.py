@@ -1,0 +1,190 @@
+"""Calls in bulk: how many each host has, and how many come and go in a tick.
+
+A call takes a place on a VAD host and one on an ASR host. Its zone and VAD host are chosen by the load balancer, evenly
+and by chance; its ASR host is the one with the most free places, Neuron hosts before GPUs
+(images/vad-dataplane/src/ship/pinning.hpp). Calls end independently of each other and of where they are, so that hosts
+need no names for them: what a tick takes from a host is binomial, and whose VAD places go is hypergeometric.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ops.simulate.fleet import Fleet, Host
+from ops.simulate.traces import Trace
+
+Counts = NDArray[np.int64]
+
+
+@dataclass
+class Ledger:
+    """What happened to callers, in calls and call-seconds.
+
+    Attributes:
+        refused: Callers who found no place.
+        cut: Calls whose host went, and who found no other.
+        degraded_s: Call-seconds on VAD hosts beyond their loss-free load, or while a call changes its host.
+        gpu_s: Call-seconds on GPUs.
+    """
+
+    offered: int = 0
+    refused: int = 0
+    cut: int = 0
+    degraded_s: float = 0.0
+    gpu_s: float = 0.0
+
+
+class Calls(ABC):
+    """The callers of a simulation.
+
+    Args:
+        vad: The VAD fleet.
+        asr: The ASR fleets, Neuron hosts first.
+        trace: Calls that are wanted.
+        mean_s: Mean length of a call; lengths are exponential.
+        cross_zone: Whether the load balancer sends callers to hosts of all zones alike.
+        seed: Arrivals depend on it alone, and so are the same whatever the fleets do.
+    """
+
+    def __init__(
+        self, vad: Fleet, asr: Sequence[Fleet], trace: Trace, mean_s: float, *, cross_zone: bool, seed: int
+    ) -> None:
+        self.vad, self.asr, self.trace, self.mean_s, self.cross_zone = vad, asr, trace, mean_s, cross_zone
+        self.ledger = Ledger()
+        arriving, going = np.random.SeedSequence(seed).spawn(2)
+        self.arriving, self.chance = np.random.default_rng(arriving), np.random.default_rng(going)
+
+    def arrivals(self, now: float, tick_s: float) -> int:
+        """Return how many callers come within a tick: what the trace gains, and who replaces those that hang up."""
+        wanted, later = self.trace.at(now), self.trace.at(now + tick_s)
+        came = int(self.arriving.poisson(max(0.0, later - wanted + (wanted + later) / 2 * tick_s / self.mean_s)))
+        self.ledger.offered += came
+        return came
+
+    @abstractmethod
+    def populate(self, count: int) -> None:
+        """Give callers who are there from the start their places."""
+
+    @abstractmethod
+    def advance(self, now: float, tick_s: float) -> None:
+        """Let callers come and go until ``now + tick_s``."""
+
+    @abstractmethod
+    def vacate(self, host: Host, gap_s: float) -> None:
+        """Move the calls of a host that takes none any more; each is disturbed for ``gap_s``."""
+
+    @property
+    def carried(self) -> int:
+        return int(self.vad.calls.sum())
+
+
+class BulkCalls(Calls):
+    """Calls as numbers."""
+
+    def populate(self, count: int) -> None:
+        """Give callers who are there from the start their places."""
+        self._enter(count)
+
+    def advance(self, now: float, tick_s: float) -> None:
+        """Let callers come and go until ``now + tick_s``."""
+        stay = math.exp(-tick_s / self.mean_s)
+        self._depart(1 - stay)
+        came = self.arrivals(now, tick_s)
+        # Of those that come within the tick some are gone at its end; the fleets never see them.
+        brief = int(self.chance.binomial(came, 1 - self.mean_s / tick_s * (1 - stay)))
+        placed = self._enter(came - brief)
+        full = came - brief - placed
+        self.ledger.refused += full
+        if full:
+            self.ledger.refused += int(self.chance.binomial(brief, full / (came - brief)))
+
+    def vacate(self, host: Host, gap_s: float) -> None:
+        """Move the calls of a host that takes none any more."""
+        fleet = host.group.fleet
+        count = int(fleet.calls[host.index])
+        fleet.calls[host.index] = 0
+        if fleet is self.vad:
+            moved = count if self._share_out(count) else 0
+            for other, lost in zip(self.asr, self._among(self.asr, count - moved), strict=True):
+                other.calls -= lost
+        else:
+            moved = self._fill(count)
+            self._leave_vad(count - moved)
+        self.ledger.cut += count - moved
+        self.ledger.degraded_s += moved * gap_s
+
+    def _depart(self, share: float) -> None:
+        ended = 0
+        for fleet in self.asr:
+            gone = self.chance.binomial(fleet.calls, share)
+            fleet.calls -= gone
+            ended += int(gone.sum())
+        self._leave_vad(ended)
+
+    def _leave_vad(self, count: int) -> None:
+        if count:
+            self.vad.calls -= self.chance.multivariate_hypergeometric(self.vad.calls, count, method="marginals")
+
+    def _among(self, fleets: Sequence[Fleet], count: int) -> list[Counts]:
+        """Choose calls of several fleets by chance."""
+        calls = np.concatenate([fleet.calls for fleet in fleets])
+        chosen = self.chance.multivariate_hypergeometric(calls, count, method="marginals")
+        return np.split(chosen, np.cumsum([len(fleet.calls) for fleet in fleets])[:-1])
+
+    def _enter(self, count: int) -> int:
+        """Give callers a place in both tiers; return how many got one."""
+        if not count or not self.vad.open.any():
+            return 0
+        placed = self._fill(count)
+        self._share_out(placed)
+        return placed
+
+    def _share_out(self, count: int) -> bool:
+        """Spread calls over the VAD hosts as the load balancer does; without any, return ``False``."""
+        hosts = np.flatnonzero(self.vad.open)
+        if not hosts.size:
+            return False
+        odds = np.full(hosts.size, 1.0)
+        if not self.cross_zone:
+            zone = self.vad.zone[hosts]
+            odds /= np.bincount(zone)[zone]
+        self.vad.calls[hosts] += self.chance.multinomial(count, odds / odds.sum())
+        return True
+
+    def _fill(self, count: int) -> int:
+        """Place calls on ASR hosts; return how many found a place."""
+        left = count
+        for kind in ("neuron", "gpu"):
+            fleets = [fleet for fleet in self.asr if fleet.plan.kind == kind]
+            if left and fleets:
+                left -= _pour(fleets, left)
+        return count - left
+
+
+def _pour(fleets: Sequence[Fleet], count: int) -> int:
+    """Give each call in turn to the host with the most free places; return how many found one."""
+    free = np.concatenate([np.where(fleet.open, np.maximum(fleet.plan.places - fleet.calls, 0), 0) for fleet in fleets])
+    count = min(count, int(free.sum()))
+    taken = free - _level(free, count)
+    for fleet, part in zip(
+        fleets, np.split(taken, np.cumsum([len(fleet.calls) for fleet in fleets])[:-1]), strict=True
+    ):
+        fleet.calls += part
+    return count
+
+
+def _level(free: Counts, count: int) -> Counts:
+    """Take ``count`` from the largest of ``free``, one by one; return what is left of each."""
+    falling = np.sort(free)[::-1]
+    # Levelling the k largest down to the next one takes this much.
+    takes = np.cumsum(falling) - falling * np.arange(1, len(free) + 1)
+    wide = int(np.searchsorted(takes, count, side="right"))
+    level, spare = divmod(int(falling[:wide].sum()) - count, wide)
+    left = np.minimum(free, level)
+    # Of those that were cut, some keep one more than the others.
+    left[np.flatnonzero(free > level)[:spare]] += 1
+    return left

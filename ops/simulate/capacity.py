@@ -1,0 +1,209 @@
+"""What simulation takes each fleet to be: places for calls, boot time by phase, price; and whose numbers those are."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from blueprint import catalog
+from blueprint.aws import names
+from blueprint.catalog import InstanceType
+from blueprint.contract.images import Image
+from blueprint.contract.metrics import StartPhase
+from blueprint.engines.launch.coldstart import BUDGETS
+from blueprint.engines.launch.whisper import whisper_engine
+from blueprint.file.model.aws import AsrFleet, DataPath
+from blueprint.file.model.deployment import Deployment
+from blueprint.file.model.scaling import ScalingRules
+from blueprint.hosts import VAD_IMAGES, asr_images
+
+STREAMS_PER_CORE = 2_000
+"""Streams that one polled core of a VAD host carries: half of what the data plane's bench carries without loss on a
+shared x86 machine, as a host admits 8,192 (``VOICE_MAX_SESSIONS``); Graviton4 is not measured."""
+
+LAUNCH_S = 60.0
+"""From a launch to user data. ASSUMED: EC2 publishes no figure."""
+RESTART_S = 30.0
+"""The same for a stopped host of a warm pool. ASSUMED."""
+
+_UNKNOWN_PULL = next(row for row in BUDGETS[Image.ASR_VLLM] if row.phase is StartPhase.PULL)
+
+Kind = Literal["vad", "neuron", "gpu"]
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A part of a boot, seconds; ``warm_s`` is what it takes a host of the warm pool."""
+
+    name: str
+    cold_s: float
+    warm_s: float
+    source: str
+
+
+@dataclass(frozen=True)
+class Boot:
+    """From launch to taking calls."""
+
+    phases: tuple[Phase, ...]
+
+    @property
+    def cold_s(self) -> float:
+        """A new host."""
+        return sum(phase.cold_s for phase in self.phases)
+
+    @property
+    def warm_s(self) -> float:
+        """A host that the warm pool has prepared."""
+        return sum(phase.warm_s for phase in self.phases)
+
+    @property
+    def prepare_s(self) -> float:
+        """What a host of the warm pool has behind it."""
+        return self.cold_s - self.warm_s
+
+
+@dataclass(frozen=True)
+class GroupPlan:
+    """One Auto Scaling group."""
+
+    name: str
+    zones: tuple[str, ...]
+    min_hosts: int
+    max_hosts: int
+
+
+@dataclass(frozen=True)
+class FleetPlan:
+    """One fleet.
+
+    Attributes:
+        kind: Its part on a call's way; Neuron hosts are filled before GPUs.
+        places: Calls that a host takes.
+        places_source: Where that number is from.
+        usd_per_hour: On-Demand list price of a host; ``None`` where the catalogue has none.
+        warm_pool_min: ``min_size`` of its warm pool; ``None`` without one.
+        data_path: Receive queues and rings of a VAD host.
+    """
+
+    name: str
+    kind: Kind
+    instance_type: InstanceType
+    groups: tuple[GroupPlan, ...]
+    places: int
+    places_source: str
+    boot: Boot
+    warm_up_s: float
+    drain_timeout_s: float
+    usd_per_hour: float | None
+    spot: bool
+    rules: ScalingRules
+    warm_pool_min: int | None = None
+    data_path: DataPath | None = None
+
+    @property
+    def max_hosts(self) -> int:
+        """Most hosts of all groups."""
+        return sum(group.max_hosts for group in self.groups)
+
+
+@dataclass(frozen=True)
+class Overrides:
+    """What an operator knows better, by fleet: places of a host, and its cold and warm boot in seconds."""
+
+    places: Mapping[str, int]
+    boot_s: Mapping[str, tuple[float, float]]
+
+
+def fleet_plans(deployment: Deployment, overrides: Overrides) -> tuple[FleetPlan, ...]:
+    """Return the VAD fleet, then the ASR fleets in file order.
+
+    Raises:
+        ValueError: An override names a fleet that the file does not have.
+    """
+    plans = [_vad(deployment), *(_asr(deployment, fleet) for fleet in deployment.aws.asr)]
+    known = [plan.name for plan in plans]
+    for name in (*overrides.places, *overrides.boot_s):
+        if name not in known:
+            raise ValueError(f"{name} is not a fleet of {deployment.name}: {', '.join(known)}")
+    return tuple(_overridden(plan, overrides) for plan in plans)
+
+
+def _overridden(plan: FleetPlan, overrides: Overrides) -> FleetPlan:
+    if plan.name in overrides.places:
+        plan = replace(plan, places=overrides.places[plan.name], places_source="--places")
+    if plan.name in overrides.boot_s:
+        cold, warm = overrides.boot_s[plan.name]
+        plan = replace(plan, boot=Boot((Phase("whole", cold, warm, "--boot"),)))
+    return plan
+
+
+def _vad(deployment: Deployment) -> FleetPlan:
+    aws, fleet = deployment.aws, deployment.aws.vad
+    kind = catalog.instance_types()[fleet.instance_type]
+    bounds, queues = fleet.hosts_per_zone, fleet.data_path.rx_queues
+    return FleetPlan(
+        name=names.VAD_FLEET,
+        kind="vad",
+        instance_type=kind,
+        groups=tuple(
+            GroupPlan(names.group(deployment, names.VAD_FLEET, zone), (zone,), bounds.min, bounds.max)
+            for zone in aws.availability_zones
+        ),
+        places=STREAMS_PER_CORE * queues,
+        places_source=f"{STREAMS_PER_CORE:,} streams on each of {queues} polled cores, measured without loss on x86",
+        boot=_boot(VAD_IMAGES[0], fleet.warm_up_s),
+        warm_up_s=fleet.warm_up_s,
+        drain_timeout_s=fleet.drain_timeout_s,
+        usd_per_hour=kind.usd_per_hour.get(aws.region),
+        spot=False,
+        rules=fleet.scaling,
+        data_path=fleet.data_path,
+    )
+
+
+def _asr(deployment: Deployment, fleet: AsrFleet) -> FleetPlan:
+    aws = deployment.aws
+    kind = catalog.instance_types()[fleet.instance_type]
+    engine = whisper_engine(fleet)
+    return FleetPlan(
+        name=fleet.name,
+        kind="gpu" if kind.accelerator and kind.accelerator.kind == "gpu" else "neuron",
+        instance_type=kind,
+        groups=(
+            GroupPlan(
+                names.group(deployment, fleet.name),
+                fleet.availability_zones or aws.availability_zones,
+                fleet.hosts.min,
+                fleet.hosts.max,
+            ),
+        ),
+        places=engine.sessions,
+        places_source=engine.sessions_source,
+        boot=_boot(asr_images(fleet)[-2], fleet.warm_up_s),
+        warm_up_s=fleet.warm_up_s,
+        drain_timeout_s=fleet.drain_timeout_s,
+        usd_per_hour=kind.usd_per_hour.get(aws.region),
+        spot=fleet.purchase.option == "spot",
+        rules=fleet.scaling,
+        warm_pool_min=fleet.warm_pool.min_size if fleet.warm_pool else None,
+    )
+
+
+def _boot(image: Image, warm_up_s: float) -> Boot:
+    """Return the phases of a first start.
+
+    Published figures are those of the cold-start budget. A pull that nobody has published is taken to be as long as
+    vLLM's. A host of the warm pool has pulled and not started its engine (userdata/steps/every_boot.sh), so that
+    weights and compilation are still before it. What the file's ``warm_up_s`` allows beyond is one phase more.
+    """
+    phases = [Phase("launch", LAUNCH_S, RESTART_S, "assumed")]
+    for row in BUDGETS.get(image, ()):
+        pulls = row.phase is StartPhase.PULL
+        seconds, source = row.seconds, row.source
+        if pulls and seconds is None:
+            seconds, source = _UNKNOWN_PULL.seconds, f"assumed to be as {Image.ASR_VLLM}: {_UNKNOWN_PULL.source}"
+        phases.append(Phase(row.phase, seconds or 0.0, 0.0 if pulls else seconds or 0.0, source))
+    rest = warm_up_s - sum(phase.cold_s for phase in phases)
+    if rest > 0:
+        phases.append(Phase("rest", rest, rest, "warm_up_s of the deployment file"))
+    return Boot(tuple(phases))

@@ -1,0 +1,183 @@
+"""`voice simulate`: will it scale in time."""
+
+import re
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from blueprint.file.model.deployment import Deployment
+from ops.exits import REFUSED
+from ops.options import DeploymentFile, Json
+from ops.output import err, load_checked, out, print_json
+from ops.simulate.account import quota_codes
+from ops.simulate.capacity import FleetPlan, Overrides, fleet_plans
+from ops.simulate.metrics import check_modelled
+from ops.simulate.plots import draw
+from ops.simulate.policies import policies
+from ops.simulate.report import as_dict, fleet_table, policy_table, summarize
+from ops.simulate.run import Result, Settings, Simulation
+from ops.simulate.shortfall import shortfall
+from ops.simulate.traces import BUILT_IN, Trace, TraceError, read
+
+PEAK_SHARE = 0.8
+"""Where no peak is given, the share of the calls that the file's ASR fleets can have at their maximum."""
+
+T = TypeVar("T")
+
+Load = Annotated[
+    str,
+    typer.Option(
+        "--load",
+        metavar="TRACE",
+        help=f"{', '.join(BUILT_IN)}, or a CSV file with the header second,calls.",
+    ),
+]
+Peak = Annotated[
+    float | None,
+    typer.Option(
+        help="Most calls at a time, for a trace that is built in; by default 80 % of what the ASR fleets can have.",
+        min=1,
+    ),
+]
+CallSeconds = Annotated[float, typer.Option(help="Mean length of a call, seconds; lengths are exponential.", min=1)]
+Seed = Annotated[int, typer.Option(help="The same seed gives the same result.", min=0)]
+Places = Annotated[
+    list[str] | None,
+    typer.Option(metavar="FLEET=CALLS", help="Calls that a host takes, where you have measured it (FreeSlots)."),
+]
+Boots = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--boot", metavar="FLEET=COLD/WARM", help="Seconds of a boot, new and from the warm pool (metric ColdStart)."
+    ),
+]
+Quotas = Annotated[
+    list[str] | None,
+    typer.Option("--quota", metavar="FAMILY=VCPU", help=f"vCPU that the account has: {', '.join(quota_codes())}."),
+]
+Interruptions = Annotated[
+    float, typer.Option("--spot-interruptions", help="Interruptions of each spot host a day.", min=0)
+]
+Output = Annotated[Path | None, typer.Option(metavar="DIR", help="Write calls.png and hosts.png here.")]
+
+
+def simulate(  # noqa: PLR0917  typer's options
+    file: DeploymentFile,
+    load: Load = "spike",
+    peak: Peak = None,
+    call_seconds: CallSeconds = 180.0,
+    seed: Seed = 1,
+    places: Places = None,
+    boot: Boots = None,
+    quota: Quotas = None,
+    spot_interruptions: Interruptions = 0.0,
+    output: Output = None,
+    as_json: Json = False,
+) -> None:
+    """Simulate callers and scaling: the seed's table, CPU target tracking, and the file's own rules and warm pools.
+
+    The file's scaling rules are judged as CloudWatch and EC2 Auto Scaling judge them. What is not known (calls a host
+    takes, how long it boots) is taken from the catalogue and printed with its source.
+
+    Example: voice simulate deployments/production-us-east-1.yaml --load spike --output build/spike
+    """
+    deployment = load_checked(file)
+    try:
+        plans = _plans(deployment, places or [], boot or [])
+        trace = _trace(load, peak, plans)
+        settings = Settings(
+            zones=deployment.aws.availability_zones,
+            call_s=call_seconds,
+            cross_zone=deployment.aws.edge.cross_zone,
+            seed=seed,
+            quotas=_quotas(quota or []),
+            interruptions_per_day=spot_interruptions,
+        )
+    except (TraceError, ValueError) as error:
+        raise _refusal(str(error)) from None
+    results = _run(plans, trace, settings)
+    if as_json:
+        print_json(as_dict(trace, results, seed=seed))
+    else:
+        title = f"{deployment.name}, {trace.name}: {trace.calls[0]:,.0f} calls, at most {trace.peak:,.0f}"
+        out.print(policy_table(title, [summarize(result) for result in results]))
+        found = shortfall(results[-1])
+        if found:
+            out.print(f"{results[-1].policy}: {found}", soft_wrap=True)
+        out.print(fleet_table(plans))
+    if output:
+        _draw(results, f"{deployment.name}: {trace.name}, at most {trace.peak:,.0f} calls", output)
+
+
+def _refusal(message: str) -> typer.Exit:
+    err.print(f"[red]refused[/]: {escape(message)}", soft_wrap=True)
+    return typer.Exit(REFUSED)
+
+
+def _plans(deployment: Deployment, places: list[str], boot: list[str]) -> tuple[FleetPlan, ...]:
+    if deployment.aws_half is None:
+        raise ValueError(f"{deployment.name} has no section `aws`: nothing scales by step policies")
+    overrides = Overrides(
+        places=_pairs("--places", places, r"[1-9]\d*", int),
+        boot_s=_pairs("--boot", boot, r"\d+/\d+", lambda text: (float(text.split("/")[0]), float(text.split("/")[1]))),
+    )
+    plans = fleet_plans(deployment, overrides)
+    for plan in plans:
+        check_modelled(plan)
+    return plans
+
+
+def _trace(load: str, peak: float | None, plans: tuple[FleetPlan, ...]) -> Trace:
+    if load in BUILT_IN:
+        return BUILT_IN[load](peak or PEAK_SHARE * sum(plan.max_hosts * plan.places for plan in plans[1:]))
+    if not Path(load).suffix:
+        raise ValueError(f"no trace {load}: choose {', '.join(BUILT_IN)} or a CSV file")
+    if peak:
+        raise ValueError("--peak is for traces that are built in; a CSV file says how many calls there are")
+    return read(Path(load))
+
+
+def _quotas(given: list[str]) -> dict[str, int]:
+    codes = quota_codes()
+    quotas = _pairs("--quota", given, r"\d+", int)
+    for family in quotas:
+        if family not in codes:
+            raise ValueError(f"--quota {family}: no such family; there are {', '.join(codes)}")
+    return {codes[family]: vcpus for family, vcpus in quotas.items()}
+
+
+def _pairs(option: str, given: Iterable[str], pattern: str, convert: Callable[[str], T]) -> dict[str, T]:
+    pairs = {}
+    for text in given:
+        name, _, value = text.partition("=")
+        if not re.fullmatch(pattern, value):
+            raise ValueError(f"{option} {text}: not NAME=VALUE as `voice simulate --help` shows it")
+        pairs[name] = convert(value)
+    return pairs
+
+
+def _run(plans: tuple[FleetPlan, ...], trace: Trace, settings: Settings) -> list[Result]:
+    results = []
+
+    def tell(task: TaskID, second: float) -> None:
+        progress.update(task, completed=second)
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
+        for policy in policies(plans):
+            task = progress.add_task(policy.name, total=trace.duration_s)
+            results.append(Simulation(plans, policy, trace, settings, partial(tell, task)).run())
+    return results
+
+
+def _draw(results: list[Result], title: str, folder: Path) -> None:
+    try:
+        for picture in draw(results, title, folder):
+            err.print(f"wrote {escape(str(picture))}", soft_wrap=True)
+    except OSError as error:
+        raise _refusal(f"{folder}: {error.strerror}") from None

@@ -1,0 +1,71 @@
+"""The ways of scaling that are compared."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import simpy
+
+from blueprint.file.model.scaling import Comparison, MissingData, ScalingRule, Statistic, Step
+from ops.simulate.capacity import FleetPlan
+from ops.simulate.fleet import Fleet
+from ops.simulate.scaling import CPU_TARGET, CpuTracker, Scaler, StepScaler
+
+
+@dataclass(frozen=True)
+class Policy:
+    """One way of scaling.
+
+    Attributes:
+        scalers: Makes the alarms of one fleet.
+        warm_pools: Whether the file's warm pools are kept.
+    """
+
+    name: str
+    scalers: Callable[[simpy.Environment, Fleet], Iterator[Scaler]]
+    warm_pools: bool
+
+
+def _seed_rule(kind: str) -> ScalingRule:
+    """Return the seed's rule for one kind of fleet, as docs/deviations.md reads it; it only ever adds hosts."""
+    metric, threshold, datapoints, adjustment = {
+        "vad": ("RxRingOccupancy", 80, 2, 2),
+        "neuron": ("NeuronHeadroom", 20, 3, 1),
+        "gpu": ("GpuBusy", 90, 3, 1),
+    }[kind]
+    return ScalingRule(
+        name="seed",
+        metric=metric,
+        statistic=Statistic.MAXIMUM if kind == "vad" else Statistic.AVERAGE,
+        comparison=Comparison.BELOW if kind == "neuron" else Comparison.ABOVE,
+        threshold=threshold,
+        period_s=10,
+        datapoints_to_alarm=datapoints,
+        evaluation_periods=3,
+        missing_data=MissingData.NOT_BREACHING,
+        steps=(Step(adjustment=adjustment),),
+    )
+
+
+def _seed(env: simpy.Environment, fleet: Fleet) -> Iterator[Scaler]:
+    yield StepScaler(env, fleet, _seed_rule(fleet.plan.kind))
+
+
+def _cpu(env: simpy.Environment, fleet: Fleet) -> Iterator[Scaler]:
+    for group in fleet.groups:
+        yield CpuTracker(env, group, grows=True)
+        yield CpuTracker(env, group, grows=False)
+
+
+def _file(env: simpy.Environment, fleet: Fleet) -> Iterator[Scaler]:
+    for rule in fleet.plan.rules:
+        yield StepScaler(env, fleet, rule)
+
+
+SEED = Policy("seed's table alone", _seed, warm_pools=False)
+CPU = Policy(f"CPU target {CPU_TARGET:g} %", _cpu, warm_pools=False)
+
+
+def policies(plans: tuple[FleetPlan, ...]) -> tuple[Policy, ...]:
+    """Return the seed's table, target tracking on CPU, and the file's own rules with its warm pools."""
+    pooled = any(plan.warm_pool_min is not None for plan in plans)
+    return SEED, CPU, Policy("file, warm pool" if pooled else "file", _file, warm_pools=True)

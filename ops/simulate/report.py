@@ -1,0 +1,190 @@
+"""What a simulation says: refused and degraded calls, time to capacity, overshoot, cost."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+from rich import box
+from rich.table import Table
+
+from ops.output import span
+from ops.simulate.capacity import FleetPlan
+from ops.simulate.run import Result
+from ops.simulate.shortfall import shortfall
+from ops.simulate.traces import Trace
+
+_HOUR_S = 3600
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One policy's figures.
+
+    Attributes:
+        offered_calls: Callers who came.
+        refused_call_seconds: What refused callers would have talked, and what the calls that were cut had left.
+        cut_calls: Calls whose host went and that found no other.
+        degraded_call_seconds: On VAD hosts beyond their loss-free load, or changing host.
+        gpu_call_seconds: Carried by GPUs, for want of Neuron hosts.
+        short_of_places_s: Time to capacity: the longest that more calls were wanted than ASR hosts in service could
+            have; 0 where that never was.
+        still_short: Whether it was so at the end of the trace.
+        overshoot_percent: Most ASR places in service, beyond the most calls wanted.
+        host_hours: Hours of running hosts by fleet, from launch to end.
+        stopped_host_hours: Hours of hosts in warm pools; their volumes are not priced here.
+        usd: Running hosts at On-Demand list price.
+        not_priced: Fleets whose instance type has no list price in the region, left out of ``usd``.
+        launches_refused: Launches that a quota refused, retries included.
+    """
+
+    policy: str
+    offered_calls: int
+    refused_calls: int
+    refused_call_seconds: float
+    cut_calls: int
+    degraded_call_seconds: float
+    gpu_call_seconds: float
+    short_of_places_s: float
+    still_short: bool
+    overshoot_percent: float
+    host_hours: dict[str, float]
+    stopped_host_hours: float
+    usd: float
+    not_priced: tuple[str, ...]
+    launches_refused: int
+    scaling_actions: int
+
+
+def summarize(result: Result) -> Summary:
+    """Reduce a result to its figures."""
+    course, ledger = result.course, result.ledger
+    hours = result.tick_s / _HOUR_S
+    host_hours = {name: float(hosts.sum()) * hours for name, hosts in course.hosts.items()}
+    prices = {plan.name: plan.usd_per_hour for plan in result.plans}
+    short_s, still = _longest(course.wanted > course.places, result.tick_s)
+    return Summary(
+        policy=result.policy,
+        offered_calls=ledger.offered,
+        refused_calls=ledger.refused,
+        refused_call_seconds=(ledger.refused + ledger.cut) * result.call_s,
+        cut_calls=ledger.cut,
+        degraded_call_seconds=ledger.degraded_s,
+        gpu_call_seconds=ledger.gpu_s,
+        short_of_places_s=short_s,
+        still_short=still,
+        overshoot_percent=max(0.0, 100 * (float(course.places.max()) / float(course.wanted.max()) - 1)),
+        host_hours=host_hours,
+        stopped_host_hours=float(sum(stopped.sum() for stopped in course.stopped.values())) * hours,
+        usd=sum(spent * (prices[name] or 0) for name, spent in host_hours.items()),
+        not_priced=tuple(name for name, price in prices.items() if price is None),
+        launches_refused=result.refused_launches,
+        scaling_actions=result.scaling_actions,
+    )
+
+
+def _longest(short: np.ndarray[tuple[int], np.dtype[np.bool_]], tick_s: int) -> tuple[float, bool]:
+    """Return the longest run of ``True`` in seconds, and whether the last value is ``True``."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], short, [False]])))
+    runs = edges[1::2] - edges[::2]
+    return (float(runs.max()) * tick_s if runs.size else 0.0), bool(short[-1])
+
+
+def as_dict(trace: Trace, results: Sequence[Result], *, seed: int) -> dict[str, object]:
+    """Return everything for ``--json``; the course as one value a minute."""
+    found = shortfall(results[-1])
+    return {
+        "trace": trace.name,
+        "seconds": trace.duration_s,
+        "peak_calls": trace.peak,
+        "seed": seed,
+        "fleets": [_fleet_as_dict(plan) for plan in results[0].plans],
+        "shortfall": asdict(found) if found else None,
+        "policies": [asdict(summarize(result)) | {"course": _course_as_dict(result)} for result in results],
+    }
+
+
+def _fleet_as_dict(plan: FleetPlan) -> dict[str, object]:
+    return {
+        "fleet": plan.name,
+        "places_per_host": plan.places,
+        "places_source": plan.places_source,
+        "boot": [asdict(phase) for phase in plan.boot.phases],
+        "usd_per_host_hour": plan.usd_per_hour,
+    }
+
+
+def _course_as_dict(result: Result) -> dict[str, object]:
+    course = result.course
+    step = slice(None, None, max(1, 60 // result.tick_s))
+    return {
+        "second": course.second[step].tolist(),
+        "wanted": course.wanted[step].tolist(),
+        "carried": course.carried[step].tolist(),
+        "places": course.places[step].tolist(),
+        "refused_so_far": course.refused[step].tolist(),
+        "hosts": {name: hosts[step].tolist() for name, hosts in course.hosts.items()},
+    }
+
+
+def policy_table(title: str, summaries: Sequence[Summary]) -> Table:
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    table.add_column("")
+    for summary in summaries:
+        table.add_column(summary.policy, justify="right")
+    rows = {
+        "calls refused": [_share(one.refused_calls, one.offered_calls) for one in summaries],
+        "calls cut": [f"{one.cut_calls:,}" for one in summaries],
+        "refused call-seconds": [f"{one.refused_call_seconds:,.0f}" for one in summaries],
+        "degraded call-seconds": [f"{one.degraded_call_seconds:,.0f}" for one in summaries],
+        "call-seconds on GPUs": [f"{one.gpu_call_seconds:,.0f}" for one in summaries],
+        "time to capacity": [_time_to_capacity(one) for one in summaries],
+        "overshoot": [f"{one.overshoot_percent:.0f} %" for one in summaries],
+        "launches over quota": [f"{one.launches_refused:,}" for one in summaries],
+        "host-hours, running": [f"{sum(one.host_hours.values()):,.1f}" for one in summaries],
+        "host-hours, stopped": [f"{one.stopped_host_hours:,.1f}" for one in summaries],
+        "USD": [f"{one.usd:,.2f}" for one in summaries],
+    }
+    for name, cells in rows.items():
+        table.add_row(name, *cells)
+    missing = summaries[0].not_priced
+    table.caption = "USD: running hosts at On-Demand list price; volumes of stopped hosts are not priced" + (
+        f", nor is {', '.join(missing)}" if missing else ""
+    )
+    table.caption_justify = "left"
+    return table
+
+
+def percent(part: float, whole: float) -> str:
+    """Return a share to a tenth of a percent, and never as 0 what is more."""
+    return f"{part / whole:.1%}" if part / whole >= 0.0005 else "< 0.1%"  # noqa: PLR2004  where .1% would round to 0
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part:,} ({percent(part, whole)})" if part else "0"
+
+
+def _time_to_capacity(summary: Summary) -> str:
+    if not summary.short_of_places_s:
+        return "never short"
+    minutes, seconds = divmod(round(summary.short_of_places_s), 60)
+    return f"{'> ' if summary.still_short else ''}{minutes} min {seconds:02d} s"
+
+
+def fleet_table(plans: Sequence[FleetPlan]) -> Table:
+    """Return what the simulation took each fleet to be."""
+    table = Table(title="taken to be", title_justify="left", box=box.SIMPLE_HEAD)
+    for heading in ("fleet", "hosts", "calls a host", "boot", "from warm pool"):
+        table.add_column(heading, justify="left" if heading == "fleet" else "right", no_wrap=True)
+    table.add_column("calls a host: whose number")
+    for plan in plans:
+        table.add_row(
+            plan.name,
+            span(sum(group.min_hosts for group in plan.groups), plan.max_hosts),
+            f"{plan.places:,}",
+            f"{plan.boot.cold_s:g} s",
+            f"{plan.boot.warm_s:g} s" if plan.warm_pool_min is not None else "-",
+            plan.places_source,
+        )
+    table.caption = "CPU is taken to be the share of a host's places in use, which flatters target tracking"
+    table.caption_justify = "left"
+    return table

@@ -1,0 +1,258 @@
+"""One simulation: a deployment's fleets under a trace, scaled by one policy."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import simpy
+from numpy.typing import NDArray
+
+from ops.simulate.account import Account
+from ops.simulate.calls import BulkCalls, Calls, Ledger
+from ops.simulate.capacity import FleetPlan
+from ops.simulate.fleet import Fleet, Group, Host, State, Steps
+from ops.simulate.policies import Policy
+from ops.simulate.streams import StreamCalls
+from ops.simulate.traces import Outage, Trace
+
+LEAD_IN_S = 1_800
+"""Before the trace its first value lasts so long, uncounted, in which each policy finds its size."""
+START_LOAD = 0.7
+"""Share of its places that the first hosts have in use, where the file's bounds allow."""
+FINE_S, FINE_TICK_S, DAY_TICK_S = 6 * 3600, 1, 10
+"""Traces of up to six hours are simulated by the second, longer ones by the shortest period of an alarm."""
+
+VAD_GAP_S = 20.0
+"""A caller's gap when a VAD host dies: two health checks of the load balancer, 10 s apart."""
+ASR_GAP_S = 5.0
+"""When an ASR host dies: the shipper takes one for dead so long after its last heartbeat (ship/host_registry.hpp)."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is the same for every policy.
+
+    Attributes:
+        zones: Availability zones of the deployment.
+        call_s: Mean length of a call.
+        cross_zone: Whether the load balancer crosses zones.
+        quotas: Ceilings in vCPU by quota code.
+        interruptions_per_day: Of each spot host.
+        one_by_one: Whether each call is a process of its own.
+    """
+
+    zones: tuple[str, ...]
+    call_s: float
+    cross_zone: bool
+    seed: int
+    quotas: Mapping[str, int] = field(default_factory=dict)
+    interruptions_per_day: float = 0.0
+    one_by_one: bool = False
+    tick_s: int | None = None
+    lead_in_s: int = LEAD_IN_S
+
+
+@dataclass
+class Course:
+    """How it went, one value a tick.
+
+    Attributes:
+        second: End of the tick.
+        wanted: Calls that the trace wants.
+        carried: Calls that are alive.
+        places: Calls that the ASR hosts in service can have.
+        vad_places: Calls that the VAD hosts in service can have without loss.
+        refused: Callers refused in the tick, and calls cut.
+        degraded: Calls on VAD hosts beyond their loss-free load.
+        hosts: Hosts that are paid for, by fleet.
+        stopped: Hosts in warm pools, by fleet.
+    """
+
+    second: NDArray[np.float64]
+    wanted: NDArray[np.float64]
+    carried: NDArray[np.int64]
+    places: NDArray[np.int64]
+    vad_places: NDArray[np.int64]
+    refused: NDArray[np.int64]
+    degraded: NDArray[np.int64]
+    hosts: dict[str, NDArray[np.int64]]
+    stopped: dict[str, NDArray[np.int64]]
+
+
+@dataclass(frozen=True)
+class Result:
+    """One policy under one trace."""
+
+    policy: str
+    plans: tuple[FleetPlan, ...]
+    course: Course
+    ledger: Ledger
+    tick_s: int
+    call_s: float
+    refused_launches: int
+    scaling_actions: int
+
+
+class Simulation:
+    """A deployment's fleets, alive.
+
+    Args:
+        progress: Called with the simulated seconds, now and then.
+    """
+
+    def __init__(
+        self,
+        plans: tuple[FleetPlan, ...],
+        policy: Policy,
+        trace: Trace,
+        settings: Settings,
+        progress: Callable[[float], None] = lambda _: None,
+    ) -> None:
+        self._plans, self._policy, self._trace, self._settings, self._progress = (
+            plans,
+            policy,
+            trace,
+            settings,
+            progress,
+        )
+        self.tick_s = settings.tick_s or (FINE_TICK_S if trace.duration_s <= FINE_S else DAY_TICK_S)
+        self.env = simpy.Environment(initial_time=-settings.lead_in_s)
+        self.account = Account(dict(settings.quotas))
+        self.fleets = [Fleet(plan, settings.zones) for plan in plans]
+        self.calls = self._make_calls()
+        for fleet in self.fleets:
+            pool = fleet.plan.warm_pool_min if policy.warm_pools else None
+            for group in fleet.plan.groups:
+                Group(self.env, fleet, group, self.account, self.calls, pool)
+        self.scalers = [scaler for fleet in self.fleets for scaler in policy.scalers(self.env, fleet)]
+        self._chance = np.random.default_rng(settings.seed + 1)
+        ticks = math.ceil(trace.duration_s / self.tick_s)
+        self._course = _empty_course(ticks, [plan.name for plan in plans])
+
+    def _make_calls(self) -> Calls:
+        vad, *asr = self.fleets
+        asr.sort(key=lambda fleet: fleet.plan.kind == "gpu")
+        how = self._settings
+        if how.one_by_one:
+            return StreamCalls(self.env, vad, asr, self._trace, how.call_s, cross_zone=how.cross_zone, seed=how.seed)
+        return BulkCalls(vad, asr, self._trace, how.call_s, cross_zone=how.cross_zone, seed=how.seed)
+
+    def begin(self) -> None:
+        """Put the first hosts and calls into their places, and start everything that happens by itself."""
+        self._start()
+        self.env.process(self._tick())
+        for scaler in self.scalers:
+            self.env.process(scaler.watch())
+        for outage in self._trace.outages:
+            self.env.process(self._lose(outage))
+        if self._settings.interruptions_per_day and any(plan.spot for plan in self._plans):
+            self.env.process(self._interrupt())
+
+    def run(self) -> Result:
+        """Simulate the lead-in and the trace."""
+        self.begin()
+        self.env.run(until=len(self._course.second) * self.tick_s + self.tick_s / 2)
+        return Result(
+            policy=self._policy.name,
+            plans=self._plans,
+            course=self._course,
+            ledger=self.calls.ledger,
+            tick_s=self.tick_s,
+            call_s=self._settings.call_s,
+            refused_launches=self.account.refused_launches,
+            scaling_actions=sum(scaler.actions for scaler in self.scalers),
+        )
+
+    def _start(self) -> None:
+        first = self._trace.at(0)
+        left = first
+        for fleet in [self.fleets[0], *self.calls.asr]:
+            for group in fleet.groups:
+                share = first / len(fleet.groups) if fleet is self.fleets[0] else left
+                plan = group.plan
+                hosts = math.ceil(share / (fleet.plan.places * START_LOAD))
+                group.start(min(max(hosts, plan.min_hosts), plan.max_hosts))
+            if fleet is not self.fleets[0]:
+                left = max(0.0, left - START_LOAD * fleet.places)
+        self.calls.populate(round(first))
+
+    def _tick(self) -> Steps:
+        while True:
+            if self.env.now == 0:
+                self.calls.ledger = Ledger()
+                self.account.refused_launches = 0
+            self.calls.advance(self.env.now, self.tick_s)
+            yield self.env.timeout(self.tick_s)
+            for scaler in self.scalers:
+                scaler.sample()
+            if self.env.now > 0:
+                self._record(round(self.env.now / self.tick_s) - 1)
+
+    def _record(self, tick: int) -> None:
+        course, vad, ledger = self._course, self.fleets[0], self.calls.ledger
+        course.second[tick] = self.env.now
+        course.wanted[tick] = self._trace.at(self.env.now)
+        course.carried[tick] = self.calls.carried
+        course.places[tick] = sum(fleet.places for fleet in self.fleets[1:])
+        course.vad_places[tick] = vad.places
+        course.degraded[tick] = vad.calls[vad.calls > vad.plan.places].sum()
+        course.refused[tick] = ledger.refused + ledger.cut
+        for fleet in self.fleets:
+            course.hosts[fleet.plan.name][tick] = fleet.running
+            course.stopped[fleet.plan.name][tick] = fleet.stopped
+            if fleet.plan.kind == "gpu":
+                ledger.gpu_s += float(fleet.calls.sum()) * self.tick_s
+        ledger.degraded_s += float(course.degraded[tick]) * self.tick_s
+        if not tick % 64:
+            self._progress(self.env.now)
+
+    def _lose(self, outage: Outage) -> Steps:
+        zone = self._settings.zones[outage.zone]
+        yield self.env.timeout(outage.start_s - self.env.now)
+        self.account.lost_zones.add(zone)
+        lost = [host for fleet in self.fleets for group in fleet.groups for host in group.in_zone(zone)]
+        for host in lost:
+            if host.index >= 0:
+                host.group.fleet.open[host.index] = False
+        for host in lost:
+            self._kill(host)
+        for fleet in self.fleets:
+            for group in fleet.groups:
+                group.lose_pool(zone)
+        yield self.env.timeout(outage.end_s - outage.start_s)
+        self.account.lost_zones.remove(zone)
+
+    def _kill(self, host: Host) -> None:
+        if host.index >= 0:
+            gap_s = VAD_GAP_S if host.group.fleet.plan.kind == "vad" else ASR_GAP_S
+            self.calls.vacate(host, gap_s)
+        host.group.bury(host)
+
+    def _interrupt(self) -> Steps:
+        """Take spot hosts back: each one with the same chance every minute."""
+        chance = self._settings.interruptions_per_day / (24 * 60)
+        while True:
+            yield self.env.timeout(60)
+            for fleet in (fleet for fleet in self.fleets if fleet.plan.spot):
+                for group in fleet.groups:
+                    for host in tuple(group.hosts):
+                        if host.state is not State.BOOTING and self._chance.random() < chance:
+                            group.interrupt(host)
+
+
+def _empty_course(ticks: int, fleets: list[str]) -> Course:
+    def whole() -> NDArray[np.int64]:
+        return np.zeros(ticks, np.int64)
+
+    return Course(
+        second=np.zeros(ticks),
+        wanted=np.zeros(ticks),
+        carried=whole(),
+        places=whole(),
+        vad_places=whole(),
+        refused=whole(),
+        degraded=whole(),
+        hosts={name: whole() for name in fleets},
+        stopped={name: whole() for name in fleets},
+    )

@@ -1,0 +1,124 @@
+"""Callers in bulk against callers one by one, and both against the theory of loss systems."""
+
+import statistics
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ops.simulate.calls import _level
+from ops.simulate.capacity import FleetPlan
+from ops.simulate.run import Result, Simulation
+from ops.simulate.traces import Trace
+from tests.ops.simulate.worlds import SETTINGS, asr, headroom, own, simulate, steady, steps_to, vad
+
+SEEDS = range(12)
+SIGMAS = 4.0
+"""Two means of independent runs differ by more in one of 16,000 cases; seeds are fixed."""
+
+
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=12), st.data())
+def test_calls_go_one_by_one_to_the_host_with_the_most_free_places(free: list[int], data: st.DataObject) -> None:
+    count = data.draw(st.integers(0, sum(free)))
+    expected = list(free)
+    for _ in range(count):
+        expected[expected.index(max(expected))] -= 1
+    left = _level(np.array(free), count)
+    assert sorted(left) == sorted(expected)
+    assert all(after <= before for after, before in zip(left, free, strict=True))
+
+
+def erlang_b(load: float, places: int) -> float:
+    """Share of calls that a loss system refuses: https://en.wikipedia.org/wiki/Erlang_(unit)#Erlang_B_formula."""
+    blocked = 1.0
+    for servers in range(1, places + 1):
+        blocked = load * blocked / (servers + load * blocked)
+    return blocked
+
+
+def runs(plans: tuple[FleetPlan, ...], trace: Trace, *, one_by_one: bool) -> list[Result]:
+    # Other seeds than the other model's: the two samples are independent.
+    seeds = [seed + 1_000 * one_by_one for seed in SEEDS]
+    return [simulate(plans, trace, replace(SETTINGS, seed=seed, one_by_one=one_by_one)) for seed in seeds]
+
+
+def refused_share(result: Result) -> float:
+    return result.ledger.refused / result.ledger.offered
+
+
+@pytest.mark.parametrize("one_by_one", [False, True], ids=["bulk", "one by one"])
+def test_a_fleet_that_does_not_scale_refuses_as_erlang_says(one_by_one: bool) -> None:
+    # Sixty call lengths, in which sixty calls on average want sixty places.
+    plans = (vad(), asr(low=3, high=3, places=20))
+    shares = [refused_share(run) for run in runs(plans, steady(60, 3_600), one_by_one=one_by_one)]
+    error = statistics.stdev(shares) / len(shares) ** 0.5
+    assert statistics.mean(shares) == pytest.approx(erlang_b(60, 60), abs=SIGMAS * error + 0.002)
+    assert error < 0.01
+
+
+MEASURES: dict[str, Callable[[Result], float]] = {
+    "refused": refused_share,
+    "carried": lambda result: float(result.course.carried.mean()),
+    "host hours": lambda result: float(result.course.hosts["inf2"].sum()) / 3600,
+    "time of the last launch": lambda result: float(np.argmax(result.course.hosts["inf2"])),
+    "most on one tick refused": lambda result: float(np.diff(result.course.refused).max()),
+}
+
+
+@pytest.fixture(scope="module")
+def grown() -> tuple[list[Result], list[Result]]:
+    """A fleet that grows under four times the calls: in bulk, and one by one."""
+    plans, trace = (vad(), asr(rules=(headroom(),))), steps_to(60, 240, seconds=1_500)
+    return runs(plans, trace, one_by_one=False), runs(plans, trace, one_by_one=True)
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_bulk_agrees_with_calls_one_by_one_while_a_fleet_grows(
+    grown: tuple[list[Result], list[Result]], measure: str
+) -> None:
+    bulk, single = ([MEASURES[measure](result) for result in results] for results in grown)
+    error = ((statistics.variance(bulk) + statistics.variance(single)) / len(SEEDS)) ** 0.5
+    # Arrivals within a tick come at once in bulk: a little may differ beyond chance.
+    assert statistics.mean(bulk) == pytest.approx(statistics.mean(single), rel=0.01, abs=SIGMAS * error)
+    assert error < 0.05 * statistics.mean(single)
+
+
+@pytest.mark.parametrize("one_by_one", [False, True], ids=["bulk", "one by one"])
+def test_every_call_has_one_place_in_each_tier(one_by_one: bool) -> None:
+    plans = (vad(), asr(rules=(headroom(),), pool=1), asr(1, 2, kind="p5.4xlarge"))
+    how = replace(SETTINGS, one_by_one=one_by_one)
+    simulation = Simulation(plans, own(plans), steps_to(60, 400), how)
+    simulation.begin()
+    for until in range(100, 1_800, 100):
+        simulation.env.run(until=until + 0.5)
+        tiers = [int(fleet.calls.sum()) for fleet in simulation.fleets]
+        assert tiers[0] == sum(tiers[1:])
+        assert all((fleet.calls >= 0).all() for fleet in simulation.fleets)
+        assert all((fleet.calls <= fleet.plan.places).all() for fleet in simulation.fleets[1:])
+
+
+def test_neuron_is_filled_before_gpus() -> None:
+    plans = (vad(), asr(2, 2, places=50), asr(1, 1, places=50, kind="p5.4xlarge"))
+    assert simulate(plans, steady(60)).ledger.gpu_s == 0
+    assert simulate(plans, steady(130)).ledger.gpu_s > 0
+
+
+def test_arrivals_do_not_depend_on_what_the_fleets_do() -> None:
+    small, large = (simulate((vad(), asr(low, low, places=10)), steady(60)) for low in (1, 6))
+    assert small.ledger.offered == large.ledger.offered
+    assert small.ledger.refused > large.ledger.refused
+
+
+def test_callers_spread_over_zones_or_over_hosts() -> None:
+    # Zone a has one host, zone b three: within zones half of the calls meet the one host, across them a quarter.
+    lone, rest = vad(1, zones=("a",)), vad(3, zones=("b",))
+    plans = (replace(lone, groups=(*lone.groups, *rest.groups)), asr(6, 6, places=200))
+    for cross_zone, share in ((False, 0.5), (True, 0.25)):
+        how = replace(SETTINGS, cross_zone=cross_zone)
+        simulation = Simulation(plans, own(plans), steady(1_000, 600), how)
+        simulation.run()
+        fleet = simulation.fleets[0]
+        assert fleet.calls[0] / fleet.calls.sum() == pytest.approx(share, abs=0.06)

@@ -1,0 +1,99 @@
+"""What `voice simulate` prints, writes and refuses."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from ops.cli import app
+from tests.ops.simulate.worlds import PRODUCTION, ROOT
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def simulate(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, ["simulate", *map(str, arguments)])
+
+
+@pytest.fixture
+def course(tmp_path: Path) -> Path:
+    """Three times the calls, in ten minutes."""
+    file = tmp_path / "course.csv"
+    file.write_text("second,calls\n0,1000\n60,1000\n120,3000\n600,3000\n")
+    return file
+
+
+def test_policies_are_compared_in_a_table_with_what_was_assumed(course: Path, tmp_path: Path) -> None:
+    result = simulate(PRODUCTION, "--load", course, "--output", tmp_path / "plots")
+    assert result.exit_code == 0, result.output
+    for expected in ("seed's table alone", "CPU target 50 %", "file, warm pool", "time to capacity", "USD"):
+        assert expected in result.stdout
+    for assumed in ("900", "745 s", "415 s", "a ceiling, speed is"):
+        assert assumed in result.stdout
+    assert "file, warm pool: calls outgrew 2,171 places after" in result.stdout
+    for picture in ("calls.png", "hosts.png"):
+        assert (tmp_path / "plots" / picture).read_bytes().startswith(PNG)
+        assert picture in result.stderr
+
+
+def test_json_has_the_figures_their_assumptions_and_the_course(course: Path) -> None:
+    result = simulate(
+        PRODUCTION, "--load", course, "--places", "inf2=600", "--boot", "inf2=200/40", "--quota", "inf=384", "--json",
+        "--seed", "5",
+    )  # fmt: skip
+    report = json.loads(result.stdout)
+    assert (report["trace"], report["peak_calls"], report["seed"]) == ("course", 3_000, 5)
+    inf2 = report["fleets"][1]
+    assert (inf2["places_per_host"], inf2["places_source"]) == (600, "--places")
+    assert inf2["boot"] == [{"name": "whole", "cold_s": 200, "warm_s": 40, "source": "--boot"}]
+    assert report["shortfall"]["peak"] == 3_000
+    file = report["policies"][2]
+    assert file["policy"] == "file, warm pool"
+    assert file["launches_refused"] > 0
+    assert max(file["course"]["hosts"]["inf2"]) == 2
+    assert len(file["course"]["second"]) == 10
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--load", "tide"], "no trace tide: choose diurnal, spike, az-outage, flash-crowd or a CSV file"),
+        (["--load", "none.csv"], "none.csv: No such file"),
+        (["--load", "none.csv", "--peak", "5"], "--peak is for traces that are built in"),
+        (["--places", "inf9=4"], "inf9 is not a fleet"),
+        (["--places", "inf2=0"], "--places inf2=0: not NAME=VALUE"),
+        (["--boot", "inf2=60"], "--boot inf2=60: not NAME=VALUE"),
+        (["--quota", "inff=60"], "--quota inff: no such family; there are standard, inf, trn, p, g-vt"),
+    ],
+)
+def test_wrong_options_are_refused_in_one_line(options: list[str], says: str) -> None:
+    result = simulate(PRODUCTION, *options)
+    assert result.exit_code == 2
+    assert says in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_a_wrong_row_is_refused_with_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "course.csv"
+    file.write_text("second,calls\n0,1000\n60,lots\n")
+    result = simulate(PRODUCTION, "--load", file)
+    assert result.exit_code == 2
+    assert f"{file}:3: '60,lots' is not two numbers" in result.stderr
+
+
+def test_files_that_nothing_scales_in_are_refused() -> None:
+    azure = simulate(ROOT / "deployments/production-azure.yaml")
+    assert azure.exit_code == 2
+    assert "has no section `aws`" in azure.stderr
+    seed = simulate(ROOT / "deployments/seed.yaml")
+    assert seed.exit_code == 2
+    assert "huge-pages-fit-memory" in seed.stderr
+
+
+def test_a_folder_that_cannot_be_written_is_said(course: Path, tmp_path: Path) -> None:
+    (tmp_path / "taken").touch()
+    result = simulate(PRODUCTION, "--load", course, "--output", tmp_path / "taken")
+    assert result.exit_code == 2
+    assert "taken" in result.stderr
+    assert "Traceback" not in result.output

@@ -1,0 +1,127 @@
+"""Hosts and groups: boots, warm pools, quotas, drains, lost zones, spot."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ops.simulate.account import quota_codes
+from ops.simulate.run import Simulation
+from ops.simulate.traces import Outage
+from tests.ops.simulate.worlds import SETTINGS, ZONES, asr, headroom, own, simulate, steady, steps_to, vad
+
+INF_VCPUS = 192
+
+
+def first(happens: np.ndarray) -> int:
+    """Return the tick, here the second, at which something first happens."""
+    assert happens.any()
+    return int(happens.argmax())
+
+
+@pytest.mark.parametrize(("pool", "boot_s"), [(None, 100), (1, 20)], ids=["cold", "from warm pool"])
+def test_a_host_takes_calls_when_it_has_booted(pool: int | None, boot_s: int) -> None:
+    course = simulate((vad(), asr(rules=(headroom(),), pool=pool)), steps_to(60, 150)).course
+    launched = first(np.diff(course.hosts["inf2"]) > 0)
+    taking = first(np.diff(course.places) > 0)
+    assert taking - launched == pytest.approx(boot_s, abs=1)
+
+
+def test_one_step_adds_one_host_for_each_boot_and_warm_up() -> None:
+    course = simulate((vad(), asr(2, 6, rules=(headroom(),))), steps_to(60, 400)).course
+    launches = np.flatnonzero(np.diff(course.hosts["inf2"]) > 0)
+    assert len(launches) == 4
+    # A boot of 100 s and a warm-up of 50 s, then the alarm's next minute.
+    assert all(150 <= gap <= 150 + 60 for gap in np.diff(launches))
+
+
+def test_a_warm_pool_is_filled_again_and_paid_while_it_is_prepared() -> None:
+    trace = steps_to(600, 1_100)
+    result = simulate((vad(), asr(2, 6, places=500, rules=(headroom(),), pool=3)), trace)
+    stopped, running = result.course.stopped["inf2"], result.course.hosts["inf2"]
+    assert stopped[0] == 4
+    # One host more in service: three remain, which is what the group could still become.
+    assert stopped[-1] == 3
+    assert running[-1] == 3
+    deeper = simulate((vad(), asr(2, 6, places=500, rules=(headroom(),), pool=4)), trace).course
+    assert (deeper.hosts["inf2"] + deeper.stopped["inf2"]).max() == 7
+    assert deeper.stopped["inf2"].min() == 3
+    assert deeper.stopped["inf2"][-1] == 4
+
+
+def test_a_quota_stops_neuron_and_gpus_take_over() -> None:
+    plans = (vad(), asr(2, 6, rules=(headroom(),)), asr(2, 2, kind="p5.4xlarge"))
+    trace = steps_to(60, 180)
+    free = simulate(plans, trace)
+    bound = simulate(plans, trace, replace(SETTINGS, quotas={quota_codes()["inf"]: 2 * INF_VCPUS}))
+    assert free.course.hosts["inf2"].max() > 2
+    assert free.refused_launches == 0
+    assert bound.course.hosts["inf2"].max() == 2
+    assert bound.refused_launches > 0
+    assert bound.ledger.gpu_s > free.ledger.gpu_s
+
+
+def test_scale_in_drains_and_cuts_no_call() -> None:
+    shrink = headroom(below=90, change=-1).model_copy(update={"name": "shrink"})
+    result = simulate((vad(), asr(2, 6, rules=(shrink,), places=100)), replace(steady(300), calls=(300, 60)))
+    course = result.course
+    assert course.hosts["inf2"][0] > 2
+    assert course.hosts["inf2"][-1] == 2
+    assert result.ledger.cut == 0
+    # A draining host takes no calls, and is paid for until its last call has ended.
+    closed, gone = first(np.diff(course.places) < 0), first(np.diff(course.hosts["inf2"]) < 0)
+    assert gone > closed
+
+
+def test_a_drain_ends_in_time() -> None:
+    shrink = headroom(below=90, change=-1).model_copy(update={"name": "shrink"})
+    plans = (vad(), replace(asr(2, 6, rules=(shrink,), places=100), drain_timeout_s=10))
+    course = simulate(plans, replace(steady(300), calls=(300, 60))).course
+    closed, gone = first(np.diff(course.places) < 0), first(np.diff(course.hosts["inf2"]) < 0)
+    assert gone - closed == pytest.approx(10, abs=1)
+
+
+def test_a_lost_zone_takes_its_hosts_and_comes_back() -> None:
+    trace = replace(steady(200), outages=(Outage(0, 310, 910),))
+    result = simulate((vad(2), asr(6, 6, places=100)), trace)
+    course = result.course
+    # VAD groups stay in their zone, and wait for it; the ASR group moves to the other zones.
+    vad_hosts, neuron = course.hosts["vad"], course.hosts["inf2"]
+    assert [vad_hosts[second] for second in (308, 400, 900, 1_000)] == [6, 4, 4, 6]
+    assert [neuron[second] for second in (308, 312, 400)] == [6, 4, 6]
+    assert course.places[312] == 400
+    assert result.ledger.degraded_s > 0
+    assert result.ledger.cut == 0
+
+
+def test_calls_of_a_lost_zone_that_find_no_place_are_cut() -> None:
+    trace = replace(steady(280), outages=(Outage(1, 310, 910),))
+    for one_by_one in (False, True):
+        how = replace(SETTINGS, one_by_one=one_by_one)
+        result = simulate((vad(2), asr(6, 6, places=50)), trace, how)
+        before, after = result.course.carried[308], result.course.carried[312]
+        assert before > 230
+        assert after <= 4 * 50
+        assert result.ledger.cut == pytest.approx(before - 4 * 50, abs=15)
+
+
+def test_spot_hosts_are_taken_back_and_replaced() -> None:
+    plans = (vad(), asr(4, 6, places=100, spot=True))
+    often = replace(SETTINGS, interruptions_per_day=500)
+    course = simulate(plans, steady(100), often).course
+    assert course.places.min() < course.places[0]
+    assert course.hosts["inf2"].max() > 4
+    calm = simulate(plans, steady(100)).course
+    assert set(calm.hosts["inf2"]) == {4}
+
+
+def test_on_demand_hosts_are_not_interrupted() -> None:
+    often = replace(SETTINGS, interruptions_per_day=500)
+    assert set(simulate((vad(), asr(4, 6, places=100)), steady(100), often).course.hosts["inf2"]) == {4}
+
+
+def test_hosts_are_spread_over_zones() -> None:
+    simulation = Simulation((vad(), asr(5, 6)), own((vad(), asr(5, 6))), steady(60), SETTINGS)
+    simulation.begin()
+    there = [host.zone for host in simulation.fleets[1].groups[0].hosts]
+    assert sorted(map(there.count, ZONES)) == [1, 2, 2]

@@ -1,0 +1,78 @@
+"""Traces: what the built-in ones promise, and how a wrong CSV file is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from ops.simulate.traces import BUILT_IN, TraceError, read
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_built_in_traces_start_at_zero_and_keep_their_name(name: str) -> None:
+    trace = BUILT_IN[name](5_000)
+    assert trace.name == name
+    assert trace.seconds[0] == 0
+    assert list(trace.seconds) == sorted(set(trace.seconds))
+    assert min(trace.calls) > 0
+    assert trace.peak <= 5_000
+
+
+def test_a_spike_is_ten_times_the_calls_within_a_minute() -> None:
+    trace = BUILT_IN["spike"](1_000)
+    assert [trace.at(second) for second in (0, 600, 630, 660)] == pytest.approx([100, 100, 550, 1_000])
+
+
+def test_a_day_has_its_peak_in_the_afternoon() -> None:
+    trace = BUILT_IN["diurnal"](1_000)
+    assert trace.duration_s == 86_400
+    assert trace.at(15 * 3600) == pytest.approx(1_000)
+    assert trace.at(3 * 3600) == pytest.approx(200)
+
+
+def test_a_flash_crowd_fades() -> None:
+    trace = BUILT_IN["flash-crowd"](1_000)
+    assert trace.at(900) / trace.at(0) == pytest.approx(5)
+    assert trace.at(900 + 1_200) == pytest.approx(600)
+
+
+def test_a_file_is_read_in_proportion_between_its_rows(tmp_path: Path) -> None:
+    file = tmp_path / "monday.csv"
+    file.write_text("second,calls\n0,10\n100,30\n")
+    trace = read(file)
+    assert trace.name == "monday"
+    assert [trace.at(second) for second in (-50, 0, 50, 100)] == [10, 10, 20, 30]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", ":1: the header is ''"),
+        ("time,calls\n0,1\n", ":1: the header is 'time,calls'; write 'second,calls'"),
+        ("second,calls\n0,1\n", "two rows or more"),
+        ("second,calls\n0,1\n60,many\n", ":3: '60,many' is not two numbers"),
+        ("second,calls\n0,1\n60\n", ":3: '60' is not two numbers"),
+        ("second,calls\n0,1\n60,1,2\n", ":3: '60,1,2' is not two numbers"),
+        ("second,calls\n0,1\n60,-4\n", ":3: calls and seconds are finite and not negative"),
+        ("second,calls\n0,1\n60,nan\n", ":3: calls and seconds are finite"),
+        ("second,calls\n0,1\ninf,4\n", ":3: calls and seconds are finite"),
+        ("second,calls\n5,1\n60,4\n", ":2: the first second is 0, not 5"),
+        ("second,calls\n0,1\n60,4\n60,5\n", ":4: second 60 does not come after 60"),
+        ("second,calls\n0,0\n60,0\n", "every row has 0 calls"),
+    ],
+)
+def test_bad_rows_are_refused_with_their_line(tmp_path: Path, text: str, says: str) -> None:
+    file = tmp_path / "trace.csv"
+    file.write_text(text)
+    with pytest.raises(TraceError) as refusal:
+        read(file)
+    assert says in str(refusal.value)
+    assert str(refusal.value).startswith(str(file))
+
+
+def test_what_is_no_text_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "trace.csv"
+    file.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(TraceError, match=r"trace\.csv"):
+        read(file)
+    with pytest.raises(TraceError, match=r"No such file"):
+        read(tmp_path / "none.csv")

@@ -1,0 +1,88 @@
+"""Small deployments for the simulator's tests."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import blueprint
+from blueprint import catalog
+from blueprint.file.model.scaling import Comparison, MissingData, ScalingRule, Statistic, Step
+from ops.simulate.capacity import Boot, FleetPlan, GroupPlan, Overrides, Phase, fleet_plans
+from ops.simulate.policies import Policy, policies
+from ops.simulate.run import Result, Settings, Simulation
+from ops.simulate.traces import Trace
+
+ROOT = Path(__file__).parents[3]
+PRODUCTION = ROOT / "deployments/production-us-east-1.yaml"
+ZONES = ("a", "b", "c")
+
+
+def production() -> tuple[FleetPlan, ...]:
+    return fleet_plans(blueprint.load(PRODUCTION), Overrides({}, {}))
+
+
+def headroom(*, below: float = 20, change: int = 1) -> ScalingRule:
+    return ScalingRule(
+        name="headroom",
+        metric="NeuronHeadroom",
+        statistic=Statistic.AVERAGE,
+        comparison=Comparison.BELOW,
+        threshold=below,
+        period_s=10,
+        datapoints_to_alarm=3,
+        evaluation_periods=3,
+        missing_data=MissingData.NOT_BREACHING,
+        steps=(Step(adjustment=change),),
+    )
+
+
+def boot(cold_s: float = 100, warm_s: float = 20) -> Boot:
+    return Boot((Phase("launch", cold_s, warm_s, "test"),))
+
+
+def vad(hosts_per_zone: int = 2, places: int = 1_000, zones: tuple[str, ...] = ZONES) -> FleetPlan:
+    plan = production()[0]
+    groups = tuple(GroupPlan(f"vad-{zone}", (zone,), hosts_per_zone, hosts_per_zone) for zone in zones)
+    return replace(plan, groups=groups, places=places, boot=boot(), warm_up_s=50, rules=())
+
+
+def asr(  # noqa: PLR0917
+    low: int = 2,
+    high: int = 6,
+    places: int = 50,
+    rules: tuple[ScalingRule, ...] = (),
+    kind: str = "inf2.48xlarge",
+    pool: int | None = None,
+    spot: bool = False,
+) -> FleetPlan:
+    gpu = kind.startswith("p5")
+    return replace(
+        production()[3 if gpu else 1],
+        instance_type=catalog.instance_types()[kind],
+        groups=(GroupPlan(kind, ZONES, low, high),),
+        places=places,
+        boot=boot(),
+        warm_up_s=50,
+        drain_timeout_s=300,
+        rules=rules,
+        warm_pool_min=pool,
+        spot=spot,
+    )
+
+
+def steady(calls: float, seconds: float = 1_800) -> Trace:
+    return Trace("steady", (0.0, seconds), (calls, calls))
+
+
+def steps_to(before: float, after: float, at: float = 300, seconds: float = 1_800) -> Trace:
+    return Trace("step", (0.0, at, at + 1, seconds), (before, before, after, after))
+
+
+def own(plans: tuple[FleetPlan, ...]) -> Policy:
+    return policies(plans)[-1]
+
+
+SETTINGS = Settings(zones=ZONES, call_s=60.0, cross_zone=False, seed=7, lead_in_s=0)
+
+
+def simulate(plans: tuple[FleetPlan, ...], trace: Trace, how: Settings = SETTINGS) -> Result:
+    return Simulation(plans, own(plans), trace, how).run()
