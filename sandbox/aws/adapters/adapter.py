@@ -270,7 +270,7 @@ class Adapter:
             return {**given, "Tags": TAG_CALLS[self.kind.service].listed(tag_map(given))}
         return given
 
-    def _client(self) -> Any:  # noqa: ANN401 - boto3's clients are made at run time
+    def _client(self) -> Any:
         return client(self.kind.service, region=self.scope.region, account=self.scope.account)
 
     def _input(self, operation: str) -> Shape | None:

@@ -88,3 +88,10 @@ def test_nothing_of_a_network_is_left(stack: Deployed) -> None:
     assert not ec2.describe_addresses()["Addresses"]
     assert not ec2.describe_flow_logs()["FlowLogs"]
     assert {item["State"] for item in ec2.describe_nat_gateways()["NatGateways"]} == {"deleted"}
+
+
+def test_an_answer_without_a_resource_fails_the_deployment(stack: Deployed) -> None:
+    template = network()
+    template["Second"] = template["Flow"]  # EC2 answers a duplicate with what went wrong, not with an error
+    assert stack.try_create(template) == "ROLLBACK_COMPLETE"
+    assert any("create_flow_logs has made nothing" in reason for reason in stack.reasons)
