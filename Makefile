@@ -13,7 +13,7 @@ CHECKOV := .tools/checkov/.ready
 BENCH_VAD := .tools/bench/.ready
 INSTALL := images/vad-dataplane/tests/install.sh
 
-.PHONY: help setup demo demo-page test test-machines test-native test-arm64 test-voice images refresh-engines sandbox bench-synth bench-dataplane bench-vad bench-voice bench-simulate lint format lock clean
+.PHONY: help setup demo demo-page test test-machines test-native test-arm64 test-mutants test-voice images refresh-engines sandbox bench-synth bench-dataplane bench-vad bench-voice bench-simulate lint format lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -60,6 +60,9 @@ test-native: $(SETUP) ## Build the data plane and test it: units, sanitizers, en
 
 test-arm64: ## Cross-compile the data plane for arm64 and test it under emulation
 	images/vad-dataplane/cross/run.sh
+
+test-mutants: $(SETUP) ## Change the sources one place at a time and see that a test fails; ARGS as `python -m tests.mutants --help`
+	python -m tests.mutants $(ARGS)
 
 test-voice: $(SETUP) ## The whole voice path with real processes: faults, a drain, the page in a browser
 	$(INSTALL) tests/voice/packages.txt
