@@ -15,7 +15,7 @@ INSTALL := images/vad-dataplane/tests/install.sh
 # How the data plane is built for its tests: Meson's b_sanitize.
 SANITIZERS := none address,undefined
 
-.PHONY: help setup demo demo-page test test-machines test-nightly test-native test-arm64 test-voice images refresh-engines sandbox bench-synth bench-dataplane bench-vad bench-voice bench-simulate lint format lock clean
+.PHONY: help setup demo demo-page test test-machines test-nightly test-native test-arm64 test-mutants test-voice images refresh-engines sandbox bench-synth bench-dataplane bench-vad bench-voice bench-simulate lint format lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -66,6 +66,9 @@ test-native: $(SETUP) ## Build the data plane and test it: units, sanitizers, en
 
 test-arm64: ## Cross-compile the data plane for arm64 and test it under emulation
 	images/vad-dataplane/cross/run.sh
+
+test-mutants: $(SETUP) ## Change the sources one place at a time and see that a test fails; ARGS as `python -m tests.mutants --help`
+	python -m tests.mutants $(ARGS)
 
 test-voice: $(SETUP) ## The whole voice path with real processes: faults, a drain, the page in a browser
 	$(INSTALL) tests/voice/packages.txt
