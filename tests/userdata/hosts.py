@@ -112,7 +112,7 @@ def asr(port: int = READY_PORT) -> HostBoot:
                 environment={
                     "VOICE_CHUNK_PORT": "5006",
                     "VOICE_HEALTH_PORT": str(port),
-                    "VOICE_HOST_KIND": "silicon",
+                    "VOICE_HOST_KIND": "neuron",
                     "VOICE_ENGINE": "whisper",
                     "VOICE_CACHE_DIR": "/var/cache/voice",
                     "VOICE_DRAIN_TIMEOUT_S": "110",

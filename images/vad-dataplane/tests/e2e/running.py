@@ -102,7 +102,7 @@ class AsrHost:
     """Takes chunks and says that it lives."""
 
     def __init__(
-        self, store: Store, port: int, *, name: str = "asr-1", kind: str = "silicon", address: str = LOOPBACK
+        self, store: Store, port: int, *, name: str = "asr-1", kind: str = "neuron", address: str = LOOPBACK
     ) -> None:
         self._store, self._name, self._kind, self._address = store, name, kind, address
         self.chunks: list[Chunk] = []
