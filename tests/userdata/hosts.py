@@ -71,7 +71,7 @@ def vad(port: int = READY_PORT) -> HostBoot:
                     "VOICE_DRAIN_TIMEOUT_S": "110",
                 },
                 health=HealthPort(port),
-                capabilities=("NET_ADMIN", "NET_RAW", "BPF", "PERFMON", "IPC_LOCK", "SYS_ADMIN"),
+                capabilities=("NET_ADMIN", "NET_RAW", "BPF", "PERFMON", "IPC_LOCK", "SYS_ADMIN", "SYS_NICE"),
                 hardware=True,
                 mounts=(Mount(CONTROL_DIR, CONTROL_DIR, writable=True),),
                 arguments=("--log", "json"),

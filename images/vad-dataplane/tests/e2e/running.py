@@ -171,6 +171,7 @@ class DataPlane:
     path: str = "socket"
     environment: dict[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
+    command: list[str] = field(default_factory=lambda: [str(BUILD / "vad-dataplane")])
 
     def __post_init__(self) -> None:
         self.network = self.store.network
@@ -210,9 +211,7 @@ class DataPlane:
 
     def start(self) -> Self:
         with self.network.near():
-            self.process = subprocess.Popen(
-                [str(BUILD / "vad-dataplane")], env=self.environment, stderr=subprocess.PIPE
-            )
+            self.process = subprocess.Popen(self.command, env=self.environment, stderr=subprocess.PIPE)
         wait_for("the data plane is ready", self._is_ready)
         return self
 
