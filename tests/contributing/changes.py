@@ -131,11 +131,11 @@ CHANGES: dict[str, Change] = {
     ),
     "an alert's threshold": Change(
         files={
-            "blueprint/aws/alerts/tiers.py": Edit("above(97, 6, 6)", "above(95, 6, 6)", instead=True),
-            INDEX: Edit("`RxRingOccupancy` | above 97 %", "`RxRingOccupancy` | above 95 %", instead=True),
+            "blueprint/aws/alerts/fleets.py": Edit("above(2, 1, 1)", "above(1, 1, 1)", instead=True),
+            INDEX: Edit("`AsrHostsAbandoned` | above 2", "`AsrHostsAbandoned` | above 1", instead=True),
         },
-        tests=("tests/stacks/aws/test_alert_table.py", "tests/stacks/aws/test_alerts_and_scaling.py"),
-        without={"blueprint/aws/alerts/tiers.py": INDEX, INDEX: INDEX},
+        tests=("tests/stacks/aws/test_alert_table.py", "tests/blueprint/test_alerts.py"),
+        without={"blueprint/aws/alerts/fleets.py": INDEX, INDEX: INDEX},
     ),
     "an instance type": Change(
         files={
