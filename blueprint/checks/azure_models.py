@@ -6,7 +6,7 @@ from blueprint import catalog
 from blueprint.catalog import ModelCard
 from blueprint.catalog.inference import Task
 from blueprint.checks.azure_pods import ServicePod, refused, service_pods
-from blueprint.checks.base import Check, Level, Violation
+from blueprint.checks.base import Level, Violation, check
 from blueprint.engines.sizing.fit import check_engine, check_load, check_reuse
 from blueprint.file.model.azure import AzureService, ChatService, TtsService
 from blueprint.file.model.deployment import Deployment, Environment
@@ -17,162 +17,136 @@ HELD_BACK_DRIVERS = {"A10": "GRID 570.211.01"}
 """Drivers of AKS node images older than the R580 branch that CUDA 13 needs, by GPU model; others carry 580.159.04."""
 
 
-class LicenceAllowsUse(Check):
-    """Weights that can be downloaded are not thereby free to sell."""
+@check(
+    "licence-allows-use",
+    Level.ERROR,
+    "Every model's licence allows what the deployment is for, or an agreement does.",
+    source="https://huggingface.co/mistralai/Voxtral-4B-TTS-2603 (CC BY-NC 4.0); each model's row names its licence",
+)
+def licence_allows_use(deployment: Deployment) -> Iterator[Violation]:
+    azure = deployment.azure
+    agreed = {agreement.model for agreement in azure.model_agreements}
+    for index, service in enumerate(azure.services):
+        card = catalog.models()[service.model]
+        if azure.commercial and not card.commercial_use and card.name not in agreed:
+            yield Violation(
+                ("azure", "services", index, "model"),
+                f"{card.name} is licensed {card.licence}, which forbids commercial use, and this deployment is "
+                "commercial",
+                "name the agreement with its owner under model_agreements, take another model, or set "
+                "commercial: false where that is true",
+            )
 
-    id = "licence-allows-use"
-    level = Level.ERROR
-    about = "Every model's licence allows what the deployment is for, or an agreement does."
-    source = "https://huggingface.co/mistralai/Voxtral-4B-TTS-2603 (CC BY-NC 4.0); each model's row names its licence"
 
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Compare the licences with `commercial` and the agreements."""
-        azure = deployment.azure
-        agreed = {agreement.model for agreement in azure.model_agreements}
-        for index, service in enumerate(azure.services):
+@check(
+    "engine-serves-model",
+    Level.ERROR,
+    "Every service's engine serves its model: vLLM-Omni for speech, vLLM for everything else.",
+    source="https://docs.vllm.ai/projects/vllm-omni and https://docs.vllm.ai/en/stable/models/supported_models.html",
+)
+def engine_serves_model(deployment: Deployment) -> Iterator[Violation]:
+    for index, service in enumerate(deployment.azure.services):
+        card = catalog.models()[service.model]
+        if not _serves(service, card):
+            yield Violation(
+                ("azure", "services", index, "model"),
+                f"{service.name} is a {service.kind} service, whose image is {service_images(service)[0]}; "
+                f"{card.name} is a {card.task} model for {card.served_by}",
+                f"take one of {', '.join(c.name for c in catalog.models().values() if _serves(service, c))}, or "
+                "another kind of service",
+            )
+
+
+@check(
+    "kv-transfer-supported",
+    Level.ERROR,
+    "LMCache and prefill/decode cells serve decoder-only models.",
+    source="https://github.com/vllm-project/vllm/blob/main/vllm/v1/core/sched/scheduler.py (asserted when it starts)",
+)
+def kv_transfer_supported(deployment: Deployment) -> Iterator[Violation]:
+    for pod in service_pods(deployment.azure):
+        if pod.is_cell or pod.lmcache:
+            yield from refused((*pod.location, "model"), pod, _check_reuse)
+
+
+@check(
+    "kv-type-supported",
+    Level.ERROR,
+    "The KV cache is FP8 only on GPUs whose attention backend reads it.",
+    source="https://docs.vllm.ai/en/stable/features/quantization/quantized_kvcache.html (FlashAttention and Triton "
+    "take FP8 from compute capability 8.9)",
+)
+def kv_type_supported(deployment: Deployment) -> Iterator[Violation]:
+    for pod in service_pods(deployment.azure):
+        if pod.kv_cache_type is KvCacheType.FP8 and pod.model.served_by == "vllm":
+            yield from refused((*pod.location, "kv_cache_type"), pod, _check_kv_type)
+
+
+@check(
+    "weights-type-computes",
+    Level.INFO,
+    "FP8 weights are computed with, not only stored.",
+    source="https://docs.vllm.ai/en/stable/features/quantization/fp8.html (W8A16 through Marlin below 8.9)",
+)
+def weights_type_computes(deployment: Deployment) -> Iterator[Violation]:
+    for pod in service_pods(deployment.azure):
+        if pod.quantization is Quantization.FP8 and pod.gpu and not pod.gpu.computes_fp8:
+            yield Violation(
+                (*pod.location, "quantization"),
+                f"{pod.gpu.name} in pool {pod.pool.name} keeps FP8 weights of {pod.model.name} and computes in "
+                "bfloat16: half the memory, the same speed",
+                "expect room for KV cache from it, not throughput",
+            )
+
+
+@check(
+    "driver-runs-engine",
+    Level.WARNING,
+    "The NVIDIA driver of every pool's node image runs the CUDA build of its engine.",
+    source="https://github.com/Azure/AKS/issues/5875 and https://docs.nvidia.com/deploy/cuda-compatibility",
+)
+def driver_runs_engine(deployment: Deployment) -> Iterator[Violation]:
+    for pod in service_pods(deployment.azure):
+        driver = HELD_BACK_DRIVERS.get(pod.size.gpu or "")
+        engine = catalog.engines()[pod.model.served_by]
+        if driver and engine.min_driver and not _runs(driver, engine.min_driver):
+            yield Violation(
+                pod.pool_at,
+                f"{pod.size.name} comes with driver {driver}; {engine.name} {engine.version} is built for CUDA 13, "
+                f"which needs {engine.min_driver}",
+                "put the service on an A100, H100 or H200 pool, or bring a node image with that driver and accept "
+                "this check",
+            )
+
+
+@check(
+    "model-revision-pinned",
+    Level.WARNING,
+    "In production every model is fetched at a fixed commit.",
+    source="https://huggingface.co/docs/huggingface_hub/guides/download (revision)",
+)
+def model_revision_pinned(deployment: Deployment) -> Iterator[Violation]:
+    for index, service in enumerate(deployment.azure.services):
+        if deployment.environment is Environment.PRODUCTION and service.revision is None:
             card = catalog.models()[service.model]
-            if azure.commercial and not card.commercial_use and card.name not in agreed:
-                yield Violation(
-                    ("azure", "services", index, "model"),
-                    f"{card.name} is licensed {card.licence}, which forbids commercial use, and this deployment is "
-                    "commercial",
-                    "name the agreement with its owner under model_agreements, take another model, or set "
-                    "commercial: false where that is true",
-                )
+            yield Violation(
+                ("azure", "services", index),
+                f"{service.name} fetches {card.repository} at whatever commit is newest: replicas of different "
+                "days may differ",
+                "set revision to the commit that was tested",
+            )
 
 
-class EngineServesModel(Check):
-    """vLLM and vLLM-Omni are two engines in two images."""
-
-    id = "engine-serves-model"
-    level = Level.ERROR
-    about = "Every service's engine serves its model: vLLM-Omni for speech, vLLM for everything else."
-    source = "https://docs.vllm.ai/projects/vllm-omni and https://docs.vllm.ai/en/stable/models/supported_models.html"
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Compare the kind of service with the model's engine and task."""
-        for index, service in enumerate(deployment.azure.services):
-            card = catalog.models()[service.model]
-            if not _serves(service, card):
-                yield Violation(
-                    ("azure", "services", index, "model"),
-                    f"{service.name} is a {service.kind} service, whose image is {service_images(service)[0]}; "
-                    f"{card.name} is a {card.task} model for {card.served_by}",
-                    f"take one of {', '.join(c.name for c in catalog.models().values() if _serves(service, c))}, or "
-                    "another kind of service",
-                )
-
-
-class KvTransferSupported(Check):
-    """Cross-attention has no place in transferred or offloaded KV blocks."""
-
-    id = "kv-transfer-supported"
-    level = Level.ERROR
-    about = "LMCache and prefill/decode cells serve decoder-only models."
-    source = "https://github.com/vllm-project/vllm/blob/main/vllm/v1/core/sched/scheduler.py (asserted when it starts)"
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Look for encoder-decoder models behind a KV connector."""
-        for pod in service_pods(deployment.azure):
-            if pod.is_cell or pod.lmcache:
-                yield from refused((*pod.location, "model"), pod, _check_reuse)
-
-
-class KvTypeSupported(Check):
-    """FP8 keys and values need kernels that old GPUs do not have."""
-
-    id = "kv-type-supported"
-    level = Level.ERROR
-    about = "The KV cache is FP8 only on GPUs whose attention backend reads it."
-    source = (
-        "https://docs.vllm.ai/en/stable/features/quantization/quantized_kvcache.html (FlashAttention and Triton take "
-        "FP8 from compute capability 8.9)"
-    )
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Compare the cache's type with each pool's GPU."""
-        for pod in service_pods(deployment.azure):
-            if pod.kv_cache_type is KvCacheType.FP8 and pod.model.served_by == "vllm":
-                yield from refused((*pod.location, "kv_cache_type"), pod, _check_kv_type)
-
-
-class WeightsTypeComputes(Check):
-    """FP8 weights on an A100 save memory and no time."""
-
-    id = "weights-type-computes"
-    level = Level.INFO
-    about = "FP8 weights are computed with, not only stored."
-    source = "https://docs.vllm.ai/en/stable/features/quantization/fp8.html (W8A16 through Marlin below 8.9)"
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Compare quantization with each pool's GPU."""
-        for pod in service_pods(deployment.azure):
-            if pod.quantization is Quantization.FP8 and pod.gpu and not pod.gpu.computes_fp8:
-                yield Violation(
-                    (*pod.location, "quantization"),
-                    f"{pod.gpu.name} in pool {pod.pool.name} keeps FP8 weights of {pod.model.name} and computes in "
-                    "bfloat16: half the memory, the same speed",
-                    "expect room for KV cache from it, not throughput",
-                )
-
-
-class DriverRunsEngine(Check):
-    """The node image's driver decides which CUDA build an engine may have."""
-
-    id = "driver-runs-engine"
-    level = Level.WARNING
-    about = "The NVIDIA driver of every pool's node image runs the CUDA build of its engine."
-    source = "https://github.com/Azure/AKS/issues/5875 and https://docs.nvidia.com/deploy/cuda-compatibility"
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Compare driver branches."""
-        for pod in service_pods(deployment.azure):
-            driver = HELD_BACK_DRIVERS.get(pod.size.gpu or "")
-            engine = catalog.engines()[pod.model.served_by]
-            if driver and engine.min_driver and not _runs(driver, engine.min_driver):
-                yield Violation(
-                    pod.pool_at,
-                    f"{pod.size.name} comes with driver {driver}; {engine.name} {engine.version} is built for CUDA 13, "
-                    f"which needs {engine.min_driver}",
-                    "put the service on an A100, H100 or H200 pool, or bring a node image with that driver and accept "
-                    "this check",
-                )
-
-
-class ModelRevisionPinned(Check):
-    """A repository's main branch changes under a running fleet."""
-
-    id = "model-revision-pinned"
-    level = Level.WARNING
-    about = "In production every model is fetched at a fixed commit."
-    source = "https://huggingface.co/docs/huggingface_hub/guides/download (revision)"
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Look for services without a revision."""
-        for index, service in enumerate(deployment.azure.services):
-            if deployment.environment is Environment.PRODUCTION and service.revision is None:
-                card = catalog.models()[service.model]
-                yield Violation(
-                    ("azure", "services", index),
-                    f"{service.name} fetches {card.repository} at whatever commit is newest: replicas of different "
-                    "days may differ",
-                    "set revision to the commit that was tested",
-                )
-
-
-class ContextFitsModel(Check):
-    """Positions beyond what a model was trained on are noise."""
-
-    id = "context-fits-model"
-    level = Level.ERROR
-    about = "A session's tokens fit its context, and the context fits the model."
-    source = "each model's max_context_tokens in the catalogue, from its configuration"
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Compare the load with the model."""
-        for pod in service_pods(deployment.azure):
-            if not isinstance(pod.service, TtsService):
-                yield from refused((*pod.location, "load"), pod, _check_load)
+@check(
+    "context-fits-model",
+    Level.ERROR,
+    "A session's tokens fit its context, and the context fits the model.",
+    source="each model's max_context_tokens in the catalogue, from its configuration",
+)
+def context_fits_model(deployment: Deployment) -> Iterator[Violation]:
+    for pod in service_pods(deployment.azure):
+        if not isinstance(pod.service, TtsService):
+            yield from refused((*pod.location, "load"), pod, _check_load)
 
 
 def _check_reuse(pod: ServicePod) -> None:
@@ -200,15 +174,3 @@ def _runs(driver: str, wanted: str) -> bool:
     """Whether ``GRID 570.211.01`` is of the branch ``R580`` or a later one."""
     branch = driver.rsplit(maxsplit=1)[-1].partition(".")[0]
     return int(branch) >= int(wanted.removeprefix("R"))
-
-
-CHECKS: tuple[Check, ...] = (
-    LicenceAllowsUse(),
-    EngineServesModel(),
-    KvTransferSupported(),
-    KvTypeSupported(),
-    WeightsTypeComputes(),
-    DriverRunsEngine(),
-    ModelRevisionPinned(),
-    ContextFitsModel(),
-)

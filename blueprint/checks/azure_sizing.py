@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from blueprint.azure.topology import kube_reserved_cpus
 from blueprint.checks.azure_pods import ServicePod, refused, service_pods
-from blueprint.checks.base import Check, Level, Violation
+from blueprint.checks.base import Level, Violation, check
 from blueprint.engines.sizing.fit import check_engine, check_memory
 from blueprint.engines.sizing.host import size_host
 from blueprint.engines.sizing.memory import kv_memory
@@ -22,140 +22,114 @@ CACHE_OVER_WEIGHTS = 1.5
 """Room for compile caches and a second revision beside the weights of each model. ASSUMED."""
 
 
-class EngineSplitsModel(Check):
-    """Every GPU of an engine computes whole attention heads."""
-
-    id = "engine-splits-model"
-    level = Level.ERROR
-    about = "The attention heads of every model divide over the GPUs of its engine."
-    source = "https://docs.vllm.ai/en/stable/serving/parallelism_scaling.html (asserted when the model is loaded)"
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Divide heads by GPUs."""
-        for pod in service_pods(deployment.azure):
-            if _on_vllm(pod) and not pod.is_cell:
-                yield from refused((*pod.location, "tensor_parallel"), pod, _check_heads)
+@check(
+    "engine-splits-model",
+    Level.ERROR,
+    "The attention heads of every model divide over the GPUs of its engine.",
+    source="https://docs.vllm.ai/en/stable/serving/parallelism_scaling.html (asserted when the model is loaded)",
+)
+def engine_splits_model(deployment: Deployment) -> Iterator[Violation]:
+    for pod in service_pods(deployment.azure):
+        if _on_vllm(pod) and not pod.is_cell:
+            yield from refused((*pod.location, "tensor_parallel"), pod, _check_heads)
 
 
-class LoadFitsGpus(Check):
-    """Weights first; what is left holds sessions."""
-
-    id = "load-fits-gpus"
-    level = Level.ERROR
-    about = "Weights and the KV cache of one session at full context fit the GPUs of every engine."
-    source = "blueprint/engines/sizing/memory.py; https://docs.vllm.ai/en/stable/configuration/conserving_memory.html"
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Do the sum for each engine; for text to speech, look up what is published."""
-        for pod in service_pods(deployment.azure):
-            if pod.gpu and pod.tensor_parallel:
-                check = _check_tts if isinstance(pod.service, TtsService) else _check_memory
-                yield from refused(pod.pool_at, pod, check)
+@check(
+    "load-fits-gpus",
+    Level.ERROR,
+    "Weights and the KV cache of one session at full context fit the GPUs of every engine.",
+    source="blueprint/engines/sizing/memory.py; https://docs.vllm.ai/en/stable/configuration/conserving_memory.html",
+)
+def load_fits_gpus(deployment: Deployment) -> Iterator[Violation]:
+    for pod in service_pods(deployment.azure):
+        if pod.gpu and pod.tensor_parallel:
+            fits = _check_tts if isinstance(pod.service, TtsService) else _check_memory
+            yield from refused(pod.pool_at, pod, fits)
 
 
-class NodeMemoryHoldsPods(Check):
-    """A pod that the node has no memory for is never scheduled, or killed."""
-
-    id = "node-memory-holds-pods"
-    level = Level.ERROR
-    about = "A node has memory for as many pods as it has GPUs for: engines, shared memory and LMCache."
-    source = f"{RESERVATIONS}; https://github.com/LMCache/LMCache/issues/796 (a pool of 200 GB that took its node down)"
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Add up the memory of a full node."""
-        for pod in service_pods(deployment.azure):
-            if pod.per_node:
-                at = (*pod.location, "lmcache") if pod.lmcache else pod.pool_at
-                yield from refused(at, pod, _check_host)
+@check(
+    "node-memory-holds-pods",
+    Level.ERROR,
+    "A node has memory for as many pods as it has GPUs for: engines, shared memory and LMCache.",
+    source=f"{RESERVATIONS}; https://github.com/LMCache/LMCache/issues/796 (a pool of 200 GB that took its node down)",
+)
+def node_memory_holds_pods(deployment: Deployment) -> Iterator[Violation]:
+    for pod in service_pods(deployment.azure):
+        if pod.per_node:
+            at = (*pod.location, "lmcache") if pod.lmcache else pod.pool_at
+            yield from refused(at, pod, _check_host)
 
 
-class NodeCpusHoldPods(Check):
-    """GPUs without CPUs stay idle."""
-
-    id = "node-cpus-hold-pods"
-    level = Level.ERROR
-    about = "A node has CPUs for as many pods as it has GPUs for."
-    source = RESERVATIONS
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Add up the CPUs of a full node."""
-        for pod in service_pods(deployment.azure):
-            have = int(pod.size.vcpus - kube_reserved_cpus(pod.size) - DAEMON_CPUS)
-            need = pod.per_node * pod.service.cpus
-            if need > have:
-                yield Violation(
-                    (*pod.location, "cpus"),
-                    f"{pod.per_node} pod(s) of {pod.service.name} on {pod.size.name} ask for {need} CPUs; "
-                    f"{have} of {pod.size.vcpus} are left by the kubelet and DaemonSets",
-                    f"ask for at most {have // pod.per_node}",
-                )
-
-
-class NvmeHoldsKv(Check):
-    """LMCache's second level lies on the node's own disks."""
-
-    id = "nvme-holds-kv"
-    level = Level.ERROR
-    about = "A node has local NVMe for the second LMCache level of its pods."
-    source = "https://learn.microsoft.com/azure/aks/best-practices-storage-nvme"
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Compare with the size's disks."""
-        for pod in service_pods(deployment.azure):
-            need = pod.lmcache.l2_nvme_gib * pod.per_node if pod.lmcache else 0
-            if need > pod.size.nvme_gib:
-                yield Violation(
-                    (*pod.location, "lmcache", "l2_nvme_gib"),
-                    f"{pod.per_node} pod(s) of {pod.service.name} want {need} GiB of local NVMe; {pod.size.name} has "
-                    f"{pod.size.nvme_gib}",
-                    f"set l2_nvme_gib to at most {pod.size.nvme_gib // pod.per_node}, or 0",
-                )
-
-
-class ModelCacheHoldsModels(Check):
-    """Weights are fetched once into a shared volume."""
-
-    id = "model-cache-holds-models"
-    level = Level.ERROR
-    about = "The shared model cache holds every model's weights and half as much again for compile caches."
-    source = "each model's weights_gib in the catalogue"
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Add up the weights of the different models."""
-        weights = {pod.model.name: pod.model.weights_gib for pod in service_pods(deployment.azure)}
-        need = sum(weights.values()) * CACHE_OVER_WEIGHTS
-        have = deployment.azure.model_cache_gib
+@check("node-cpus-hold-pods", Level.ERROR, "A node has CPUs for as many pods as it has GPUs for.", source=RESERVATIONS)
+def node_cpus_hold_pods(deployment: Deployment) -> Iterator[Violation]:
+    for pod in service_pods(deployment.azure):
+        have = int(pod.size.vcpus - kube_reserved_cpus(pod.size) - DAEMON_CPUS)
+        need = pod.per_node * pod.service.cpus
         if need > have:
             yield Violation(
-                ("azure", "model_cache_gib"),
-                f"{have} GiB; {', '.join(f'{name} {gib:g}' for name, gib in weights.items())} with their caches take "
-                f"{need:.0f} GiB",
-                f"set model_cache_gib to {int(need) + 1} or more",
+                (*pod.location, "cpus"),
+                f"{pod.per_node} pod(s) of {pod.service.name} on {pod.size.name} ask for {need} CPUs; "
+                f"{have} of {pod.size.vcpus} are left by the kubelet and DaemonSets",
+                f"ask for at most {have // pod.per_node}",
             )
 
 
-class ReplicasCarryLoad(Check):
-    """Sessions beyond what memory holds wait or are refused."""
+@check(
+    "nvme-holds-kv",
+    Level.ERROR,
+    "A node has local NVMe for the second LMCache level of its pods.",
+    source="https://learn.microsoft.com/azure/aks/best-practices-storage-nvme",
+)
+def nvme_holds_kv(deployment: Deployment) -> Iterator[Violation]:
+    for pod in service_pods(deployment.azure):
+        need = pod.lmcache.l2_nvme_gib * pod.per_node if pod.lmcache else 0
+        if need > pod.size.nvme_gib:
+            yield Violation(
+                (*pod.location, "lmcache", "l2_nvme_gib"),
+                f"{pod.per_node} pod(s) of {pod.service.name} want {need} GiB of local NVMe; {pod.size.name} has "
+                f"{pod.size.nvme_gib}",
+                f"set l2_nvme_gib to at most {pod.size.nvme_gib // pod.per_node}, or 0",
+            )
 
-    id = "replicas-carry-load"
-    level = Level.WARNING
-    about = "All replicas of a service together carry the sessions that it is asked for."
-    source = "blueprint/engines/sizing: ceilings of memory, and for text to speech arXiv 2603.25551"
 
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Size each service; one that does not fit at all is another check's."""
-        azure = deployment.azure
-        for index, service in enumerate(azure.services):
-            try:
-                sizing = size_service(azure, service)
-            except (DoesNotFitError, LookupError):
-                continue
-            if not sizing.enough:
-                yield Violation(
-                    ("azure", "services", index, "replicas"),
-                    f"{service.name}: {sizing.verdict}",
-                    "raise replicas.max and the pool's nodes.max, or ask for fewer sessions",
-                )
+@check(
+    "model-cache-holds-models",
+    Level.ERROR,
+    "The shared model cache holds every model's weights and half as much again for compile caches.",
+    source="each model's weights_gib in the catalogue",
+)
+def model_cache_holds_models(deployment: Deployment) -> Iterator[Violation]:
+    weights = {pod.model.name: pod.model.weights_gib for pod in service_pods(deployment.azure)}
+    need = sum(weights.values()) * CACHE_OVER_WEIGHTS
+    have = deployment.azure.model_cache_gib
+    if need > have:
+        yield Violation(
+            ("azure", "model_cache_gib"),
+            f"{have} GiB; {', '.join(f'{name} {gib:g}' for name, gib in weights.items())} with their caches take "
+            f"{need:.0f} GiB",
+            f"set model_cache_gib to {int(need) + 1} or more",
+        )
+
+
+@check(
+    "replicas-carry-load",
+    Level.WARNING,
+    "All replicas of a service together carry the sessions that it is asked for.",
+    source="blueprint/engines/sizing: ceilings of memory, and for text to speech arXiv 2603.25551",
+)
+def replicas_carry_load(deployment: Deployment) -> Iterator[Violation]:
+    azure = deployment.azure
+    for index, service in enumerate(azure.services):
+        try:
+            sizing = size_service(azure, service)
+        except (DoesNotFitError, LookupError):
+            continue
+        if not sizing.enough:
+            yield Violation(
+                ("azure", "services", index, "replicas"),
+                f"{service.name}: {sizing.verdict}",
+                "raise replicas.max and the pool's nodes.max, or ask for fewer sessions",
+            )
 
 
 def _on_vllm(pod: ServicePod) -> bool:
@@ -182,14 +156,3 @@ def _check_tts(pod: ServicePod) -> None:
 def _check_host(pod: ServicePod) -> None:
     kv_pool_gib = pod.lmcache.l1_gib if pod.lmcache else 0
     size_host(pod.size, pods=pod.per_node, gpus_per_pod=pod.gpus, kv_pool_gib=kv_pool_gib)
-
-
-CHECKS: tuple[Check, ...] = (
-    EngineSplitsModel(),
-    LoadFitsGpus(),
-    NodeMemoryHoldsPods(),
-    NodeCpusHoldPods(),
-    NvmeHoldsKv(),
-    ModelCacheHoldsModels(),
-    ReplicasCarryLoad(),
-)

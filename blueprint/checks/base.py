@@ -1,10 +1,8 @@
 """What a check is."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar
 
 from blueprint.file.model.deployment import Deployment
 from blueprint.file.source import Location
@@ -36,18 +34,29 @@ class Violation:
     remedy: str
 
 
-class Check(ABC):
-    """One rule about a deployment, with the source of the rule."""
+Examine = Callable[[Deployment], Iterator[Violation]]
+"""Yields every place of a deployment where a rule does not hold."""
 
-    id: ClassVar[str]
-    level: ClassVar[Level]
-    about: ClassVar[str]
-    """The rule in one sentence, as it reads when it holds."""
-    source: ClassVar[str]
 
-    @abstractmethod
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Yield every place where the rule does not hold."""
+@dataclass(frozen=True)
+class Check:
+    """One rule about a deployment.
+
+    Attributes:
+        about: The rule in one sentence, as it reads when it holds.
+        source: Where the rule comes from.
+    """
+
+    id: str
+    level: Level
+    about: str
+    source: str
+    examine: Examine
+
+
+def check(id_: str, level: Level, about: str, *, source: str) -> Callable[[Examine], Check]:
+    """Make a check of the function below."""
+    return lambda examine: Check(id_, level, about, source, examine)
 
 
 @dataclass(frozen=True)
