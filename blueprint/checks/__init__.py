@@ -23,15 +23,25 @@ from blueprint.file.model.deployment import Deployment
 __all__ = ["CHECKS", "Check", "Finding", "Level", "Violation", "applicable", "refusals", "run"]
 
 
-@check("accepted-checks-exist", Level.ERROR, "Every accepted check exists.", source="blueprint/checks")
+@check(
+    "accepted-checks-exist",
+    Level.ERROR,
+    "Every accepted check exists, and can be accepted.",
+    source="blueprint/checks",
+    acceptable=False,
+)
 def accepted_checks_exist(deployment: Deployment) -> Iterator[Violation]:
-    known = [known.id for known in CHECKS]
+    known = {known.id: known for known in CHECKS}
     for index, accepted in enumerate(deployment.accepted_checks):
+        at = ("accepted_checks", index, "id")
         if accepted.id not in known:
+            message = f"there is no check `{accepted.id}`{suggestion(accepted.id, list(known))}"
+            yield Violation(at, message, "`voice checks` lists them")
+        elif not known[accepted.id].acceptable:
             yield Violation(
-                ("accepted_checks", index, "id"),
-                f"there is no check `{accepted.id}`{suggestion(accepted.id, known)}",
-                "`voice checks` lists them",
+                at,
+                f"`{accepted.id}` cannot be accepted: nothing could be made from the file then",
+                "mend what it finds",
             )
 
 
@@ -59,7 +69,7 @@ def run(deployment: Deployment) -> list[Finding]:
     """Return what the checks find, errors first, each in the order of the file's sections."""
     reasons = {accepted.id: accepted.reason for accepted in deployment.accepted_checks}
     findings = [
-        Finding(rule, violation, reasons.get(rule.id))
+        Finding(rule, violation, reasons.get(rule.id) if rule.acceptable else None)
         for rule in applicable(deployment)
         for violation in rule.examine(deployment)
     ]

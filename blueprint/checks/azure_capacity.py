@@ -4,12 +4,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from blueprint import catalog
-from blueprint.catalog import VmSize
-from blueprint.checks.base import Level, Violation, check
-from blueprint.file.model.azure import Azure, ReservedNodes, SpotNodes
-from blueprint.file.model.base import HostCount
+from blueprint.checks.azure_cluster import Cluster, Pool, cluster_in
+from blueprint.checks.base import Level, Violation, check, cluster_check
+from blueprint.file.model.azure import SpotNodes
 from blueprint.file.model.deployment import Deployment, Environment
-from blueprint.file.source import Location
 
 AZURE_ZONES = ("1", "2", "3")
 OLDEST_MINOR, NEWEST_MINOR = 35, 37
@@ -17,78 +15,129 @@ OLDEST_MINOR, NEWEST_MINOR = 35, 37
 SYSTEM_VCPUS = 4
 """Fewest that AKS accepts for a system pool."""
 SPOT_QUOTA = "lowPriorityCores"
+ANYBODY = frozenset({"*", "Internet", "0.0.0.0/0", "::/0", "Any"})
 
 
-@check(
+@cluster_check(
     "vm-size-in-location",
-    Level.ERROR,
     "Every pool's VM size is known to be offered in the location.",
     source="https://learn.microsoft.com/azure/virtual-machines/sizes (rows of the catalogue, each with its source)",
 )
-def vm_size_in_location(deployment: Deployment) -> Iterator[Violation]:
-    location = deployment.azure.location
-    for place, size, _ in _sizes(deployment.azure):
-        if location not in size.regions:
+def vm_size_in_location(cluster: Cluster) -> Iterator[Violation]:
+    location = cluster.location
+    for pool in cluster.pools:
+        size = pool.size
+        if location and location not in size.regions:
             yield Violation(
-                (*place, "vm_size"),
+                pool.place.at("vm_size"),
                 f"no source offers {size.name} in {location}",
                 f"known regions: {', '.join(size.regions)}; or accept this check once `az vm list-skus --location "
                 f"{location} --size {size.name}` lists it without restrictions",
             )
 
 
-@check(
+@cluster_check(
     "pools-have-their-gpus",
-    Level.ERROR,
     "Every GPU pool's size has GPUs, and the system pool's has none.",
     source="https://learn.microsoft.com/azure/aks/use-system-pools",
+    acceptable=False,
 )
-def pools_have_their_gpus(deployment: Deployment) -> Iterator[Violation]:
-    place, system, _ = next(_sizes(deployment.azure))
-    if system.gpu_count:
-        yield Violation(
-            (*place, "vm_size"),
-            f"{system.name} has {system.gpu_count} GPU(s), which pods of the system pool never use",
-            "take a size without GPUs, such as Standard_D8ds_v5",
-        )
-    if system.vcpus < SYSTEM_VCPUS:
-        yield Violation(
-            (*place, "vm_size"),
-            f"{system.name} has {system.vcpus} vCPU; AKS wants {SYSTEM_VCPUS} for a system pool",
-            "take a larger size",
-        )
-    for index, pool in enumerate(deployment.azure.pools):
-        if not catalog.vm_sizes()[pool.vm_size].gpu_count:
+def pools_have_their_gpus(cluster: Cluster) -> Iterator[Violation]:
+    for pool in cluster.pools:
+        size, at = pool.size, pool.place.at("vm_size")
+        if pool.is_system and size.gpu_count:
             yield Violation(
-                ("azure", "pools", index, "vm_size"),
-                f"pool {pool.name}: {pool.vm_size} has no GPU",
+                at,
+                f"{size.name} has {size.gpu_count} GPU(s), which pods of the system pool never use",
+                "take a size without GPUs, such as Standard_D8ds_v5",
+            )
+        if pool.is_system and size.vcpus < SYSTEM_VCPUS:
+            yield Violation(
+                at,
+                f"{size.name} has {size.vcpus} vCPU; AKS wants {SYSTEM_VCPUS} for a system pool",
+                "take a larger size",
+            )
+        if not pool.is_system and not size.gpu_count:
+            yield Violation(
+                at,
+                f"pool {pool.name}: {size.name} has no GPU",
                 "take an NC, ND or NV size; what needs no GPU runs on the system pool",
             )
 
 
-@check(
+@cluster_check(
     "pool-zones-exist",
-    Level.ERROR,
     "Availability zones are 1 to 3, and a pool's are among the cluster's.",
     source="https://learn.microsoft.com/azure/aks/availability-zones-overview",
 )
-def pool_zones_exist(deployment: Deployment) -> Iterator[Violation]:
-    azure = deployment.azure
-    for index, zone in enumerate(azure.availability_zones):
-        if zone not in AZURE_ZONES:
-            yield Violation(
-                ("azure", "availability_zones", index),
-                f'there is no availability zone "{zone}"',
-                f"choose among {', '.join(AZURE_ZONES)}",
-            )
-    for number, pool in enumerate(azure.pools):
-        for index, zone in enumerate(pool.availability_zones or ()):
-            if zone not in azure.availability_zones:
+def pool_zones_exist(cluster: Cluster) -> Iterator[Violation]:
+    zones = next((pool.zones for pool in cluster.pools if pool.is_system), AZURE_ZONES)
+    for pool in cluster.pools:
+        place = cluster.place if pool.is_system else pool.place
+        known = AZURE_ZONES if pool.is_system else zones
+        for index, zone in enumerate(pool.zones):
+            if zone not in known:
                 yield Violation(
-                    ("azure", "pools", number, "availability_zones", index),
-                    f'pool {pool.name} asks for zone "{zone}", which is none of the cluster\'s',
-                    f"choose among {', '.join(azure.availability_zones)}",
+                    place.at("availability_zones", index),
+                    f'pool {pool.name} asks for zone "{zone}", which is none of '
+                    f"{'Azure' if pool.is_system else 'the cluster'}'s",
+                    f"choose among {', '.join(known)}",
                 )
+
+
+@cluster_check(
+    "system-pool-has-node",
+    "The system pool keeps at least one node.",
+    source="https://learn.microsoft.com/azure/aks/use-system-pools",
+)
+def system_pool_has_node(cluster: Cluster) -> Iterator[Violation]:
+    for pool in cluster.pools:
+        if pool.is_system and pool.min_nodes < 1:
+            yield Violation(
+                pool.place.at("nodes"),
+                f"system pool {pool.name} may have 0 nodes; AKS keeps at least one",
+                "set min to 1",
+            )
+
+
+@cluster_check(
+    "purchase-supported",
+    "Capacity reservations and spot are asked for only with sizes that have them.",
+    source="https://learn.microsoft.com/azure/virtual-machines/capacity-reservation-overview (2026-02)",
+)
+def purchase_supported(cluster: Cluster) -> Iterator[Violation]:
+    sizes = catalog.vm_sizes().values()
+    for pool in cluster.pools:
+        for asked, has, what, able in (
+            (
+                pool.is_reserved,
+                pool.size.capacity_reservation,
+                "on-demand capacity reservations",
+                [row.name for row in sizes if row.capacity_reservation and row.gpu],
+            ),
+            (pool.is_spot, pool.size.spot, "spot nodes", [row.name for row in sizes if row.spot and row.gpu]),
+        ):
+            if asked and not has:
+                yield Violation(
+                    pool.place.at("purchase"),
+                    f"pool {pool.name}: {pool.size.name} has no {what}",
+                    f"set option to on-demand, or take one of {', '.join(able)}",
+                )
+
+
+@cluster_check(
+    "api-server-is-closed",
+    "The API server of the cluster does not answer everybody.",
+    source="https://learn.microsoft.com/azure/aks/api-server-authorized-ip-ranges",
+)
+def api_server_is_closed(cluster: Cluster) -> Iterator[Violation]:
+    ranges = cluster.authorized_ranges
+    if ranges is not None and (not ranges or ANYBODY & set(ranges)):
+        yield Violation(
+            cluster.place.at("network", "authorized_ranges"),
+            f"the API server answers {', '.join(sorted(ANYBODY & set(ranges))) or 'everybody'}",
+            "name the ranges of your administrators, or set private_cluster: true",
+        )
 
 
 @check(
@@ -109,23 +158,6 @@ def system_pool_survives(deployment: Deployment) -> Iterator[Violation]:
         )
     if len(azure.availability_zones) == 1:
         yield Violation(("azure", "availability_zones"), "production lies in 1 availability zone", "name two or three")
-
-
-@check(
-    "reservation-supported",
-    Level.ERROR,
-    "A capacity reservation is used only with sizes that have them.",
-    source="https://learn.microsoft.com/azure/virtual-machines/capacity-reservation-overview (2026-02)",
-)
-def reservation_supported(deployment: Deployment) -> Iterator[Violation]:
-    for index, pool in enumerate(deployment.azure.pools):
-        if isinstance(pool.purchase, ReservedNodes) and not catalog.vm_sizes()[pool.vm_size].capacity_reservation:
-            able = [row.name for row in catalog.vm_sizes().values() if row.capacity_reservation and row.gpu]
-            yield Violation(
-                ("azure", "pools", index, "purchase"),
-                f"pool {pool.name}: {pool.vm_size} has no on-demand capacity reservations",
-                f"set option to on-demand, or take one of {', '.join(able)}",
-            )
 
 
 @check(
@@ -170,22 +202,14 @@ def kubernetes_version_supported(deployment: Deployment) -> Iterator[Violation]:
     source="https://learn.microsoft.com/azure/quotas/per-vm-quota-requests",
 )
 def family_quota_need(deployment: Deployment) -> Iterator[Violation]:
-    counted: dict[str, list[tuple[Location, VmSize, HostCount]]] = defaultdict(list)
-    spot = {("azure", "pools", n) for n, p in enumerate(deployment.azure.pools) if isinstance(p.purchase, SpotNodes)}
-    for entry in _sizes(deployment.azure):
-        counted[SPOT_QUOTA if entry[0] in spot else entry[1].quota_family].append(entry)
+    counted: dict[str, list[Pool]] = defaultdict(list)
+    for pool in cluster_in(deployment.azure).pools:
+        counted[SPOT_QUOTA if pool.is_spot else pool.size.quota_family].append(pool)
     for family, members in counted.items():
-        low = sum(nodes.min * size.vcpus for _, size, nodes in members)
-        high = sum(nodes.max * size.vcpus for _, size, nodes in members)
+        low = sum(pool.min_nodes * pool.size.vcpus for pool in members)
+        high = sum(pool.max_nodes * pool.size.vcpus for pool in members)
         yield Violation(
-            members[0][0],
+            members[0].place.at(),
             f"{family}: {low} vCPU at the minimum, {high} at the maximum",
             f"compare: az vm list-usage --location {deployment.azure.location} --output table",
         )
-
-
-def _sizes(azure: Azure) -> Iterator[tuple[Location, VmSize, HostCount]]:
-    """Yield the system pool, then the GPU pools: where each stands, its size and its nodes."""
-    yield ("azure", "system_pool"), catalog.vm_sizes()[azure.system_pool.vm_size], azure.system_pool.nodes
-    for index, pool in enumerate(azure.pools):
-        yield ("azure", "pools", index), catalog.vm_sizes()[pool.vm_size], pool.nodes

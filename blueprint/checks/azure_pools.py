@@ -1,12 +1,11 @@
 """Checks on who uses which pool, on the ranges that nodes and pods take, and on who administers the cluster."""
 
 import math
-from collections import defaultdict
 from collections.abc import Iterator
 from ipaddress import IPv4Network
 
-from blueprint.checks.azure_pods import ServicePod, service_pods
-from blueprint.checks.base import Level, Violation, check
+from blueprint.checks.azure_cluster import Cluster, Pod, cluster_in
+from blueprint.checks.base import Level, Violation, check, cluster_check
 from blueprint.file.model.azure import Azure
 from blueprint.file.model.deployment import Deployment
 
@@ -26,7 +25,7 @@ AZURE_RESERVED_ADDRESSES = 5
     source="blueprint/file/model/azure.py: pods choose their pool by name",
 )
 def pool_has_service(deployment: Deployment) -> Iterator[Violation]:
-    used = {pod.pool.name for pod in service_pods(deployment.azure)}
+    used = {pod.pool.name for pod in cluster_in(deployment.azure).pods}
     for index, pool in enumerate(deployment.azure.pools):
         if pool.name not in used:
             yield Violation(
@@ -36,24 +35,20 @@ def pool_has_service(deployment: Deployment) -> Iterator[Violation]:
             )
 
 
-@check(
+@cluster_check(
     "pool-holds-replicas",
-    Level.ERROR,
     "Every pool at its maximum has GPUs for all replicas of its services.",
     source="https://learn.microsoft.com/azure/aks/cluster-autoscaler-overview",
 )
-def pool_holds_replicas(deployment: Deployment) -> Iterator[Violation]:
-    for pool_pods in _by_pool(deployment.azure).values():
-        pool = pool_pods[0].pool
-        need = sum(_nodes(pod, pod.service.replicas.max) for pod in pool_pods)
-        if need > pool.nodes.max:
-            parts = ", ".join(
-                f"{pod.service.replicas.max} replicas of {pod.service.name} at {pod.per_node} a node"
-                for pod in pool_pods
-            )
+def pool_holds_replicas(cluster: Cluster) -> Iterator[Violation]:
+    for pods in cluster.pods_by_pool().values():
+        pool = pods[0].pool
+        need = sum(_nodes(pod, pod.max_replicas) for pod in pods)
+        if need > pool.max_nodes:
+            parts = ", ".join(f"{pod.max_replicas} replicas of {pod.name} at {pod.per_node} a node" for pod in pods)
             yield Violation(
-                (*pool_pods[0].location, "replicas"),
-                f"pool {pool.name} has {pool.nodes.max} nodes at the most; {parts} take {need}",
+                pods[0].place.at("replicas"),
+                f"pool {pool.name} has {pool.max_nodes} nodes at the most; {parts} take {need}",
                 f"set nodes.max of the pool to {need}, or lower replicas.max",
             )
 
@@ -65,33 +60,29 @@ def pool_holds_replicas(deployment: Deployment) -> Iterator[Violation]:
     source="https://learn.microsoft.com/azure/aks/cluster-autoscaler-overview",
 )
 def pool_minimum_used(deployment: Deployment) -> Iterator[Violation]:
-    for pool_pods in _by_pool(deployment.azure).values():
-        pool = pool_pods[0].pool
-        need = sum(_nodes(pod, pod.service.replicas.min) for pod in pool_pods)
-        if pool.nodes.min > need:
-            index = deployment.azure.pools.index(pool)
+    for pods in cluster_in(deployment.azure).pods_by_pool().values():
+        pool = pods[0].pool
+        need = sum(_nodes(pod, pod.min_replicas) for pod in pods)
+        if pool.min_nodes > need:
             yield Violation(
-                ("azure", "pools", index, "nodes"),
-                f"pool {pool.name} keeps {pool.nodes.min} nodes; its services' minima take {need}",
+                pool.place.at("nodes"),
+                f"pool {pool.name} keeps {pool.min_nodes} nodes; its services' minima take {need}",
                 f"set nodes.min to {need}, or raise replicas.min",
             )
 
 
-@check(
+@cluster_check(
     "cell-pool-is-exclusive",
-    Level.ERROR,
     "A pool of cells has one service.",
     source="https://github.com/NVIDIA/k8s-device-plugin/issues/1193",
 )
-def cell_pool_is_exclusive(deployment: Deployment) -> Iterator[Violation]:
-    for pool_pods in _by_pool(deployment.azure).values():
-        if not any(pod.is_cell for pod in pool_pods):
-            continue
-        for other in pool_pods[1:]:
+def cell_pool_is_exclusive(cluster: Cluster) -> Iterator[Violation]:
+    for pods in cluster.pods_by_pool().values():
+        for other in pods[1:] if any(pod.is_cell for pod in pods) else ():
             yield Violation(
                 other.pool_at,
-                f"{other.service.name} takes {other.gpus} GPU(s) a pod of pool {other.pool.name}, which "
-                f"{pool_pods[0].service.name} has too, and one of them is a cell of {other.size.gpu_count} GPUs",
+                f"{other.name} takes {other.gpus} GPU(s) a pod of pool {other.pool.name}, which "
+                f"{pods[0].name} has too, and one of them is a cell of {other.size.gpu_count} GPUs",
                 "give each its own pool",
             )
 
@@ -151,16 +142,7 @@ def admin_group_is_real(deployment: Deployment) -> Iterator[Violation]:
             )
 
 
-def _by_pool(azure: Azure) -> dict[str, list[ServicePod]]:
-    grouped: dict[str, list[ServicePod]] = defaultdict(list)
-    for pod in service_pods(azure):
-        # A pod that needs more GPUs than a node has, or none, is another check's.
-        if pod.per_node:
-            grouped[pod.pool.name].append(pod)
-    return grouped
-
-
-def _nodes(pod: ServicePod, replicas: int) -> int:
+def _nodes(pod: Pod, replicas: int) -> int:
     return math.ceil(replicas / pod.per_node)
 
 
