@@ -145,9 +145,9 @@ class Pod:
         return self.size.gpu_count // self.gpus if self.gpus else 0
 
     @property
-    def on_a_node(self) -> tuple[Request, ...]:
-        """What the kubelet of a full node is asked for; of one pod where not even that fits."""
-        return self.requests * max(1, self.per_node)
+    def on_a_node(self) -> int:
+        """Pods of a full node; one where not even that has its GPUs, for the node's other limits."""
+        return max(1, self.per_node)
 
 
 @dataclass(frozen=True)

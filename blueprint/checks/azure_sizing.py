@@ -77,22 +77,22 @@ def _check_gpu_memory(engine: Engine, gpu: Gpu) -> None:
 )
 def node_memory_holds_pods(cluster: Cluster) -> Iterator[Violation]:
     for pod in cluster.pods:
-        if pod.per_node:
+        if pod.gpus:
             at = pod.place.at("lmcache") if pod.memory_gib.get("LMCache") else pod.pool_at
-            yield from refusal(at, pod.title, HostBudget(pod.size, pod.per_node, pod.memory_gib).check)
+            yield from refusal(at, pod.title, HostBudget(pod.size, pod.on_a_node, pod.memory_gib).check)
 
 
 @cluster_check("node-cpus-hold-pods", "A node has CPUs for as many pods as it has GPUs for.", source=RESERVATIONS)
 def node_cpus_hold_pods(cluster: Cluster) -> Iterator[Violation]:
     for pod in cluster.pods:
         have = int(pod.size.vcpus - kube_reserved_cpus(pod.size) - DAEMON_CPUS)
-        need = pod.per_node * pod.cpus
+        need = pod.on_a_node * pod.cpus
         if need > have:
             yield Violation(
                 pod.place.at("cpus"),
-                f"{pod.per_node} pod(s) of {pod.name} on {pod.size.name} ask for {need:g} CPUs; "
+                f"{pod.on_a_node} pod(s) of {pod.name} on {pod.size.name} ask for {need:g} CPUs; "
                 f"{have} of {pod.size.vcpus} are left by the kubelet and DaemonSets",
-                f"ask for at most {have // pod.per_node}",
+                f"ask for at most {have // pod.on_a_node}",
             )
         least = min((request.cpus for request in pod.requests if request.cpus is not None), default=1)
         if least < 1:
@@ -110,13 +110,13 @@ def node_cpus_hold_pods(cluster: Cluster) -> Iterator[Violation]:
 )
 def nvme_holds_kv(cluster: Cluster) -> Iterator[Violation]:
     for pod in cluster.pods:
-        need = pod.nvme_gib * pod.per_node
+        need = pod.nvme_gib * pod.on_a_node
         if need > pod.size.nvme_gib:
             yield Violation(
                 pod.place.at("lmcache", "l2_nvme_gib"),
-                f"{pod.per_node} pod(s) of {pod.name} want volumes of {need:.1f} GiB on local NVMe; "
+                f"{pod.on_a_node} pod(s) of {pod.name} want volumes of {need:.1f} GiB on local NVMe; "
                 f"{pod.size.name} has {pod.size.nvme_gib}",
-                f"set l2_nvme_gib to at most {int(pod.size.nvme_gib / pod.per_node / FILE_SYSTEM_SHARE)}, or 0",
+                f"set l2_nvme_gib to at most {int(pod.size.nvme_gib / pod.on_a_node / FILE_SYSTEM_SHARE)}, or 0",
             )
 
 

@@ -42,7 +42,10 @@ def numa_admits_pods(cluster: Cluster) -> Iterator[Violation]:
 def cell_engines_beside_their_gpus(cluster: Cluster) -> Iterator[Violation]:
     for pod in cluster.pods:
         pinned = {engine.request: engine.gpus for engine in pod.engines if engine.gpus}
-        if pod.is_cell and pinned and not engines_beside_gpus(pod.size, pod.requests, pinned, pod.pool.policy):
+        # A size that holds no cell is another check's.
+        if not pod.is_cell or not pinned or any(refusal(pod.pool_at, pod.title, cell_groups, pod.size)):
+            continue
+        if not engines_beside_gpus(pod.size, pod.requests, pinned, pod.pool.policy):
             asked = " and ".join(str(pod.requests[request].cpus) for request in pinned)
             yield Violation(
                 pod.place.at("cpus"),
@@ -147,7 +150,7 @@ def pods_get_linked_gpus(cluster: Cluster) -> Iterator[Violation]:
 
 def _answers(pod: Pod) -> Iterator[Admission]:
     """Yield the kubelet's answers to the containers of a full node, one after another."""
-    return place(pod.size, pod.on_a_node, pod.pool.policy, whole_node(pod.size))
+    return place(pod.size, pod.requests * pod.on_a_node, pod.pool.policy, whole_node(pod.size))
 
 
 def _split_gpus(pod: Pod, cpus: int) -> tuple[int, ...]:

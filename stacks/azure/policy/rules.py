@@ -53,15 +53,18 @@ class Scope(StrEnum):
     STACK = "stack"
 
 
+Examine = Callable[[Stack], Iterator[Found]]
+"""Yields what is wrong with a stack."""
+
+
 @dataclass(frozen=True)
 class Rule:
     """One policy.
 
     Attributes:
         about: The rule in one sentence, as it reads when it holds.
-        remedy: What to do.
+        remedy: What to do; empty where each finding has its own.
         source: Where the rule comes from.
-        advice: Whether it only advises: what it finds works, but worse than meant.
     """
 
     name: str
@@ -69,10 +72,11 @@ class Rule:
     remedy: str
     source: str
     scope: Scope
-    check: Callable[[Stack], Iterator[Found]]
-    advice: bool = False
+    examine: Examine
 
 
-def violations(rules: tuple[Rule, ...], stack: Stack) -> list[tuple[Rule, Found]]:
-    """Return everything that is wrong with a stack."""
-    return [(rule, found) for rule in rules for found in rule.check(stack)]
+def rule(
+    name: str, about: str, *, remedy: str, source: str, scope: Scope = Scope.RESOURCE
+) -> Callable[[Examine], Rule]:
+    """Make a rule of a function over what only the programs can get wrong."""
+    return lambda examine: Rule(name, about, remedy, source, scope, examine)

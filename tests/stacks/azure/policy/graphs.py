@@ -17,7 +17,7 @@ from sandbox.azure.graph import Graph
 from sandbox.azure.recorder import Existing, Mode
 from sandbox.azure.values import encode
 from stacks.azure.policy.pack import RULES
-from stacks.azure.policy.rules import Found, Resource, Rule, Stack, violations
+from stacks.azure.policy.rules import Found, Resource, Rule, Stack
 from stacks.azure.policy.values import Value
 from tests.blueprint.documents import Edits, load_text
 from tests.stacks.azure import recorded
@@ -140,13 +140,12 @@ def _travelled(project: str, mode: Mode, outputs: bool) -> list[Resource]:
 
 def found_in(graph: Emitted) -> list[tuple[Rule, Found]]:
     """Return what the rules find."""
-    stack = Stack(tuple(graph.resources), deployment(*_hashable(graph.deployment)))
-    return violations(RULES, stack)
+    return violations(Stack(tuple(graph.resources), deployment(*_hashable(graph.deployment))))
 
 
-def refused_in(graph: Emitted) -> list[tuple[Rule, Found]]:
-    """Return what refuses a graph."""
-    return [(rule, found) for rule, found in found_in(graph) if not rule.advice]
+def violations(stack: Stack) -> list[tuple[Rule, Found]]:
+    """Return everything that is wrong with a stack."""
+    return [(rule, found) for rule in RULES for found in rule.examine(stack)]
 
 
 def _hashable(edits: Edits) -> Iterator[tuple[str, object]]:
