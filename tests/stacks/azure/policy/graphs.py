@@ -109,8 +109,13 @@ def recorded_graph(project: str, mode: Mode) -> Graph:
     text = recorded.edited(DIGESTS)
     if project == CLUSTER:
         return recorded.record(CLUSTER, text, mode=mode)
+    return workloads(text, recorded_graph(CLUSTER, Mode.UP), mode)
+
+
+def workloads(text: str, cluster: Graph, mode: Mode = Mode.UP) -> Graph:
+    """Run the workloads' program on a cluster."""
     stack = f"local/voice-cluster/{recorded.STACK}"
-    return recorded.record(WORKLOADS, text, Existing().with_stack(stack, recorded_graph(CLUSTER, Mode.UP)), mode)
+    return recorded.record(WORKLOADS, text, Existing().with_stack(stack, cluster), mode)
 
 
 def emitted(project: str, mode: Mode = Mode.UP, *, outputs: bool = False) -> Emitted:
@@ -120,6 +125,11 @@ def emitted(project: str, mode: Mode = Mode.UP, *, outputs: bool = False) -> Emi
 
 @functools.cache
 def _travelled(project: str, mode: Mode, outputs: bool) -> list[Resource]:
+    return travelled(recorded_graph(project, mode), outputs=outputs)
+
+
+def travelled(graph: Graph, *, outputs: bool = False) -> list[Resource]:
+    """Return the resources of a graph as a policy sees them."""
     return [
         Resource(
             resource.urn,
@@ -134,7 +144,7 @@ def _travelled(project: str, mode: Mode, outputs: bool) -> list[Resource]:
             ),
             dict(resource.property_dependencies),
         )
-        for resource in recorded_graph(project, mode).resources
+        for resource in graph.resources
     ]
 
 
