@@ -219,6 +219,11 @@ def speech_on_vllm(graph: Emitted) -> None:
     graph.container("speech")["command"].remove("--omni")
 
 
+def shared_keys(graph: Emitted) -> None:
+    account = {"location": "southcentralus", "publicNetworkAccess": "Disabled", "allowSharedKeyAccess": True}
+    graph.add("azure-native:storage:StorageAccount", "files", account)
+
+
 MUTATIONS = (
     Mutation("misspelt VM size", CLUSTER, pool("cells", vmSize="Standard_NC96ads_A100_v5"), ("vm-size-is-known",),
              ("Standard_NC96ads_A100_v5", "did you mean Standard_NC96ads_A100_v4?")),
@@ -317,5 +322,6 @@ MUTATIONS = (
     Mutation("speech on vLLM", WORKLOADS, speech_on_vllm, ("engine-serves-model",), ("voxtral-4b-tts",)),
     Mutation("context beyond the model's", WORKLOADS, flags("qwen-a100", "engine", max_model_len="99999"),
              ("context-fits-model",), ("99999",)),
+    Mutation("storage account with shared keys", CLUSTER, shared_keys, ("data-is-closed",), ("allowSharedKeyAccess",)),
     Mutation("no tags", CLUSTER, untagged, ("resources-are-tagged",), ("registry has no tag deployment",)),
 )  # fmt: skip
