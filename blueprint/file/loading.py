@@ -170,6 +170,14 @@ class _Reader:
         return DeploymentFileError([Problem(self._file, line, message)])
 
 
+RENAMED = {
+    "breaching_datapoints": ("datapoints_to_alarm",),
+    "evaluated_datapoints": ("evaluation_periods",),
+    "change": ("adjustment",),
+    "beyond": ("lower_bound", "upper_bound"),
+}
+"""Settings that had another name in an earlier release, with the names of today."""
+
 _SUBJECT = re.compile(r"^(Input|String|Tuple) ")
 """How pydantic's messages start; ours start with the setting."""
 
@@ -178,9 +186,10 @@ def _mistakes(error: ValidationError) -> list[ErrorDetails]:
     """Return what pydantic found, each mistake once: a misspelt required key is unknown, not missing too."""
     details = error.errors()
     meant = {
-        (*detail["loc"][:-1], _nearest(str(detail["loc"][-1]), _fields_at(detail["loc"][:-1])))
+        (*detail["loc"][:-1], name)
         for detail in details
         if detail["type"] == "extra_forbidden"
+        for name in _meant(str(detail["loc"][-1]), _fields_at(detail["loc"][:-1]))
     }
     inside = {detail["loc"][:length] for detail in details for length in range(len(detail["loc"]))}
     return [
@@ -190,6 +199,13 @@ def _mistakes(error: ValidationError) -> list[ErrorDetails]:
         # A list is not too short when its items are wrong: pydantic counts the good ones only.
         and not (detail["type"] == "too_short" and detail["loc"] in inside)
     ]
+
+
+def _meant(word: str, fields: list[str]) -> list[str]:
+    """Return what a setting that does not exist is called: under today's names, or the nearest one."""
+    renamed = [name for name in RENAMED.get(word, ()) if name in fields]
+    near = _nearest(word, fields)
+    return renamed or ([near] if near else [])
 
 
 def _describe(detail: ErrorDetails, source: SourceMap) -> tuple[Location, str]:
@@ -203,8 +219,11 @@ def _describe(detail: ErrorDetails, source: SourceMap) -> tuple[Location, str]:
     path = ".".join(map(str, location))
     match detail["type"]:
         case "extra_forbidden":
-            near = suggestion(str(location[-1]), _fields_at(detail["loc"][:-1]))
-            message = f"`{path}` is no setting{near}"
+            fields = _fields_at(detail["loc"][:-1])
+            word = str(location[-1])
+            today = " or ".join(f"`{name}`" for name in _meant(word, fields) if word in RENAMED)
+            hint = f"; it is called {today} now" if today else suggestion(word, fields)
+            message = f"`{path}` is no setting{hint}"
         case "missing" | "union_tag_not_found":
             message = f"`{path}` is missing"
         case "union_tag_invalid":

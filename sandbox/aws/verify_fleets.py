@@ -94,8 +94,10 @@ class FleetVerifier:
             for policy in self._autoscaling.describe_policies()["ScalingPolicies"]
             if policy["PolicyARN"] in alarm["AlarmActions"]
         }
-        change = rule.steps[0].change
-        yield Claim(f"{name}: {change:+d} in each of {len(groups)} group(s)", policies == dict.fromkeys(groups, change))
+        adjustment = rule.steps[0].adjustment
+        yield Claim(
+            f"{name}: {adjustment:+d} in each of {len(groups)} group(s)", policies == dict.fromkeys(groups, adjustment)
+        )
 
     def _template(self, group: str) -> ResponseLaunchTemplateDataTypeDef:
         found = self._autoscaling.describe_auto_scaling_groups(AutoScalingGroupNames=[group])["AutoScalingGroups"][0]

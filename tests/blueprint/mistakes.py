@@ -30,8 +30,16 @@ MISTAKES = {
         ("`aws.vad.scaling.1.metrik`", "did you mean `metric`?"),
     ),
     "unknown key, in a list of a list": Mistake(
-        "{beyond: 5, change: 2}", "{beyonde: 5, change: 2}", "beyonde",
-        ("`aws.asr.1.scaling.0.steps.1.beyonde`", "did you mean `beyond`?"),
+        "{lower_bound: 5, adjustment: 2}", "{lower_bond: 5, adjustment: 2}", "lower_bond",
+        ("`aws.asr.1.scaling.0.steps.1.lower_bond`", "did you mean `lower_bound`?"),
+    ),
+    "setting under its old name": Mistake(
+        "{lower_bound: 5, adjustment: 2}", "{beyond: 5, adjustment: 2}", "beyond",
+        ("steps.1.beyond` is no setting; it is called `lower_bound` or `upper_bound` now",),
+    ),
+    "required setting under its old name": Mistake(
+        "{lower_bound: 5, adjustment: 2}", "{lower_bound: 5, change: 2}", "change",
+        ("steps.1.change` is no setting; it is called `adjustment` now",),
     ),
     "unknown key, in the purchase union": Mistake(
         "reservation_id:", "reservation:", "reservation:",
@@ -77,7 +85,7 @@ MISTAKES = {
         "interface_endpoints: []", "interface_endpoints: {}", "interface_endpoints", ("is {}", "array")
     ),
     "scalar in a list of mappings": Mistake(
-        "steps: [{change: 2}]", "steps: [2]", "[2]", ("`aws.vad.scaling.0.steps.0` is 2", "object")
+        "steps: [{adjustment: 2}]", "steps: [2]", "[2]", ("`aws.vad.scaling.0.steps.0` is 2", "object")
     ),
     "account number without quotes": Mistake(
         '"123456789012"', "123456789012", "account", ("`aws.account` is 123456789012", "put it in quotes")

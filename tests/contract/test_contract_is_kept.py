@@ -75,7 +75,7 @@ def test_every_metric_of_aws_and_of_logs_is_read_by_something() -> None:
     assert {name for name in LOG_METRICS if (f"VoiceServe/Logs/{of.name}", name) not in read} == set()
 
 
-@pytest.mark.parametrize("folded", ["silicon-exhausted", "asr-slots-exhausted"])
+@pytest.mark.parametrize("folded", ["neuron-exhausted", "asr-slots-exhausted"])
 def test_alarm_over_several_fleets_returns_one_series(folded: str) -> None:
     (alarm,) = (
         each.properties

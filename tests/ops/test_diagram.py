@@ -118,7 +118,7 @@ def test_the_gateway_scales_on_its_sockets(production: Graph) -> None:
 
 
 def test_another_deployment_is_another_picture(sandbox: Graph, tmp_path: Path) -> None:
-    steps = [{"change": 1}, {"beyond": 15, "change": 3}]
+    steps = [{"adjustment": 1}, {"lower_bound": 15, "adjustment": 3}]
     changed = graph_from(
         edited_sandbox(
             {

@@ -1,4 +1,4 @@
-"""ASR fleets on Neuron silicon and GPUs."""
+"""ASR fleets on Neuron accelerators and GPUs."""
 
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
@@ -47,7 +47,7 @@ class AcceleratorFleetProps:
 class AcceleratorFleet(Construct):
     """Hosts of one accelerator type behind one Auto Scaling group.
 
-    No load balancer: the VAD tier pins each session to a host from the host registry, silicon first.
+    No load balancer: the VAD tier pins each session to a host from the host registry, Neuron hosts first.
 
     Attributes:
         group: The Auto Scaling group.
@@ -168,7 +168,7 @@ class AcceleratorFleet(Construct):
                 DRAIN_TIMEOUT_S: str(self._fleet.drain_timeout_s),
                 CHUNK_PORT: str(CHUNK.number),
                 HEALTH_PORT: str(ENGINE_HEALTH.number),
-                HOST_KIND: "gpu" if gpu else "silicon",
+                HOST_KIND: "gpu" if gpu else "neuron",
                 ENGINE: self._fleet.engine.value,
             },
             userdata.HealthPort(ENGINE_HEALTH.number),

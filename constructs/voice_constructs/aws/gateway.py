@@ -39,7 +39,7 @@ from blueprint.contract.network import GATEWAY_HTTP, GATEWAY_MEDIA, RTP, VALKEY,
 from blueprint.contract.session_api import HEALTH_COMMAND
 from blueprint.file.model.edge import JwtAuthorizer
 from blueprint.file.model.scaling import Statistic
-from blueprint.hosts import GATEWAY_IMAGES, held_back
+from blueprint.hosts import GATEWAY_IMAGES, digest, held_back
 from voice_constructs.aws.acknowledge import acknowledge
 from voice_constructs.aws.edge import EdgeContext
 from voice_constructs.aws.scaling import fleet_metric
@@ -175,7 +175,9 @@ class Gateway(Construct):
         task.add_container(
             CONTAINER,
             container_name=CONTAINER,
-            image=ecs.ContainerImage.from_ecr_repository(self._props.repositories[Image.GATEWAY], self._digest()),
+            image=ecs.ContainerImage.from_ecr_repository(
+                self._props.repositories[Image.GATEWAY], digest(self._deployment, Image.GATEWAY)
+            ),
             environment={variable.name: value for variable, value in environment.items()},
             secrets={variable.name: secret for variable, secret in secrets.items()},
             port_mappings=[ecs.PortMapping(container_port=port.number) for port in (GATEWAY_HTTP, GATEWAY_MEDIA)],
@@ -208,10 +210,6 @@ class Gateway(Construct):
             )
         )
         return ecs.Secret.from_secrets_manager(secret, PASSWORD_FIELD)
-
-    def _digest(self) -> str:
-        """Return the image's digest; without one, a digest that nothing has."""
-        return self._deployment.images.get(Image.GATEWAY) or f"sha256:{'0' * 64}"
 
     def _build_service(self, task: ecs.FargateTaskDefinition) -> ecs.FargateService:
         network = self._props.context.network

@@ -30,9 +30,10 @@ from voice_constructs.aws.host import (
 from voice_constructs.aws.scaling import RuleScaling, ScalingProps
 
 CONTROL_DIR = str(PurePosixPath(CONTROL_SOCKET).parent)
-DATAPLANE_CAPABILITIES = ("NET_ADMIN", "NET_RAW", "BPF", "PERFMON", "IPC_LOCK", "SYS_ADMIN")
-"""What attaching an XDP program and opening AF_XDP sockets through DPDK 22.11 takes; tried one by one."""
-VFIO_CAPABILITIES = ("IPC_LOCK", "SYS_ADMIN", "SYS_RAWIO")
+DATAPLANE_CAPABILITIES = ("NET_ADMIN", "NET_RAW", "BPF", "PERFMON", "IPC_LOCK", "SYS_ADMIN", "SYS_NICE")
+"""What attaching an XDP program and opening AF_XDP sockets through DPDK 22.11 takes; tried one by one. ``SYS_NICE`` is
+for Docker's seccomp profile, which lets nobody else call ``set_mempolicy``, as DPDK does for its huge pages."""
+VFIO_CAPABILITIES = ("IPC_LOCK", "SYS_ADMIN", "SYS_RAWIO", "SYS_NICE")
 """What DPDK takes on a host without an IOMMU: the kernel opens such a vfio group for ``SYS_RAWIO`` alone, and shows
 physical addresses (``/proc/self/pagemap``) to ``SYS_ADMIN``. From their sources: no such host here."""
 

@@ -167,7 +167,7 @@ async def test_unfinished_audio_is_kept_in_order_until_it_is_forgotten(store: Re
 
 async def test_registry_tells_who_is_alive(store: Redis) -> None:
     registry = HostRegistry(store, Tier.ASR)
-    host = Host("h1", HostKind.SILICON, "10.0.0.1", 3, draining=False)
+    host = Host("h1", HostKind.NEURON, "10.0.0.1", 3, draining=False)
     await registry.beat(host)
     await store.sadd(state.hosts(Tier.ASR), "expired", "malformed")
     await store.hset(state.host(Tier.ASR, "malformed"), "kind", "abacus")

@@ -23,7 +23,7 @@ protected:
     }
     void TearDown() override { registry_->stop(); }
 
-    void beat(const std::string& id, int heartbeat, std::string_view slots = "3", std::string_view kind = "silicon") {
+    void beat(const std::string& id, int heartbeat, std::string_view slots = "3", std::string_view kind = "neuron") {
         store_.run({"HSET", "host:asr:" + id, "kind", kind, "address", "10.0.0.1", "free_slots", slots, "draining", "0",
                     "heartbeat", std::to_string(heartbeat)});
         store_.run({"SADD", "host:asr", id});

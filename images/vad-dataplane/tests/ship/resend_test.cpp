@@ -10,9 +10,9 @@ using namespace voice;
 using namespace voice::ship;
 using namespace voice::test;
 
-constexpr auto kSilicon = HostKind::kSilicon;
+constexpr auto kNeuron = HostKind::kNeuron;
 constexpr auto kGpu = HostKind::kGpu;
-const auto kA = host("a", kSilicon, 1000, "127.0.0.1");
+const auto kA = host("a", kNeuron, 1000, "127.0.0.1");
 const auto kB = host("b", kGpu, 1000, "127.0.0.2");
 
 class ResendTest : public ::testing::Test {
@@ -80,7 +80,7 @@ TEST_F(ResendTest, WhoFellSilentBeforeTheHostDiedIsNotForgotten) {
 }
 
 TEST_F(ResendTest, SessionsOfOtherHostsGoOnUndisturbed) {
-    hosts_.set({host("a", kSilicon, 1), kB});
+    hosts_.set({host("a", kNeuron, 1), kB});
     say(1, 0, 50);
     say(2, 0, 50);  // on b: a has no slot left
     hosts_.set({kB});
