@@ -25,7 +25,6 @@ __all__ = ["CHECKS", "Check", "Finding", "Level", "Violation", "applicable", "re
 
 @check(
     "accepted-checks-exist",
-    Level.ERROR,
     "Every accepted check exists, and can be accepted.",
     source="blueprint/checks",
     acceptable=False,

@@ -142,9 +142,9 @@ def api_server_is_closed(cluster: Cluster) -> Iterator[Violation]:
 
 @check(
     "system-pool-survives",
-    Level.WARNING,
     "In production the system pool has at least a node for each of two zones.",
     source="https://learn.microsoft.com/azure/aks/use-system-pools (two nodes at least, three recommended)",
+    level=Level.WARNING,
 )
 def system_pool_survives(deployment: Deployment) -> Iterator[Violation]:
     azure = deployment.azure
@@ -162,9 +162,9 @@ def system_pool_survives(deployment: Deployment) -> Iterator[Violation]:
 
 @check(
     "spot-holds-no-minimum",
-    Level.WARNING,
     "A pool that has to keep nodes does not buy spot.",
     source="https://learn.microsoft.com/azure/aks/spot-node-pool (no availability guarantee)",
+    level=Level.WARNING,
 )
 def spot_holds_no_minimum(deployment: Deployment) -> Iterator[Violation]:
     for index, pool in enumerate(deployment.azure.pools):
@@ -178,9 +178,9 @@ def spot_holds_no_minimum(deployment: Deployment) -> Iterator[Violation]:
 
 @check(
     "kubernetes-version-supported",
-    Level.WARNING,
     "The Kubernetes minor is within its support.",
     source="https://kubernetes.io/releases and https://learn.microsoft.com/azure/aks/supported-kubernetes-versions",
+    level=Level.WARNING,
 )
 def kubernetes_version_supported(deployment: Deployment) -> Iterator[Violation]:
     version = deployment.azure.kubernetes_version
@@ -197,9 +197,9 @@ def kubernetes_version_supported(deployment: Deployment) -> Iterator[Violation]:
 
 @check(
     "family-quota-need",
-    Level.INFO,
     "The vCPU quotas that the pools count against are known and sufficient.",
     source="https://learn.microsoft.com/azure/quotas/per-vm-quota-requests",
+    level=Level.INFO,
 )
 def family_quota_need(deployment: Deployment) -> Iterator[Violation]:
     counted: dict[str, list[Pool]] = defaultdict(list)

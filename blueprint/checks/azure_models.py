@@ -94,9 +94,9 @@ def context_fits_model(cluster: Cluster) -> Iterator[Violation]:
 
 @check(
     "weights-type-computes",
-    Level.INFO,
     "FP8 weights are computed with, not only stored.",
     source="https://docs.vllm.ai/en/stable/features/quantization/fp8.html (W8A16 through Marlin below 8.9)",
+    level=Level.INFO,
 )
 def weights_type_computes(deployment: Deployment) -> Iterator[Violation]:
     for pod, engine in _engines(cluster_in(deployment.azure)):
@@ -112,9 +112,9 @@ def weights_type_computes(deployment: Deployment) -> Iterator[Violation]:
 
 @check(
     "driver-runs-engine",
-    Level.WARNING,
     "The NVIDIA driver of every pool's node image runs the CUDA build of its engine.",
     source="https://github.com/Azure/AKS/issues/5875 and https://docs.nvidia.com/deploy/cuda-compatibility",
+    level=Level.WARNING,
 )
 def driver_runs_engine(deployment: Deployment) -> Iterator[Violation]:
     for pod, engine in _engines(cluster_in(deployment.azure)):
@@ -132,9 +132,9 @@ def driver_runs_engine(deployment: Deployment) -> Iterator[Violation]:
 
 @check(
     "model-revision-pinned",
-    Level.WARNING,
     "In production every model is fetched at a fixed commit.",
     source="https://huggingface.co/docs/huggingface_hub/guides/download (revision)",
+    level=Level.WARNING,
 )
 def model_revision_pinned(deployment: Deployment) -> Iterator[Violation]:
     for index, service in enumerate(deployment.azure.services):

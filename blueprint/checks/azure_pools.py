@@ -20,7 +20,6 @@ AZURE_RESERVED_ADDRESSES = 5
 
 @check(
     "pool-has-service",
-    Level.ERROR,
     "Every GPU pool has a service.",
     source="blueprint/file/model/azure.py: pods choose their pool by name",
 )
@@ -55,9 +54,9 @@ def pool_holds_replicas(cluster: Cluster) -> Iterator[Violation]:
 
 @check(
     "pool-minimum-used",
-    Level.WARNING,
     "No pool keeps more nodes than its services' minimum of replicas takes.",
     source="https://learn.microsoft.com/azure/aks/cluster-autoscaler-overview",
+    level=Level.WARNING,
 )
 def pool_minimum_used(deployment: Deployment) -> Iterator[Violation]:
     for pods in cluster_in(deployment.azure).pods_by_pool().values():
@@ -89,7 +88,6 @@ def cell_pool_is_exclusive(cluster: Cluster) -> Iterator[Violation]:
 
 @check(
     "pod-range-holds-nodes",
-    Level.ERROR,
     "The pods' range has a /24 for every node that the pools can have, those of an upgrade included.",
     source="https://learn.microsoft.com/azure/aks/concepts-network-azure-cni-overlay",
 )
@@ -108,7 +106,6 @@ def pod_range_holds_nodes(deployment: Deployment) -> Iterator[Violation]:
 
 @check(
     "virtual-network-holds-nodes",
-    Level.ERROR,
     "Half of the virtual network, which the nodes' subnet may take, has an address for every node.",
     source="https://learn.microsoft.com/azure/virtual-network/virtual-networks-faq "
     "(five addresses a subnet are reserved)",
@@ -128,9 +125,9 @@ def virtual_network_holds_nodes(deployment: Deployment) -> Iterator[Violation]:
 
 @check(
     "admin-group-is-real",
-    Level.WARNING,
     "The groups that administer the cluster are not placeholders.",
     source="https://learn.microsoft.com/azure/aks/manage-local-accounts-managed-azure-ad",
+    level=Level.WARNING,
 )
 def admin_group_is_real(deployment: Deployment) -> Iterator[Violation]:
     for index, group in enumerate(deployment.azure.admin_groups):

@@ -139,9 +139,9 @@ def model_cache_holds_models(cluster: Cluster) -> Iterator[Violation]:
 
 @check(
     "replicas-carry-load",
-    Level.WARNING,
     "All replicas of a service together carry the sessions that it is asked for.",
     source="blueprint/engines/sizing: ceilings of memory, and for text to speech arXiv 2603.25551",
+    level=Level.WARNING,
 )
 def replicas_carry_load(deployment: Deployment) -> Iterator[Violation]:
     azure = deployment.azure

@@ -57,9 +57,9 @@ def cell_engines_beside_their_gpus(cluster: Cluster) -> Iterator[Violation]:
 
 @check(
     "numa-nodes-known",
-    Level.WARNING,
     "Policies that may refuse a pod are used only on sizes whose NUMA nodes a source gives.",
     source=KUBELET,
+    level=Level.WARNING,
 )
 def numa_nodes_known(deployment: Deployment) -> Iterator[Violation]:
     cluster = cluster_in(deployment.azure)

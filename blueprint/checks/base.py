@@ -64,7 +64,9 @@ class Check:
     acceptable: bool = True
 
 
-def check(id_: str, level: Level, about: str, *, source: str, acceptable: bool = True) -> Callable[[Examine], Check]:
+def check(
+    id_: str, about: str, *, source: str, level: Level = Level.ERROR, acceptable: bool = True
+) -> Callable[[Examine], Check]:
     """Make a check of a function over the deployment."""
     return lambda examine: Check(id_, level, about, source, examine, acceptable=acceptable)
 

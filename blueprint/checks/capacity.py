@@ -12,7 +12,6 @@ from blueprint.file.model.deployment import Deployment
 
 @check(
     "instance-type-in-region",
-    Level.ERROR,
     "Every fleet's instance type is offered in the region.",
     source="cfn-lint's region tables, made from the AWS price list (instance type rows in the catalogue)",
 )
@@ -30,7 +29,6 @@ def instance_type_in_region(deployment: Deployment) -> Iterator[Violation]:
 
 @check(
     "zones-belong-to-region",
-    Level.ERROR,
     "Every availability zone lies in the region, and a fleet's zones are among the deployment's.",
     source="https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-availability-zones.html",
 )
@@ -56,7 +54,6 @@ def zones_belong_to_region(deployment: Deployment) -> Iterator[Violation]:
 
 @check(
     "capacity-block-fits",
-    Level.ERROR,
     "A Capacity Block is bought for a type that has them, in exactly one zone.",
     source="https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-blocks-using.html",
 )
@@ -80,7 +77,6 @@ def capacity_block_fits(deployment: Deployment) -> Iterator[Violation]:
 
 @check(
     "warm-pool-allowed",
-    Level.ERROR,
     "A fleet with a warm pool buys On-Demand, without a reservation that a stopped host would lose.",
     source="https://docs.aws.amazon.com/autoscaling/ec2/userguide/ec2-auto-scaling-warm-pools.html",
 )
@@ -96,7 +92,6 @@ def warm_pool_allowed(deployment: Deployment) -> Iterator[Violation]:
 
 @check(
     "engine-supports-accelerator",
-    Level.ERROR,
     "Every ASR fleet has accelerators, and its engine supports them.",
     source="https://awsdocs-neuron.readthedocs-hosted.com (vLLM plugin and containers of SDK 2.33: Trn2/Trn3 only); "
     "https://github.com/aws/deep-learning-containers (0.16.0 on SDK 2.31.1 is the last for Inf2/Trn1)",
@@ -125,9 +120,9 @@ def engine_supports_accelerator(deployment: Deployment) -> Iterator[Violation]:
 
 @check(
     "neuron-lifecycle",
-    Level.WARNING,
     "No fleet is built on accelerators whose software is in maintenance mode.",
     source="https://github.com/aws-neuron/aws-neuron-sdk (release notes: Inf2/Trn1 in maintenance since 2.31)",
+    level=Level.WARNING,
 )
 def neuron_lifecycle(deployment: Deployment) -> Iterator[Violation]:
     for fleet in fleets(deployment):
@@ -142,9 +137,9 @@ def neuron_lifecycle(deployment: Deployment) -> Iterator[Violation]:
 
 @check(
     "quota-need",
-    Level.INFO,
     "The vCPU quotas that the deployment counts against are known and sufficient.",
     source="https://docs.aws.amazon.com/ec2/latest/instancetypes/ec2-instance-quotas.html",
+    level=Level.INFO,
 )
 def quota_need(deployment: Deployment) -> Iterator[Violation]:
     counted: dict[str, list[Fleet]] = defaultdict(list)

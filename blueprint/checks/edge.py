@@ -19,7 +19,6 @@ CROSS_ZONE_USD_PER_GB = 0.02
 
 @check(
     "gateway-drain-exceeds-idle",
-    Level.ERROR,
     "A stopping gateway task lives longer than the longest allowed silence on a socket.",
     source="https://docs.aws.amazon.com/AmazonECS/latest/APIReference/API_ContainerDefinition.html (stopTimeout)",
 )
@@ -36,7 +35,6 @@ def gateway_drain_exceeds_idle(deployment: Deployment) -> Iterator[Violation]:
 
 @check(
     "edge-authorizer-in-production",
-    Level.ERROR,
     "In production, callers of the session API are known.",
     source="https://docs.aws.amazon.com/apigateway/latest/developerguide/apigateway-control-access-to-api.html",
 )
@@ -52,7 +50,6 @@ def edge_authorizer_in_production(deployment: Deployment) -> Iterator[Violation]
 
 @check(
     "api-limits",
-    Level.ERROR,
     "Heartbeats, tokens and throttles respect the limits of API Gateway.",
     source="https://docs.aws.amazon.com/apigateway/latest/developerguide/response-transfer-mode.html (idle), "
     "https://docs.aws.amazon.com/apigateway/latest/developerguide/limits.html (requests)",
@@ -87,9 +84,9 @@ def api_limits(deployment: Deployment) -> Iterator[Violation]:
 
 @check(
     "placeholder-domain",
-    Level.WARNING,
     "Outside the sandbox, the domain is one that somebody can own.",
     source="RFC 2606, https://www.rfc-editor.org/rfc/rfc2606",
+    level=Level.WARNING,
 )
 def placeholder_domain(deployment: Deployment) -> Iterator[Violation]:
     domain = deployment.aws.edge.domain
@@ -106,9 +103,9 @@ def placeholder_domain(deployment: Deployment) -> Iterator[Violation]:
 
 @check(
     "certificate-names-media-host",
-    Level.WARNING,
     "Callers are sent to a host name that the TLS listener's certificate is for.",
     source="https://docs.aws.amazon.com/elasticloadbalancing/latest/network/tls-listener-certificates.html",
+    level=Level.WARNING,
 )
 def certificate_names_media_host(deployment: Deployment) -> Iterator[Violation]:
     settings = deployment.aws.edge
@@ -123,9 +120,9 @@ def certificate_names_media_host(deployment: Deployment) -> Iterator[Violation]:
 
 @check(
     "cross-zone-cost",
-    Level.INFO,
     "Callers' audio does not pay for crossing zones.",
     source="https://aws.amazon.com/ec2/pricing/on-demand/ (data transfer between zones, 0.01 USD/GB each way)",
+    level=Level.INFO,
 )
 def cross_zone_cost(deployment: Deployment) -> Iterator[Violation]:
     aws = deployment.aws

@@ -28,7 +28,6 @@ NEEDED_ENDPOINTS = (
 
 @check(
     "subnets-hold-fleets",
-    Level.ERROR,
     "Every private subnet has addresses for all fleets at their maximum.",
     source="https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html",
 )
@@ -49,7 +48,6 @@ def subnets_hold_fleets(deployment: Deployment) -> Iterator[Violation]:
 
 @check(
     "subnets-large-enough",
-    Level.ERROR,
     "The VPC's range can be split into subnets that AWS accepts.",
     source="https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html (/28 to /16)",
 )
@@ -67,7 +65,6 @@ def subnets_large_enough(deployment: Deployment) -> Iterator[Violation]:
 
 @check(
     "hosts-reach-aws",
-    Level.ERROR,
     "Hosts reach the AWS APIs that they call through a NAT gateway or interface endpoints.",
     source="https://docs.aws.amazon.com/vpc/latest/privatelink/aws-services-privatelink-support.html",
 )
@@ -85,9 +82,9 @@ def hosts_reach_aws(deployment: Deployment) -> Iterator[Violation]:
 
 @check(
     "nat-per-zone",
-    Level.WARNING,
     "In production every zone has a NAT gateway of its own, or none needs one.",
     source="https://docs.aws.amazon.com/vpc/latest/userguide/nat-gateway-basics.html",
+    level=Level.WARNING,
 )
 def nat_per_zone(deployment: Deployment) -> Iterator[Violation]:
     aws = deployment.aws
@@ -102,7 +99,6 @@ def nat_per_zone(deployment: Deployment) -> Iterator[Violation]:
 
 @check(
     "zones-for-production",
-    Level.ERROR,
     "Production spans at least two availability zones, and the state store has a replica.",
     source="https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/AutoFailover.html",
 )

@@ -25,7 +25,6 @@ def _rules(deployment: Deployment) -> Iterator[tuple[Fleet, ScalingRule, Locatio
 
 @check(
     "alarm-period",
-    Level.ERROR,
     "Alarm periods are 10, 20, 30 or a multiple of 60 seconds, over one day at most.",
     source=_PUT_METRIC_ALARM,
 )
@@ -48,7 +47,6 @@ def alarm_period(deployment: Deployment) -> Iterator[Violation]:
 
 @check(
     "scaling-metric-published",
-    Level.ERROR,
     "Every scaling rule reads a metric that the fleet's own hosts publish.",
     source="blueprint/contract/; DPDK's ENA driver has no rx-queue count; NCCL needs more than one GPU",
 )
@@ -67,7 +65,6 @@ def scaling_metric_published(deployment: Deployment) -> Iterator[Violation]:
 
 @check(
     "scaling-metric-measurable",
-    Level.ERROR,
     "Neuron metrics scale Neuron fleets, GPU metrics scale GPU fleets.",
     source="neuron-monitor and DCGM each see their own vendor's devices",
 )
@@ -85,7 +82,6 @@ def scaling_metric_measurable(deployment: Deployment) -> Iterator[Violation]:
 
 @check(
     "scaling-direction",
-    Level.ERROR,
     "A fleet grows when its load is high and shrinks when its load is low.",
     source="Auto Scaling step policies: https://docs.aws.amazon.com/autoscaling/ec2/userguide/as-scaling-simple-step.html",
 )
@@ -108,9 +104,9 @@ def scaling_direction(deployment: Deployment) -> Iterator[Violation]:
 
 @check(
     "scale-in-beside-scale-out",
-    Level.WARNING,
     "Every fleet that can grow has a rule that shrinks it, and the other way round.",
     source="https://docs.aws.amazon.com/autoscaling/ec2/userguide/as-scaling-simple-step.html",
+    level=Level.WARNING,
 )
 def scale_in_beside_scale_out(deployment: Deployment) -> Iterator[Violation]:
     for fleet in fleets(deployment):
@@ -126,7 +122,6 @@ def scale_in_beside_scale_out(deployment: Deployment) -> Iterator[Violation]:
 
 @check(
     "scaling-does-not-flap",
-    Level.ERROR,
     "No value of a metric makes one rule add hosts and another remove them.",
     source="https://docs.aws.amazon.com/autoscaling/ec2/userguide/as-scaling-simple-step.html",
 )
@@ -150,7 +145,6 @@ def scaling_does_not_flap(deployment: Deployment) -> Iterator[Violation]:
 
 @check(
     "scales-from-zero",
-    Level.ERROR,
     "A fleet that scales on its own hosts' metrics keeps at least one host.",
     source="https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html",
 )
@@ -167,7 +161,6 @@ def scales_from_zero(deployment: Deployment) -> Iterator[Violation]:
 
 @check(
     "missing-data-is-safe",
-    Level.ERROR,
     "Missing data never changes the size of a fleet.",
     source="https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html",
 )
@@ -183,10 +176,10 @@ def missing_data_is_safe(deployment: Deployment) -> Iterator[Violation]:
 
 @check(
     "silent-alarm-ends",
-    Level.WARNING,
     "A scaling alarm whose metric falls silent goes back to OK.",
     source="https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarm-actions.html "
     "(Auto Scaling actions are repeated every minute while the alarm stays in ALARM)",
+    level=Level.WARNING,
 )
 def silent_alarm_ends(deployment: Deployment) -> Iterator[Violation]:
     for fleet, rule, location in _rules(deployment):
@@ -201,7 +194,6 @@ def silent_alarm_ends(deployment: Deployment) -> Iterator[Violation]:
 
 @check(
     "alarm-actions-fit",
-    Level.ERROR,
     f"The VAD fleet has at most {ALARM_ACTIONS} zones: one alarm has that many actions.",
     source=_PUT_METRIC_ALARM,
 )

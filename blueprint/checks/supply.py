@@ -9,9 +9,9 @@ from blueprint.hosts import images_of
 
 @check(
     "images-have-digests",
-    Level.WARNING,
     "Every image that a fleet, the gateway or a service on Azure runs has a digest in the deployment file.",
     source="https://docs.aws.amazon.com/AmazonECR/latest/userguide/image-tag-mutability.html",
+    level=Level.WARNING,
 )
 def images_have_digests(deployment: Deployment) -> Iterator[Violation]:
     missing = [image for image in images_of(deployment) if image not in deployment.images]

@@ -26,7 +26,6 @@ def _vad_type(deployment: Deployment) -> InstanceType:
 
 @check(
     "huge-pages-fit-memory",
-    Level.ERROR,
     f"Huge pages take at most {HUGE_PAGE_SHARE:.0%} of the VAD host's memory.",
     source="https://www.kernel.org/doc/html/latest/admin-guide/mm/hugetlbpage.html; EC2 instance type memory",
 )
@@ -53,7 +52,6 @@ def huge_pages_fit_memory(deployment: Deployment) -> Iterator[Violation]:
 
 @check(
     "ena-express-supported",
-    Level.ERROR,
     "The VAD instance type supports ENA Express when it is asked for.",
     source=_EC2_ENA_EXPRESS,
 )
@@ -75,9 +73,9 @@ def ena_express_supported(deployment: Deployment) -> Iterator[Violation]:
 
 @check(
     "ena-express-disputed",
-    Level.WARNING,
     "AWS's pages agree that the VAD instance type supports ENA Express.",
     source=_EC2_ENA_EXPRESS + "; https://docs.aws.amazon.com/ec2/latest/instancetypes/co.html",
+    level=Level.WARNING,
 )
 def ena_express_disputed(deployment: Deployment) -> Iterator[Violation]:
     host = _vad_type(deployment)
@@ -91,7 +89,6 @@ def ena_express_disputed(deployment: Deployment) -> Iterator[Violation]:
 
 @check(
     "ena-express-peers-supported",
-    Level.ERROR,
     "Every ASR fleet that receives chunks supports ENA Express too, when the VAD fleet asks for it.",
     source=_EC2_ENA_EXPRESS,
 )
@@ -111,9 +108,9 @@ def ena_express_peers_supported(deployment: Deployment) -> Iterator[Violation]:
 
 @check(
     "ena-express-hops",
-    Level.INFO,
     "ENA Express is understood to help between hosts only, not from the load balancer.",
     source=_EC2_ENA_EXPRESS,
+    level=Level.INFO,
 )
 def ena_express_hops(deployment: Deployment) -> Iterator[Violation]:
     express = deployment.aws.vad.ena_express
@@ -128,7 +125,6 @@ def ena_express_hops(deployment: Deployment) -> Iterator[Violation]:
 
 @check(
     "ena-express-mtu",
-    Level.ERROR,
     f"The MTU is at most {ENA_EXPRESS_MTU} with ENA Express.",
     source="https://github.com/amzn/amzn-ec2-ena-utilities/tree/main/ena-express",
 )
@@ -144,7 +140,6 @@ def ena_express_mtu(deployment: Deployment) -> Iterator[Violation]:
 
 @check(
     "xdp-mtu",
-    Level.ERROR,
     f"The MTU is at most {XDP_MTU} on the af_xdp data path.",
     source=_ENA_XDP + "; https://github.com/amzn/amzn-drivers/issues/221",
 )
@@ -160,7 +155,6 @@ def xdp_mtu(deployment: Deployment) -> Iterator[Violation]:
 
 @check(
     "chunk-fits-mtu",
-    Level.ERROR,
     f"One AudioChunk datagram ({CHUNK_DATAGRAM_BYTES} bytes) fits the MTU unfragmented.",
     source="blueprint/contract/ (AudioChunk); RFC 8900, IP fragmentation considered fragile",
 )
@@ -177,7 +171,6 @@ def chunk_fits_mtu(deployment: Deployment) -> Iterator[Violation]:
 
 @check(
     "rx-ring-size",
-    Level.ERROR,
     f"The receive ring is a power of two from {RX_RING_BOUNDS[0]} to {RX_RING_BOUNDS[1]}.",
     source="https://docs.kernel.org/networking/af_xdp.html; amzn-drivers ENA README (rings 256-16K)",
 )
@@ -195,7 +188,6 @@ def rx_ring_size(deployment: Deployment) -> Iterator[Violation]:
 
 @check(
     "rx-queues-fit",
-    Level.ERROR,
     "The polled receive queues fit the interface's queues, and leave two cores for everything else.",
     source="https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ena-queues.html; " + _ENA_XDP,
 )

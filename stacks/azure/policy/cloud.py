@@ -8,7 +8,7 @@ from blueprint.azure.names import Role
 from blueprint.checks.azure_capacity import ANYBODY
 from blueprint.file.model.azure import TopologyPolicy
 from stacks.azure.policy.cluster import GPU_TAINT_KEYS, profiles
-from stacks.azure.policy.rules import Found, Scope, Stack, rule
+from stacks.azure.policy.rules import Found, Stack, rule, stack_rule
 
 TAGS = ("deployment", "environment", "managed-by")
 CLOSED = "Disabled"
@@ -87,12 +87,11 @@ def kubelet_policies_align(stack: Stack) -> Iterator[Found]:
             yield Found(profile.resource.urn, f"pool {profile.name} aligns CPUs ({policy}) that are not pinned")
 
 
-@rule(
+@stack_rule(
     "kubelet-pulls-images",
     "The kubelet's identity has AcrPull on the registry.",
     remedy="assign the role AcrPull on the registry to the identity of identityProfile.kubeletidentity",
     source="https://learn.microsoft.com/azure/aks/cluster-container-registry-integration",
-    scope=Scope.STACK,
 )
 def kubelet_pulls_images(stack: Stack) -> Iterator[Found]:
     registries = {registry.urn for registry in stack.of(":Registry")}

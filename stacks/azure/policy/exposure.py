@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from blueprint.azure.contract import COMPONENT_LABEL, GPU_NAMESPACE, Component
 from stacks.azure.policy.pods import Container, Pod, pods
-from stacks.azure.policy.rules import Found, Scope, Stack, rule
+from stacks.azure.policy.rules import Found, Stack, rule, stack_rule
 from stacks.azure.policy.values import Value
 
 REASON = "voice-serve/reason"
@@ -55,12 +55,11 @@ def no_host_access(stack: Stack) -> Iterator[Found]:
             yield Found(pod.urn, f"{pod.name} {what}; only {', '.join(PRIVILEGED)} in {GPU_NAMESPACE} may")
 
 
-@rule(
+@stack_rule(
     "images-are-pinned",
     "Every container runs an image of the own registry, by digest.",
     remedy="copy the image into the registry and write its digest into the deployment file",
     source="https://learn.microsoft.com/azure/container-registry/container-registry-image-lock",
-    scope=Scope.STACK,
 )
 def images_are_pinned(stack: Stack) -> Iterator[Found]:
     own = {reference.props.at("outputs", "registryLoginServer").text for reference in stack.of(":StackReference")}
@@ -76,12 +75,11 @@ def images_are_pinned(stack: Stack) -> Iterator[Found]:
                 yield Found(pod.urn, f"{pod.name}/{container.name} runs an image of {match['registry']}")
 
 
-@rule(
+@stack_rule(
     "namespaces-refuse-by-default",
     "Every namespace with pods refuses traffic that no policy allows.",
     remedy="add a network policy that selects all pods and allows nothing, both ways",
     source="https://kubernetes.io/docs/concepts/services-networking/network-policies",
-    scope=Scope.STACK,
 )
 def namespaces_refuse(stack: Stack) -> Iterator[Found]:
     closed = set()

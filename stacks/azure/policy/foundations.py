@@ -6,7 +6,7 @@ from ipaddress import IPv4Address, IPv4Network
 
 from blueprint.azure.names import KEDA_SERVICE_ACCOUNT, MODEL_FETCH_SERVICE_ACCOUNT, Role
 from stacks.azure.policy.cluster import profiles
-from stacks.azure.policy.rules import Found, Scope, Stack, rule
+from stacks.azure.policy.rules import Found, Stack, rule, stack_rule
 from stacks.azure.policy.values import Value
 
 TRUSTED = tuple(account.subject for account in (KEDA_SERVICE_ACCOUNT, MODEL_FETCH_SERVICE_ACCOUNT))
@@ -17,12 +17,11 @@ LEAST_PODS = 30
 LEAST_DISK_GIB = 100
 
 
-@rule(
+@stack_rule(
     "ranges-nest",
     "Subnets lie in their network and apart; pods and services have ranges of their own.",
     remedy="choose ranges that do not overlap",
     source="https://learn.microsoft.com/azure/aks/concepts-network-azure-cni-overlay",
-    scope=Scope.STACK,
 )
 def ranges_nest(stack: Stack) -> Iterator[Found]:
     networks = {r.urn: _ranges(r.props.at("addressSpace", "addressPrefixes")) for r in stack.of(":VirtualNetwork")}
@@ -47,12 +46,11 @@ def ranges_nest(stack: Stack) -> Iterator[Found]:
             yield Found(cluster.urn, f"dnsServiceIP {dns} of cluster {cluster.name} is not in serviceCidr {services}")
 
 
-@rule(
+@stack_rule(
     "pools-follow-their-cluster",
     "No pool has a newer Kubernetes than its cluster.",
     remedy="upgrade the cluster first",
     source="https://learn.microsoft.com/azure/aks/manage-node-pools",
-    scope=Scope.STACK,
 )
 def pools_follow_cluster(stack: Stack) -> Iterator[Found]:
     versions = [cluster.props["kubernetesVersion"].text for cluster in stack.of(":ManagedCluster")]
@@ -65,12 +63,11 @@ def pools_follow_cluster(stack: Stack) -> Iterator[Found]:
             )
 
 
-@rule(
+@stack_rule(
     "nodes-have-a-way-out",
     "Where nodes leave through a NAT gateway, their subnet has one.",
     remedy="attach the gateway to the subnet",
     source="https://learn.microsoft.com/azure/aks/nat-gateway",
-    scope=Scope.STACK,
 )
 def nodes_have_a_way_out(stack: Stack) -> Iterator[Found]:
     gateways = {subnet.urn: subnet for subnet in stack.of(":Subnet") if not subnet.props["natGateway"].missing}
@@ -84,12 +81,11 @@ def nodes_have_a_way_out(stack: Stack) -> Iterator[Found]:
                 yield Found(subnet.urn, f"nodes in subnet {subnet.name} leave through a NAT gateway, and it has none")
 
 
-@rule(
+@stack_rule(
     "private-endpoint-has-its-tier",
     "Registries with a private endpoint are Premium.",
     remedy="set the registry's sku to Premium",
     source="https://learn.microsoft.com/azure/container-registry/container-registry-private-link",
-    scope=Scope.STACK,
 )
 def endpoints_have_their_tier(stack: Stack) -> Iterator[Found]:
     reached = {urn for e in stack.of(":PrivateEndpoint") for urn in e.needs.get("privateLinkServiceConnections", ())}
@@ -131,12 +127,11 @@ def trust_is_narrow(stack: Stack) -> Iterator[Found]:
             )
 
 
-@rule(
+@stack_rule(
     "closed-stores-have-endpoints",
     "Registry and vault have a private endpoint.",
     remedy="add a private endpoint and its DNS zone",
     source="https://learn.microsoft.com/azure/private-link/private-endpoint-overview",
-    scope=Scope.STACK,
 )
 def closed_stores_have_endpoints(stack: Stack) -> Iterator[Found]:
     reached = {urn for e in stack.of(":PrivateEndpoint") for urn in e.needs.get("privateLinkServiceConnections", ())}
@@ -145,12 +140,11 @@ def closed_stores_have_endpoints(stack: Stack) -> Iterator[Found]:
             yield Found(store.urn, f"{store.name} answers inside the network only, and has no private endpoint there")
 
 
-@rule(
+@stack_rule(
     "control-plane-assigns-kubelet",
     "The control plane's identity has Managed Identity Operator on the kubelet's.",
     remedy="assign the role on the kubelet's identity to the identity of the cluster",
     source="https://learn.microsoft.com/azure/aks/use-managed-identity",
-    scope=Scope.STACK,
 )
 def control_plane_assigns_kubelet(stack: Stack) -> Iterator[Found]:
     for cluster in stack.of(":ManagedCluster"):
@@ -185,12 +179,11 @@ def pools_can_work(stack: Stack) -> Iterator[Found]:
                 yield Found(urn, f"pool {name}: {key} {have:g} is below {least}; {why}")
 
 
-@rule(
+@stack_rule(
     "autoscaler-waits-for-drain",
     "The cluster's autoscaler waits for the longest drain of any service.",
     remedy="raise maxGracefulTerminationSec",
     source="https://learn.microsoft.com/azure/aks/cluster-autoscaler",
-    scope=Scope.STACK,
 )
 def autoscaler_waits_for_drain(stack: Stack) -> Iterator[Found]:
     azure = stack.deployment.azure_half if stack.deployment else None

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from blueprint.azure.contract import ENGINE_HTTP, ROUTER_HTTP
 from stacks.azure.policy.engines import engines
 from stacks.azure.policy.pods import REPLICATED, Pod, pods
-from stacks.azure.policy.rules import Found, Resource, Scope, Stack, rule
+from stacks.azure.policy.rules import Found, Resource, Stack, rule, stack_rule
 
 CALLED = {str(port.number) for port in (ENGINE_HTTP, ROUTER_HTTP)}
 """Ports that requests come in on."""
@@ -64,12 +64,11 @@ def grace_exceeds_drain(stack: Stack) -> Iterator[Found]:
             )
 
 
-@rule(
+@stack_rule(
     "replicated-pods-have-budgets",
     "Every replicated workload has a disruption budget that allows some disruption.",
     remedy="add a PodDisruptionBudget with maxUnavailable: 1",
     source="https://kubernetes.io/docs/tasks/run-application/configure-pdb",
-    scope=Scope.STACK,
 )
 def replicated_pods_have_budgets(stack: Stack) -> Iterator[Found]:
     budgets = list(stack.of("policy/v1:PodDisruptionBudget"))
@@ -82,12 +81,11 @@ def replicated_pods_have_budgets(stack: Stack) -> Iterator[Found]:
             yield Found(pod.urn, f"{pod.name} has no disruption budget")
 
 
-@rule(
+@stack_rule(
     "scaling-has-a-target",
     "Every ScaledObject scales a workload of the stack between bounds that are in order.",
     remedy="name a workload of the same namespace",
     source="https://keda.sh/docs/latest/concepts/scaling-deployments",
-    scope=Scope.STACK,
 )
 def scaling_has_a_target(stack: Stack) -> Iterator[Found]:
     known = {(pod.resource.type.rpartition(":")[2], pod.namespace, pod.name) for pod in pods(stack)}
@@ -109,12 +107,11 @@ def scaling_has_a_target(stack: Stack) -> Iterator[Found]:
             yield Found(scaled.urn, f"ScaledObject {scaled.name} has no trigger")
 
 
-@rule(
+@stack_rule(
     "selectors-select",
     "Workloads, services and budgets select pods that exist.",
     remedy="use the labels of the pod template",
     source="https://kubernetes.io/docs/concepts/overview/working-with-objects/labels",
-    scope=Scope.STACK,
 )
 def selectors_select(stack: Stack) -> Iterator[Found]:
     known = list(pods(stack))
@@ -130,12 +127,11 @@ def selectors_select(stack: Stack) -> Iterator[Found]:
             yield Found(budget.urn, f"budget {budget.name} selects no pod of the stack")
 
 
-@rule(
+@stack_rule(
     "references-resolve",
     "What pods mount and act as exists in their namespace.",
     remedy="make it in the same stack, or correct the name",
     source="https://kubernetes.io/docs/concepts/storage/volumes",
-    scope=Scope.STACK,
 )
 def references_resolve(stack: Stack) -> Iterator[Found]:
     for pod in pods(stack):

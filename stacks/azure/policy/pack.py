@@ -21,7 +21,7 @@ from blueprint.checks import AZURE_CHECKS, Check
 from blueprint.file.model.deployment import Deployment
 from stacks.azure.policy import caches, cloud, exposure, foundations, life, memory, placement, serving, wiring
 from stacks.azure.policy.cluster import cluster_of
-from stacks.azure.policy.rules import Found, Resource, Rule, Scope, Stack
+from stacks.azure.policy.rules import Found, Resource, Rule, Stack
 from stacks.azure.policy.values import Value
 
 MODULES = (cloud, foundations, placement, memory, caches, serving, wiring, exposure, life)
@@ -36,7 +36,7 @@ def rule_of(check: Check) -> Rule:
             if (urn := str(violation.location[0])) in urns:
                 yield Found(urn, f"{violation.message}; {violation.remedy}")
 
-    return Rule(check.id, check.about, "", check.source, Scope.STACK, examine)
+    return Rule(check.id, check.about, "", check.source, examine, sees_stack=True)
 
 
 RULES = (
@@ -56,7 +56,7 @@ def policies() -> list[Policy]:
     deployment = configured_deployment()
     accepted = {check.id for check in deployment.accepted_checks} if deployment else set()
     return [
-        (_on_resource if rule.scope is Scope.RESOURCE else _on_stack)(
+        (_on_stack if rule.sees_stack else _on_resource)(
             rule, EnforcementLevel.ADVISORY if rule.name in accepted & ACCEPTABLE else EnforcementLevel.MANDATORY
         )
         for rule in RULES

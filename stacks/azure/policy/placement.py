@@ -6,15 +6,14 @@ from collections.abc import Iterator
 from stacks.azure.policy.cluster import placed, pools
 from stacks.azure.policy.engines import Engine, engines
 from stacks.azure.policy.pods import Pod, pods
-from stacks.azure.policy.rules import Found, Scope, Stack, rule
+from stacks.azure.policy.rules import Found, Stack, stack_rule
 
 
-@rule(
+@stack_rule(
     "deployment-is-known",
     "The configuration of a stack with GPU pods names its deployment file, where pools and agreements stand.",
     remedy="pulumi config set deployment FILE",
     source="https://www.pulumi.com/docs/iac/concepts/config",
-    scope=Scope.STACK,
 )
 def deployment_is_known(stack: Stack) -> Iterator[Found]:
     first = next((pod for pod in pods(stack) if pod.gpus), None)
@@ -22,12 +21,11 @@ def deployment_is_known(stack: Stack) -> Iterator[Found]:
         yield Found(first.urn, f"nothing says which nodes {first.name} and the others with GPUs land on, or what for")
 
 
-@rule(
+@stack_rule(
     "gpu-pod-names-its-pool",
     "Every pod with GPUs selects a pool whose VM size is known.",
     remedy="select a pool of the deployment file by the label voice-serve/pool",
     source="https://learn.microsoft.com/azure/aks/use-labels",
-    scope=Scope.STACK,
 )
 def pool_is_known(stack: Stack) -> Iterator[Found]:
     known = pools(stack)
@@ -39,12 +37,11 @@ def pool_is_known(stack: Stack) -> Iterator[Found]:
             )
 
 
-@rule(
+@stack_rule(
     "taints-are-tolerated",
     "Every pod tolerates the taints of the pool that it selects.",
     remedy="add the toleration, or select another pool",
     source="https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration",
-    scope=Scope.STACK,
 )
 def taints_are_tolerated(stack: Stack) -> Iterator[Found]:
     for pod, pool in placed(stack):
@@ -53,12 +50,11 @@ def taints_are_tolerated(stack: Stack) -> Iterator[Found]:
                 yield Found(pod.urn, f"{pod.name} selects pool {pool.name} and does not tolerate its taint {taint}")
 
 
-@rule(
+@stack_rule(
     "engine-has-its-gpus",
     "An engine's tensor parallelism is the number of its GPUs, and the engines of a pod take all GPUs of the pod.",
     remedy="set --tensor-parallel-size, CUDA_VISIBLE_DEVICES and the pod's nvidia.com/gpu to agree",
     source="https://docs.vllm.ai/en/stable/serving/parallelism_scaling.html",
-    scope=Scope.STACK,
 )
 def engine_has_its_gpus(stack: Stack) -> Iterator[Found]:
     taken: dict[str, list[Engine]] = defaultdict(list)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from blueprint.file.model.deployment import Deployment
 from stacks.azure.policy.values import Value
@@ -45,14 +44,6 @@ class Found:
     message: str
 
 
-class Scope(StrEnum):
-    """How much of a stack a rule has to see."""
-
-    RESOURCE = "resource"
-    """One resource: the rule stops an update before the resource is made."""
-    STACK = "stack"
-
-
 Examine = Callable[[Stack], Iterator[Found]]
 """Yields what is wrong with a stack."""
 
@@ -65,18 +56,22 @@ class Rule:
         about: The rule in one sentence, as it reads when it holds.
         remedy: What to do; empty where each finding has its own.
         source: Where the rule comes from.
+        sees_stack: Whether it needs the whole stack, not one resource.
     """
 
     name: str
     about: str
     remedy: str
     source: str
-    scope: Scope
     examine: Examine
+    sees_stack: bool = False
 
 
-def rule(
-    name: str, about: str, *, remedy: str, source: str, scope: Scope = Scope.RESOURCE
-) -> Callable[[Examine], Rule]:
-    """Make a rule of a function over what only the programs can get wrong."""
-    return lambda examine: Rule(name, about, remedy, source, scope, examine)
+def rule(name: str, about: str, *, remedy: str, source: str) -> Callable[[Examine], Rule]:
+    """Make a rule of a function over one resource: it stops an update before the resource is made."""
+    return lambda examine: Rule(name, about, remedy, source, examine)
+
+
+def stack_rule(name: str, about: str, *, remedy: str, source: str) -> Callable[[Examine], Rule]:
+    """Make a rule of a function over all resources, and over what each is computed from."""
+    return lambda examine: Rule(name, about, remedy, source, examine, sees_stack=True)

@@ -8,7 +8,7 @@ from blueprint.checks.azure_models import IMAGE_OF
 from stacks.azure.policy.cluster import pools
 from stacks.azure.policy.engines import DECODE, PREFILL, Engine, engines
 from stacks.azure.policy.pods import pods
-from stacks.azure.policy.rules import Found, Scope, Stack, rule
+from stacks.azure.policy.rules import Found, Stack, rule, stack_rule
 
 NIXL_DOCS = "https://docs.vllm.ai/en/stable/features/nixl_connector_usage.html"
 RDMA_TRANSPORTS = frozenset({"rc", "rc_x", "rc_v", "rc_verbs", "rc_mlx5", "dc", "dc_x", "ud", "ud_x", "ib"})
@@ -32,12 +32,11 @@ def nixl_has_two_sides(stack: Stack) -> Iterator[Found]:
             )
 
 
-@rule(
+@stack_rule(
     "prefill-and-decode-share-a-pod",
     "Prefill and decode lie in one pod where no InfiniBand joins nodes, and agree on model, context and KV type.",
     remedy="put both engines into one pod that sees all GPUs of its node",
     source="https://github.com/vllm-project/vllm/pull/55906",
-    scope=Scope.STACK,
 )
 def sides_share_a_pod(stack: Stack) -> Iterator[Found]:
     sides: dict[str, list[Engine]] = defaultdict(list)
@@ -68,12 +67,11 @@ def _twins(members: list[Engine]) -> Iterator[Found]:
         yield Found(members[0].pod.urn, f"engines of {members[0].pod.name} differ in their model: {sorted(models)}")
 
 
-@rule(
+@stack_rule(
     "rdma-is-there",
     "RDMA transports and devices are asked for on sizes that have InfiniBand.",
     remedy="take them out of UCX_TLS, UCX_NET_DEVICES and the limits, or select an ND size with an r",
     source="https://learn.microsoft.com/azure/virtual-machines/overview-hb-hc",
-    scope=Scope.STACK,
 )
 def rdma_is_there(stack: Stack) -> Iterator[Found]:
     known = pools(stack)
@@ -104,12 +102,11 @@ def model_is_known(stack: Stack) -> Iterator[Found]:
             )
 
 
-@rule(
+@stack_rule(
     "engines-have-their-image",
     "vLLM-Omni and vLLM run from images of their own.",
     remedy="use the image of the model's engine",
     source="https://docs.vllm.ai/projects/vllm-omni",
-    scope=Scope.STACK,
 )
 def engines_have_their_image(stack: Stack) -> Iterator[Found]:
     by_image: dict[str, set[str]] = defaultdict(set)

@@ -8,7 +8,7 @@ from stacks.azure.policy.cluster import most_replicas
 from stacks.azure.policy.engines import engines
 from stacks.azure.policy.pods import REPLICATED, Container, Pod, pods
 from stacks.azure.policy.quantities import amount
-from stacks.azure.policy.rules import Found, Resource, Scope, Stack, rule
+from stacks.azure.policy.rules import Found, Resource, Stack, rule, stack_rule
 from stacks.azure.policy.values import Value
 
 PORT_FLAGS = ("--port", "--http-port")
@@ -45,12 +45,11 @@ def ports_are_apart(stack: Stack) -> Iterator[Found]:
                 owner[port] = container.name
 
 
-@rule(
+@stack_rule(
     "ports-have-listeners",
     "Probes and services lead to ports that a container listens on.",
     remedy="use the port that the container's command names",
     source=PODS,
-    scope=Scope.STACK,
 )
 def probes_reach_somebody(stack: Stack) -> Iterator[Found]:
     for pod in pods(stack):
@@ -99,12 +98,11 @@ def engines_have_their_cache(stack: Stack) -> Iterator[Found]:
                 )
 
 
-@rule(
+@stack_rule(
     "quotas-hold-replicas",
     "A namespace's quota holds all replicas that its pods may be scaled to.",
     remedy="raise the quota, or lower maxReplicaCount",
     source="https://kubernetes.io/docs/concepts/policy/resource-quotas",
-    scope=Scope.STACK,
 )
 def quotas_hold_replicas(stack: Stack) -> Iterator[Found]:
     most = most_replicas(stack)
@@ -141,12 +139,11 @@ def gpus_are_whole(stack: Stack) -> Iterator[Found]:
                 )
 
 
-@rule(
+@stack_rule(
     "contract-flows-are-allowed",
     "Every flow of the cluster's contract has a network policy that lets it in.",
     remedy="render the policies from blueprint.azure.contract.CLUSTER_FLOWS",
     source="https://kubernetes.io/docs/concepts/services-networking/network-policies",
-    scope=Scope.STACK,
 )
 def flows_are_allowed(stack: Stack) -> Iterator[Found]:
     policies = list(stack.of("networking.k8s.io/v1:NetworkPolicy"))

@@ -4,7 +4,7 @@ import pytest
 
 from sandbox.azure.inputs import problems
 from stacks.azure.policy.pack import RULES
-from stacks.azure.policy.rules import Found, Resource, Rule, Scope, Stack
+from stacks.azure.policy.rules import Found, Resource, Rule, Stack
 from stacks.azure.policy.values import Value
 from tests.stacks.azure.policy import later_mutations, mutations
 from tests.stacks.azure.policy.graphs import CLUSTER, WORKLOADS, Mutation, deployment, emitted
@@ -73,6 +73,6 @@ def test_misspelt_property_of_a_policy_is_named(path: str) -> None:
         return [Found(r.urn, "") for r in stack.of(":AgentPool") if r.props.at(*path.split("."))]
 
     found = Reads()
-    rule = Rule("misspelt", "", "", "", Scope.RESOURCE, lambda stack: iter(examine(stack)))
+    rule = Rule("misspelt", "", "", "", lambda stack: iter(examine(stack)))
     watch(rule, Stack((Resource("urn", "azure-native:containerservice:AgentPool", "p", Value({})),)), found)
     assert found.misspelt == {("misspelt", path)}
