@@ -14,7 +14,6 @@ from blueprint.contract.environment import (
     DEPLOYMENT,
     ENVIRONMENT,
     FLEET,
-    REGION,
     TOKEN_KEY,
     VALKEY_HOST,
     VALKEY_PASSWORD,
@@ -155,7 +154,7 @@ def test_metric_has_a_publisher_on_every_tier_that_it_is_for(metric: Metric) -> 
 def test_publisher_knows_the_value_of_every_dimension(metric: Metric) -> None:
     assert isinstance(metric.publisher, Image)
     known = {variable.name for variable in ENVIRONMENT[metric.publisher]}
-    assert {DEPLOYMENT.name, FLEET.name, REGION.name} <= known
+    assert {DEPLOYMENT.name, FLEET.name} <= known
     assert metric.dimensions[:2] == (DEPLOYMENT_DIMENSION, FLEET_DIMENSION)
     assert set(metric.dimensions[2:]) <= {REASON_DIMENSION, PHASE_DIMENSION}
     assert repeated(metric.dimensions) == []

@@ -9,7 +9,7 @@ import yaml
 from pydantic import ValidationError
 
 from blueprint import catalog
-from blueprint.contract.images import Image
+from blueprint.contract.images import UNPRIVILEGED_USER, Image
 from blueprint.engines.launch.pd_router import CellFront
 from blueprint.engines.launch.services import HOST_CACHE_DIR
 from blueprint.engines.launch.vllm import private_caches
@@ -17,8 +17,6 @@ from blueprint.file.model.azure import AggregatedService, ChatService, LmcachePo
 from blueprint.hosts import AWS_IMAGES, CLUSTER_IMAGES, service_images
 from blueprint.images import FILE, FOLDER, BuiltImage, CommandHealth, MirroredImage, NoHealth, bases, load, port, specs
 from tests.images.dockerfile import read
-from voice_constructs.aws.fleet import UNPRIVILEGED_USER
-from voice_constructs.aws.gateway import USER as GATEWAY_USER
 
 NOT_BUILT_YET = {Image.WHISPER_ENGINE, Image.TELEMETRY}
 BUILT = [spec for spec in specs().values() if isinstance(spec, BuiltImage)]
@@ -59,8 +57,7 @@ def test_clouds_are_those_that_run_the_image() -> None:
 
 def test_users_and_cache_folders_are_those_of_the_launchers() -> None:
     for spec in BUILT:
-        user = int(GATEWAY_USER.partition(":")[0]) if spec.name is Image.GATEWAY else UNPRIVILEGED_USER
-        assert spec.root_because or spec.user_id == user
+        assert spec.root_because or spec.user_id == UNPRIVILEGED_USER
         assert spec.cache_dir in {None, HOST_CACHE_DIR}
         dockerfile = (spec.folder / "Dockerfile").read_text(encoding="utf-8")
         assert set(re.findall(r"/var/cache/voice\b", dockerfile)) <= {spec.cache_dir}

@@ -153,6 +153,10 @@ class AsrFleet(Model):
     engine: Engine = Engine.WHISPER
     vllm: VllmOptions | None = None
     """What vLLM serves; for the engine ``vllm`` only."""
+    model: Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]*/[\w.-]+$", max_length=96)] | None = None
+    """Repository at Hugging Face of the Whisper model, for the engine ``whisper``: one in CTranslate2's format on GPUs,
+    one of OpenAI's on Neuron. By default large-v2. With another one hosts of the VAD tier send samples instead of
+    log-mel features, since only the engine knows how many mel bins it takes."""
     sessions: int | None = Field(default=None, ge=1, le=4096)
     """Most sessions of a host, for the engine ``whisper``, where you have measured it (``voice bench``); by default the
     ceiling of its accelerators' memory."""
@@ -171,6 +175,8 @@ class AsrFleet(Model):
             raise ValueError("`vllm` names the model for `engine: vllm`, and belongs to no other engine")
         if self.vllm and self.sessions:
             raise ValueError("`sessions` belongs to `engine: whisper`; vLLM's are `vllm.load.sessions`")
+        if self.vllm and self.model:
+            raise ValueError("`model` belongs to `engine: whisper`; vLLM's is `vllm.model`")
         return self
 
 

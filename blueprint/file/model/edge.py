@@ -9,6 +9,10 @@ from blueprint.base import Model
 HttpsUrl = Annotated[str, Field(pattern=r"^https://[^\s/]+(/\S*)?$")]
 
 
+Origin = Annotated[str, Field(pattern=r"^(https://[^\s/,*]+|http://localhost(:[0-9]+)?)$")]
+"""Scheme, host and port of a web page, as browsers send them. ``*`` is none: it would let in every page there is."""
+
+
 class IamAuthorizer(Model):
     """Callers sign their requests with AWS credentials (SigV4)."""
 
@@ -87,6 +91,17 @@ class GatewayService(Model):
     tasks: TaskCount
     sockets_per_task: int = Field(default=1000, gt=0)
     """Open sockets that one task is meant to carry; the service grows to keep below it."""
+    max_connections: int = Field(default=4096, gt=0)
+    """Open sockets at which a task refuses more, until the service has grown."""
+
+    @model_validator(mode="after")
+    def _grows_before_it_refuses(self) -> "GatewayService":
+        if self.max_connections < self.sockets_per_task:
+            raise ValueError(
+                f"max_connections {self.max_connections} is below sockets_per_task {self.sockets_per_task}: "
+                "tasks would refuse callers before the service grows"
+            )
+        return self
 
     @model_validator(mode="after")
     def _is_a_fargate_size(self) -> "GatewayService":
@@ -119,6 +134,14 @@ class Edge(Model):
     """Lifetime of a session token."""
     idle_timeout_s: int = Field(default=60, ge=5)
     """Longest silence on a socket or event stream before it is closed; heartbeats come at a third of it."""
+    session_max_s: int = Field(default=3600, ge=60, le=86_400)
+    """Longest that a session lasts, seconds; callers who have more to say open another."""
+    caller_sessions: int = Field(default=1000, gt=0)
+    """Live sessions of one caller, at all tasks together."""
+    caller_creations_per_s: int = Field(default=50, gt=0)
+    """Sessions that one caller may open in a second, at all tasks together."""
+    allowed_origins: tuple[Origin, ...] = ()
+    """Web pages that may use the session API from a browser, such as ``https://app.example.com``."""
 
     @model_validator(mode="after")
     def _has_certificate(self) -> "Edge":

@@ -14,8 +14,6 @@ from stacks.aws.app import make_app
 ROOT = Path(__file__).parents[3]
 DEPLOYMENTS = ("sandbox", "production-us-east-1")
 
-pytestmark = pytest.mark.timeout(300)
-
 
 @pytest.fixture(scope="module", params=DEPLOYMENTS)
 def templates(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
