@@ -34,13 +34,7 @@ def engine_splits_model(cluster: Cluster) -> Iterator[Violation]:
             gpu, width = pod.pool.gpu, engine.tensor_parallel
             if gpu and width and engine.kind == engine.model.served_by == "vllm":
                 yield from refusal(
-                    pod.place.at("tensor_parallel"),
-                    pod.title,
-                    check_engine,
-                    engine.model,
-                    gpu,
-                    KvCacheType.AUTO,
-                    width,
+                    pod.place.at("tensor_parallel"), pod.title, check_engine, engine.model, gpu, KvCacheType.AUTO, width
                 )
 
 

@@ -51,9 +51,7 @@ def huge_pages_fit_memory(deployment: Deployment) -> Iterator[Violation]:
 
 
 @check(
-    "ena-express-supported",
-    "The VAD instance type supports ENA Express when it is asked for.",
-    source=_EC2_ENA_EXPRESS,
+    "ena-express-supported", "The VAD instance type supports ENA Express when it is asked for.", source=_EC2_ENA_EXPRESS
 )
 def ena_express_supported(deployment: Deployment) -> Iterator[Violation]:
     host = _vad_type(deployment)
@@ -195,10 +193,7 @@ def rx_queues_fit(deployment: Deployment) -> Iterator[Violation]:
     host = _vad_type(deployment)
     queues = deployment.aws.vad.data_path.rx_queues
     # The in-tree ENA driver keeps half of the queues for XDP transmission.
-    usable = {
-        DataPathMode.AF_XDP: max(host.network_queues // 2, 1),
-        DataPathMode.VFIO: host.network_queues,
-    }
+    usable = {DataPathMode.AF_XDP: max(host.network_queues // 2, 1), DataPathMode.VFIO: host.network_queues}
     mode = deployment.aws.vad.data_path.mode
     limit = min(usable[mode], host.vcpus - 2)
     if queues > limit:

@@ -33,8 +33,7 @@ def caches_fit_containers(stack: Stack) -> Iterator[Found]:
             wanted = float(amount(container.option(LMCACHE_SIZE)))
             if wanted > container.memory_gib:
                 yield Found(
-                    pod.urn,
-                    f"{pod.name}/{container.name} pins {wanted:g} GiB and may have {container.memory_gib:.0f}",
+                    pod.urn, f"{pod.name}/{container.name} pins {wanted:g} GiB and may have {container.memory_gib:.0f}"
                 )
 
 

@@ -59,8 +59,7 @@ def grace_exceeds_drain(stack: Stack) -> Iterator[Found]:
             yield Found(engine.pod.urn, f"{engine.name} has --shutdown-timeout 0: it drops every request when it stops")
         elif drain + before >= grace:
             yield Found(
-                engine.pod.urn,
-                f"{engine.name} drains for {before:g} + {drain} s; it is killed after {grace:g} s",
+                engine.pod.urn, f"{engine.name} drains for {before:g} + {drain} s; it is killed after {grace:g} s"
             )
 
 

@@ -58,10 +58,7 @@ def shared_memory_is_enough(stack: Stack) -> Iterator[Found]:
         need = LEAST_SHARED_GIB * max(1, engine.tensor_parallel)
         have = engine.pod.shared_memory_gib(engine.container)
         if have is None:
-            yield Found(
-                engine.pod.urn,
-                f"{engine.name} has the runtime's 64 MiB of /dev/shm and needs {need:g} GiB",
-            )
+            yield Found(engine.pod.urn, f"{engine.name} has the runtime's 64 MiB of /dev/shm and needs {need:g} GiB")
         elif have < need:
             yield Found(engine.pod.urn, f"{engine.name} has {bytes_text(have)} of /dev/shm and needs {need:g} GiB")
 
