@@ -151,27 +151,26 @@ async def published_by_gateway(store: Redis, server: StoreServer) -> set[Series]
     hosts.put(Tier.ASR, "asr-1")
     hosts.put(Tier.VAD, "vad-1")
     await hosts.beat()
-    beating = asyncio.create_task(hosts.run())
     gateway = GatewayProcess(server, rtp_port).start()
-    try:
-        await gateway.ready()
-        opened = await gateway.open()
-        async with opened.socket() as connection:
-            await connection.send(bytes(32_000))
-            await holds("audio leaves", lambda: len(vad.packets) > 30)
-            said = Transcript(kind=EventKind.FINAL, utterance=0, text="yes", start_ms=0, end_ms=400)
-            assert await Transcripts(store).publish(opened.ssrc, said, 1)
-            await holds("the transcript is seen", lambda: bool(gateway.metric("FirstTranscriptLatency")))
-        hosts.put(Tier.ASR, "asr-1", slots=0)
-        async with gateway.client() as client, asyncio.timeout(30):
-            while (await client.post("/v1/sessions", json={"transport": "srtp"})).status_code != 503:
-                await asyncio.sleep(0.1)
-        gateway.terminate()
-        assert gateway.wait() == 0
-    finally:
-        beating.cancel()
-        vad.stop()
-        gateway.kill()
+    with hosts.beating(server.settings):
+        try:
+            await gateway.ready()
+            opened = await gateway.open()
+            async with opened.socket() as connection:
+                await connection.send(bytes(32_000))
+                await holds("audio leaves", lambda: len(vad.packets) > 30)
+                said = Transcript(kind=EventKind.FINAL, utterance=0, text="yes", start_ms=0, end_ms=400)
+                assert await Transcripts(store).publish(opened.ssrc, said, 1)
+                await holds("the transcript is seen", lambda: bool(gateway.metric("FirstTranscriptLatency")))
+            hosts.put(Tier.ASR, "asr-1", slots=0)
+            async with gateway.client() as client, asyncio.timeout(30):
+                while (await client.post("/v1/sessions", json={"transport": "srtp"})).status_code != 503:
+                    await asyncio.sleep(0.1)
+            gateway.terminate()
+            assert gateway.wait() == 0
+        finally:
+            vad.stop()
+            gateway.kill()
     return set(series_of(gateway.logged()))
 
 
