@@ -14,6 +14,7 @@ from ops.plan import command as plan
 from ops.preflight import command as preflight
 from ops.preview import command as preview
 from ops.sandbox import command as sandbox
+from ops.schema import command as schema
 from ops.simulate import command as simulate
 from ops.status import command as status
 from ops.teardown import command as teardown
@@ -38,6 +39,7 @@ app.command("status", epilog=HELP)(status.status)
 app.command("drain", epilog=HELP)(drain.drain)
 app.command("teardown", epilog=HELP)(teardown.teardown)
 app.command("checks", epilog=HELP)(checks.list_checks)
+app.command("schema", epilog=HELP)(schema.schema)
 app.command("call", epilog=HELP)(call.call)
 app.command("bench", epilog=HELP)(loadtest.bench)
 

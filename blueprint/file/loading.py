@@ -311,22 +311,22 @@ def _names(deployment: Deployment) -> Iterator[_Named]:
 
 
 def _aws_names(aws: Aws) -> Iterator[_Named]:
-    kind, known = "EC2 instance type in the catalogue", catalog.instance_types()
+    kind, known = "EC2 instance type in blueprint/catalog/instance_types.yaml", catalog.instance_types()
     yield ("aws", "vad", "instance_type"), aws.vad.instance_type, kind, known
     for index, fleet in enumerate(aws.asr):
         yield ("aws", "asr", index, "instance_type"), fleet.instance_type, kind, known
         if fleet.vllm:
             yield ("aws", "asr", index, "vllm", "model"), fleet.vllm.model, _MODEL, catalog.models()
-    yield ("aws", "region"), aws.region, "AWS region in the catalogue", catalog.regions()
-    node_types = catalog.cache_node_types()
-    yield ("aws", "state", "node_type"), aws.state.node_type, "ElastiCache node type in the catalogue", node_types
+    yield ("aws", "region"), aws.region, "AWS region in blueprint/catalog/regions.yaml", catalog.regions()
+    kind = "ElastiCache node type in blueprint/catalog/cache_node_types.yaml"
+    yield ("aws", "state", "node_type"), aws.state.node_type, kind, catalog.cache_node_types()
 
 
-_MODEL = "model in the catalogue"
+_MODEL = "model in blueprint/catalog/models.yaml"
 
 
 def _azure_names(azure: Azure) -> Iterator[_Named]:
-    kind, known = "Azure VM size in the catalogue", catalog.vm_sizes()
+    kind, known = "Azure VM size in blueprint/catalog/vm_sizes.yaml", catalog.vm_sizes()
     yield ("azure", "system_pool", "vm_size"), azure.system_pool.vm_size, kind, known
     for index, pool in enumerate(azure.pools):
         yield ("azure", "pools", index, "vm_size"), pool.vm_size, kind, known

@@ -66,7 +66,7 @@ MISTAKES = {
     "cache node type": Mistake(
         "cache.r7g.large", "r7g.large", "node_type: r7g", ("ElastiCache node type", "did you mean `cache.r7g.large`?")
     ),
-    "name like nothing": Mistake("c8g.12xlarge", "zzz", "zzz", ("`zzz` is no EC2 instance type in the catalogue",)),
+    "name like nothing": Mistake("c8g.12xlarge", "zzz", "zzz", ("is no EC2 instance type in blueprint/catalog/",)),
     # Wrong types
     "text for a number": Mistake(
         "rx_queues: 4", 'rx_queues: "4"', "rx_queues", ('`aws.vad.data_path.rx_queues` is "4"', "integer")
@@ -132,6 +132,12 @@ MISTAKES = {
     "size that Fargate lacks": Mistake("vcpu: 1,", "vcpu: 3,", "vcpu", ("`aws.edge.gateway`", "no 3 vCPU")),
     "memory below what Fargate sells": Mistake("memory_gib: 2", "memory_gib: 1", "vcpu", ("no 1 GiB with 1 vCPU",)),
     "memory above what Fargate sells": Mistake("memory_gib: 2", "memory_gib: 9", "vcpu", ("take 2 to 8 GiB",)),
+    "sockets that a task refuses before the service grows": Mistake(
+        "sockets_per_task: 1000", "sockets_per_task: 5000", "vcpu", ("max_connections 4096", "sockets_per_task 5000")
+    ),
+    "pages of every origin": Mistake(
+        "    gateway: {vcpu", "    allowed_origins: ['*']\n    gateway: {vcpu", "'*'", ("allowed_origins.0",)
+    ),
     "domain outside its zone": Mistake(
         "zone_name: callers.dev", "zone_name: example.org", "domain", ("voice.callers.dev", "zone example.org")
     ),

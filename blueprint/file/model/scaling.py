@@ -62,12 +62,15 @@ class ScalingRule(Model):
     """When a metric crosses a threshold, the fleet changes by a number of hosts."""
 
     name: Name
+    """Unique in its fleet; it becomes the alarm's name."""
     metric: str
     """A metric of ``blueprint.contract`` that the fleet's hosts publish."""
     statistic: Statistic
     comparison: Comparison
     threshold: float
+    """Value that a datapoint is compared with, in the metric's unit."""
     period_s: int = Field(gt=0)
+    """Length of one period, seconds."""
     datapoints_to_alarm: int = Field(gt=0)
     """M of M-of-N: so many periods must breach ..."""
     evaluation_periods: int = Field(gt=0)

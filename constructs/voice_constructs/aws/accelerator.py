@@ -11,7 +11,7 @@ from blueprint import catalog
 from blueprint.aws import names
 from blueprint.aws.alerts import scaling_runbook
 from blueprint.contract.environment import CACHE_DIR, CHUNK_PORT, DRAIN_TIMEOUT_S, ENGINE, HEALTH_PORT, HOST_KIND
-from blueprint.contract.images import Image
+from blueprint.contract.images import UNPRIVILEGED_USER, Image
 from blueprint.contract.metrics import NEURON_TOOLS_DIR, START_PHASES_FILE
 from blueprint.contract.network import CHUNK, ENGINE_HEALTH, VLLM, Tier
 from blueprint.engines.launch.services import HOST_CACHE_DIR, fleet_launch, neuron_launch
@@ -19,7 +19,7 @@ from blueprint.engines.launch.vllm import START_LOG
 from blueprint.engines.launch.whisper import whisper_engine
 from blueprint.file.model.aws import AsrFleet, Engine
 from blueprint.hosts import asr_images
-from voice_constructs.aws.fleet import UNPRIVILEGED_USER, FleetContext
+from voice_constructs.aws.fleet import FleetContext
 from voice_constructs.aws.host import (
     HostGroupProps,
     HostTemplateProps,

@@ -17,7 +17,7 @@ from blueprint.contract.environment import (
     VALKEY_USER,
     Variable,
 )
-from blueprint.contract.images import Image
+from blueprint.contract.images import UNPRIVILEGED_USER, Image
 from blueprint.contract.network import PROMETHEUS, VALKEY, Tier
 from blueprint.file.model.deployment import Deployment
 from blueprint.hosts import digest, held_back
@@ -27,9 +27,6 @@ from voice_constructs.aws.logs import log_group
 from voice_constructs.aws.network import VoiceNetwork
 from voice_constructs.aws.retention import Retention
 from voice_constructs.aws.state import PASSWORD_FIELD, ValkeyStore
-
-UNPRIVILEGED_USER = 10001
-"""User id of every container that opens no raw sockets; the images have it."""
 
 Environment = Mapping[Variable, str]
 

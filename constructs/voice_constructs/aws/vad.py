@@ -155,9 +155,9 @@ class VadFleet(Construct):
         )
 
     def _chunk_kind(self) -> str:
-        """Return what every ASR fleet takes: our engine takes both, and before vLLM samples only."""
-        engines = {fleet.engine for fleet in self._deployment.aws.asr}
-        return "pcm16" if Engine.VLLM in engines else "log-mel"
+        """Return what every ASR fleet takes: features fit the model that our engine has by default, samples any."""
+        fleets = self._deployment.aws.asr
+        return "pcm16" if any(fleet.engine is Engine.VLLM or fleet.model for fleet in fleets) else "log-mel"
 
     def _telemetry(self) -> userdata.Container:
         """Return the publisher of the fleet's metrics, in the group that the data plane's socket belongs to."""

@@ -75,6 +75,10 @@ class GatewayProcess:
             "DRAIN_TIMEOUT_S": 5,
             "BIND_ADDRESS": "127.0.0.1",
             "CALLER_CREATIONS_PER_S": 10_000,
+            "CALLER_SESSIONS": 1000,
+            "SESSION_MAX_S": 3600,
+            "MAX_CONNECTIONS": 4096,
+            "ALLOWED_ORIGINS": "",
         }
         self.environment = {f"VOICE_{name}": str(value) for name, value in {**defaults, **settings}.items()}
         self.environment |= {"PYTHONPATH": SOURCES, **INHERITED}

@@ -135,9 +135,9 @@ async def test_drain_finishes_what_is_spoken(engine: EngineHost, store: Redis, s
         ({"VOICE_HOST_ADDRESS": "here"}, 2, "VOICE_HOST_ADDRESS='here': "),
         ({"VOICE_ENCODERS": "0"}, 2, "VOICE_ENCODERS='0': Input should be greater than or equal to 1"),
         ({"VOICE_LAYOUT": "split"}, 2, "VOICE_LAYOUT='split': Input should be 'disaggregated' or 'colocated'"),
-        ({"VOICE_MODEL": "/nonexistent"}, 1, "VOICE_MODEL=/nonexistent: no such folder"),
-        ({"VOICE_MODEL": "/usr"}, 1, "the engine cannot start: /usr cannot be loaded on auto: "),
-        ({"VOICE_VALKEY_PASSWORD_FILE": "/nonexistent"}, 1, "the engine cannot start: [Errno 2]"),
+        ({"VOICE_MODEL": "/nonexistent/model"}, 1, "VOICE_MODEL=/nonexistent/model: no such folder"),
+        ({"VOICE_MODEL": "/usr"}, 1, "the engine cannot start: /usr cannot be loaded: "),
+        ({"VOICE_VALKEY_PASSWORD_FILE": "/nonexistent/file"}, 1, "the engine cannot start: [Errno 2]"),
     ],
     ids=lambda value: str(value)[:40],
 )
