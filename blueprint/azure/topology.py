@@ -227,9 +227,9 @@ def _pinned(free: tuple[int, ...], cpus: int, nodes: Nodes) -> tuple[int, ...]:
 def _why_not(size: VmSize, request: Request, policy: TopologyPolicy) -> str:
     count = len(size.numa_nodes)
     gpu_nodes = _fewest_nodes(_gpus_by_node(size, range(size.gpu_count)), request.gpus)
-    spans = f"{request.gpus} GPUs lie on {gpu_nodes} of {count} NUMA nodes"
+    spans = [f"{request.gpus} GPUs lie on {gpu_nodes} of {count} NUMA nodes"] if request.gpus else []
     if request.cpus:
         cpu_nodes = _fewest_nodes([node.vcpus for node in size.numa_nodes], request.cpus)
-        spans += f", {request.cpus} CPUs on {cpu_nodes}"
+        spans.append(f"{request.cpus} CPUs on {cpu_nodes}")
     wants = "everything on one" if policy is TopologyPolicy.SINGLE_NUMA_NODE else "both on the same, smallest set"
-    return f"{spans}; {policy} wants {wants}"
+    return f"{', '.join(spans)}; {policy} wants {wants}"

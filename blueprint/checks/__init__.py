@@ -1,6 +1,7 @@
 """What has to hold before a deployment reaches a cloud."""
 
 from collections.abc import Iterator
+from types import ModuleType
 
 from blueprint.checks import (
     azure_capacity,
@@ -15,48 +16,41 @@ from blueprint.checks import (
     supply,
     vad_host,
 )
-from blueprint.checks.base import Check, Finding, Level, Violation
+from blueprint.checks.base import Check, Finding, Level, Violation, check
 from blueprint.file.loading import suggestion
 from blueprint.file.model.deployment import Deployment
 
 __all__ = ["CHECKS", "Check", "Finding", "Level", "Violation", "applicable", "refusals", "run"]
 
 
-class AcceptedChecksExist(Check):
-    """A misspelt acceptance accepts nothing."""
-
-    id = "accepted-checks-exist"
-    level = Level.ERROR
-    about = "Every accepted check exists."
-    source = "blueprint/checks"
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Look each accepted id up."""
-        known = [check.id for check in CHECKS]
-        for index, accepted in enumerate(deployment.accepted_checks):
-            if accepted.id not in known:
-                yield Violation(
-                    ("accepted_checks", index, "id"),
-                    f"there is no check `{accepted.id}`{suggestion(accepted.id, known)}",
-                    "`voice checks` lists them",
-                )
-
-
-AWS_CHECKS: tuple[Check, ...] = (
-    *vad_host.CHECKS,
-    *capacity.CHECKS,
-    *network.CHECKS,
-    *edge.CHECKS,
-    *scaling.CHECKS,
+@check(
+    "accepted-checks-exist",
+    "Every accepted check exists, and can be accepted.",
+    source="blueprint/checks",
+    acceptable=False,
 )
-AZURE_CHECKS: tuple[Check, ...] = (
-    *azure_capacity.CHECKS,
-    *azure_pools.CHECKS,
-    *azure_topology.CHECKS,
-    *azure_sizing.CHECKS,
-    *azure_models.CHECKS,
-)
-COMMON_CHECKS: tuple[Check, ...] = (*supply.CHECKS, AcceptedChecksExist())
+def accepted_checks_exist(deployment: Deployment) -> Iterator[Violation]:
+    known = {known.id: known for known in CHECKS}
+    for index, accepted in enumerate(deployment.accepted_checks):
+        at = ("accepted_checks", index, "id")
+        if accepted.id not in known:
+            message = f"there is no check `{accepted.id}`{suggestion(accepted.id, list(known))}"
+            yield Violation(at, message, "`voice checks` lists them")
+        elif not known[accepted.id].acceptable:
+            yield Violation(
+                at,
+                f"`{accepted.id}` cannot be accepted: nothing could be made from the file then",
+                "mend what it finds",
+            )
+
+
+def _of(*modules: ModuleType) -> tuple[Check, ...]:
+    return tuple(value for module in modules for value in vars(module).values() if isinstance(value, Check))
+
+
+AWS_CHECKS = _of(vad_host, capacity, network, edge, scaling)
+AZURE_CHECKS = _of(azure_capacity, azure_pools, azure_topology, azure_sizing, azure_models)
+COMMON_CHECKS = (*_of(supply), accepted_checks_exist)
 CHECKS: tuple[Check, ...] = (*AWS_CHECKS, *AZURE_CHECKS, *COMMON_CHECKS)
 """Every check, in the order of reporting."""
 
@@ -74,9 +68,9 @@ def run(deployment: Deployment) -> list[Finding]:
     """Return what the checks find, errors first, each in the order of the file's sections."""
     reasons = {accepted.id: accepted.reason for accepted in deployment.accepted_checks}
     findings = [
-        Finding(check, violation, reasons.get(check.id))
-        for check in applicable(deployment)
-        for violation in check.examine(deployment)
+        Finding(rule, violation, reasons.get(rule.id) if rule.acceptable else None)
+        for rule in applicable(deployment)
+        for violation in rule.examine(deployment)
     ]
     order = list(Level)
     return sorted(findings, key=lambda finding: order.index(finding.check.level))

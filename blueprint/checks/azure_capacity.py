@@ -4,12 +4,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from blueprint import catalog
-from blueprint.catalog import VmSize
-from blueprint.checks.base import Check, Level, Violation
-from blueprint.file.model.azure import Azure, ReservedNodes, SpotNodes
-from blueprint.file.model.base import HostCount
+from blueprint.checks.azure_cluster import Cluster, Pool, cluster_in
+from blueprint.checks.base import Level, Violation, check, cluster_check
+from blueprint.file.model.azure import SpotNodes
 from blueprint.file.model.deployment import Deployment, Environment
-from blueprint.file.source import Location
 
 AZURE_ZONES = ("1", "2", "3")
 OLDEST_MINOR, NEWEST_MINOR = 35, 37
@@ -17,215 +15,201 @@ OLDEST_MINOR, NEWEST_MINOR = 35, 37
 SYSTEM_VCPUS = 4
 """Fewest that AKS accepts for a system pool."""
 SPOT_QUOTA = "lowPriorityCores"
+ANYBODY = frozenset({"*", "Internet", "0.0.0.0/0", "::/0", "Any"})
 
 
-class VmSizeInLocation(Check):
-    """Not every region has every size."""
-
-    id = "vm-size-in-location"
-    level = Level.ERROR
-    about = "Every pool's VM size is known to be offered in the location."
-    source = "https://learn.microsoft.com/azure/virtual-machines/sizes (rows of the catalogue, each with its source)"
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Look each size up in the region list of its row."""
-        location = deployment.azure.location
-        for place, size, _ in _sizes(deployment.azure):
-            if location not in size.regions:
-                yield Violation(
-                    (*place, "vm_size"),
-                    f"no source offers {size.name} in {location}",
-                    f"known regions: {', '.join(size.regions)}; or accept this check once `az vm list-skus --location "
-                    f"{location} --size {size.name}` lists it without restrictions",
-                )
-
-
-class PoolsHaveTheirGpus(Check):
-    """GPUs belong into GPU pools."""
-
-    id = "pools-have-their-gpus"
-    level = Level.ERROR
-    about = "Every GPU pool's size has GPUs, and the system pool's has none."
-    source = "https://learn.microsoft.com/azure/aks/use-system-pools"
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Compare the pool's kind with its size's GPUs."""
-        place, system, _ = next(_sizes(deployment.azure))
-        if system.gpu_count:
+@cluster_check(
+    "vm-size-in-location",
+    "Every pool's VM size is known to be offered in the location.",
+    source="https://learn.microsoft.com/azure/virtual-machines/sizes (rows of the catalogue, each with its source)",
+)
+def vm_size_in_location(cluster: Cluster) -> Iterator[Violation]:
+    location = cluster.location
+    for pool in cluster.pools:
+        size = pool.size
+        if location and location not in size.regions:
             yield Violation(
-                (*place, "vm_size"),
-                f"{system.name} has {system.gpu_count} GPU(s), which pods of the system pool never use",
+                pool.place.at("vm_size"),
+                f"no source offers {size.name} in {location}",
+                f"known regions: {', '.join(size.regions)}; or accept this check once `az vm list-skus --location "
+                f"{location} --size {size.name}` lists it without restrictions",
+            )
+
+
+@cluster_check(
+    "pools-have-their-gpus",
+    "Every GPU pool's size has GPUs, and the system pool's has none.",
+    source="https://learn.microsoft.com/azure/aks/use-system-pools",
+    acceptable=False,
+)
+def pools_have_their_gpus(cluster: Cluster) -> Iterator[Violation]:
+    for pool in cluster.pools:
+        size, at = pool.size, pool.place.at("vm_size")
+        if pool.is_system and size.gpu_count:
+            yield Violation(
+                at,
+                f"{size.name} has {size.gpu_count} GPU(s), which pods of the system pool never use",
                 "take a size without GPUs, such as Standard_D8ds_v5",
             )
-        if system.vcpus < SYSTEM_VCPUS:
+        if pool.is_system and size.vcpus < SYSTEM_VCPUS:
             yield Violation(
-                (*place, "vm_size"),
-                f"{system.name} has {system.vcpus} vCPU; AKS wants {SYSTEM_VCPUS} for a system pool",
+                at,
+                f"{size.name} has {size.vcpus} vCPU; AKS wants {SYSTEM_VCPUS} for a system pool",
                 "take a larger size",
             )
-        for index, pool in enumerate(deployment.azure.pools):
-            if not catalog.vm_sizes()[pool.vm_size].gpu_count:
-                yield Violation(
-                    ("azure", "pools", index, "vm_size"),
-                    f"pool {pool.name}: {pool.vm_size} has no GPU",
-                    "take an NC, ND or NV size; what needs no GPU runs on the system pool",
-                )
-
-
-class PoolZonesExist(Check):
-    """Azure names its zones 1, 2 and 3 in every region that has zones."""
-
-    id = "pool-zones-exist"
-    level = Level.ERROR
-    about = "Availability zones are 1 to 3, and a pool's are among the cluster's."
-    source = "https://learn.microsoft.com/azure/aks/availability-zones-overview"
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Compare names."""
-        azure = deployment.azure
-        for index, zone in enumerate(azure.availability_zones):
-            if zone not in AZURE_ZONES:
-                yield Violation(
-                    ("azure", "availability_zones", index),
-                    f'there is no availability zone "{zone}"',
-                    f"choose among {', '.join(AZURE_ZONES)}",
-                )
-        for number, pool in enumerate(azure.pools):
-            for index, zone in enumerate(pool.availability_zones or ()):
-                if zone not in azure.availability_zones:
-                    yield Violation(
-                        ("azure", "pools", number, "availability_zones", index),
-                        f'pool {pool.name} asks for zone "{zone}", which is none of the cluster\'s',
-                        f"choose among {', '.join(azure.availability_zones)}",
-                    )
-
-
-class SystemPoolSurvives(Check):
-    """The router and the cluster's own pods live on the system pool."""
-
-    id = "system-pool-survives"
-    level = Level.WARNING
-    about = "In production the system pool has at least a node for each of two zones."
-    source = "https://learn.microsoft.com/azure/aks/use-system-pools (two nodes at least, three recommended)"
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Count nodes and zones."""
-        azure = deployment.azure
-        if deployment.environment is not Environment.PRODUCTION:
-            return
-        if azure.system_pool.nodes.min < 2:  # noqa: PLR2004  the limit named in `source`
+        if not pool.is_system and not size.gpu_count:
             yield Violation(
-                ("azure", "system_pool", "nodes"),
-                f"{azure.system_pool.nodes.min} system node(s) at the minimum: its loss stops router and DNS",
-                "set min to 3, one for each zone",
-            )
-        if len(azure.availability_zones) == 1:
-            yield Violation(
-                ("azure", "availability_zones"), "production lies in 1 availability zone", "name two or three"
+                at,
+                f"pool {pool.name}: {size.name} has no GPU",
+                "take an NC, ND or NV size; what needs no GPU runs on the system pool",
             )
 
 
-class ReservationSupported(Check):
-    """Capacity reservations do not take every size."""
-
-    id = "reservation-supported"
-    level = Level.ERROR
-    about = "A capacity reservation is used only with sizes that have them."
-    source = "https://learn.microsoft.com/azure/virtual-machines/capacity-reservation-overview (2026-02)"
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Look at pools with a reservation."""
-        for index, pool in enumerate(deployment.azure.pools):
-            if isinstance(pool.purchase, ReservedNodes) and not catalog.vm_sizes()[pool.vm_size].capacity_reservation:
-                able = [row.name for row in catalog.vm_sizes().values() if row.capacity_reservation and row.gpu]
+@cluster_check(
+    "pool-zones-exist",
+    "Availability zones are 1 to 3, and a pool's are among the cluster's.",
+    source="https://learn.microsoft.com/azure/aks/availability-zones-overview",
+)
+def pool_zones_exist(cluster: Cluster) -> Iterator[Violation]:
+    zones = next((pool.zones for pool in cluster.pools if pool.is_system), AZURE_ZONES)
+    for pool in cluster.pools:
+        place = cluster.place if pool.is_system else pool.place
+        known = AZURE_ZONES if pool.is_system else zones
+        for index, zone in enumerate(pool.zones):
+            if zone not in known:
                 yield Violation(
-                    ("azure", "pools", index, "purchase"),
-                    f"pool {pool.name}: {pool.vm_size} has no on-demand capacity reservations",
+                    place.at("availability_zones", index),
+                    f'pool {pool.name} asks for zone "{zone}", which is none of '
+                    f"{'Azure' if pool.is_system else 'the cluster'}'s",
+                    f"choose among {', '.join(known)}",
+                )
+
+
+@cluster_check(
+    "system-pool-has-node",
+    "The system pool keeps at least one node.",
+    source="https://learn.microsoft.com/azure/aks/use-system-pools",
+)
+def system_pool_has_node(cluster: Cluster) -> Iterator[Violation]:
+    for pool in cluster.pools:
+        if pool.is_system and pool.min_nodes < 1:
+            yield Violation(
+                pool.place.at("nodes"),
+                f"system pool {pool.name} may have 0 nodes; AKS keeps at least one",
+                "set min to 1",
+            )
+
+
+@cluster_check(
+    "purchase-supported",
+    "Capacity reservations and spot are asked for only with sizes that have them.",
+    source="https://learn.microsoft.com/azure/virtual-machines/capacity-reservation-overview (2026-02)",
+)
+def purchase_supported(cluster: Cluster) -> Iterator[Violation]:
+    sizes = catalog.vm_sizes().values()
+    for pool in cluster.pools:
+        for asked, has, what, able in (
+            (
+                pool.is_reserved,
+                pool.size.capacity_reservation,
+                "on-demand capacity reservations",
+                [row.name for row in sizes if row.capacity_reservation and row.gpu],
+            ),
+            (pool.is_spot, pool.size.spot, "spot nodes", [row.name for row in sizes if row.spot and row.gpu]),
+        ):
+            if asked and not has:
+                yield Violation(
+                    pool.place.at("purchase"),
+                    f"pool {pool.name}: {pool.size.name} has no {what}",
                     f"set option to on-demand, or take one of {', '.join(able)}",
                 )
 
 
-class SpotHoldsNoMinimum(Check):
-    """A minimum of spot nodes is a wish."""
-
-    id = "spot-holds-no-minimum"
-    level = Level.WARNING
-    about = "A pool that has to keep nodes does not buy spot."
-    source = "https://learn.microsoft.com/azure/aks/spot-node-pool (no availability guarantee)"
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Look at spot pools with a minimum."""
-        for index, pool in enumerate(deployment.azure.pools):
-            if isinstance(pool.purchase, SpotNodes) and pool.nodes.min:
-                yield Violation(
-                    ("azure", "pools", index, "purchase"),
-                    f"pool {pool.name} wants {pool.nodes.min} spot node(s) at all times; Azure may take all of them",
-                    "set nodes.min to 0 and keep a pool on demand beside it, or set option to on-demand",
-                )
-
-
-class KubernetesVersionSupported(Check):
-    """AKS supports a minor for about twelve months."""
-
-    id = "kubernetes-version-supported"
-    level = Level.WARNING
-    about = "The Kubernetes minor is within its support."
-    source = "https://kubernetes.io/releases and https://learn.microsoft.com/azure/aks/supported-kubernetes-versions"
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Compare the minor with the supported ones."""
-        version = deployment.azure.kubernetes_version
-        minor = int(version.partition(".")[2])
-        if not OLDEST_MINOR <= minor <= NEWEST_MINOR:
-            wrong = "had left support by November 2026" if minor < OLDEST_MINOR else "is not known to exist"
-            yield Violation(
-                ("azure", "kubernetes_version"),
-                f"Kubernetes {version} {wrong}",
-                f"take 1.{OLDEST_MINOR} to 1.{NEWEST_MINOR}; `az aks get-versions --location "
-                f"{deployment.azure.location}` says what AKS has",
-            )
-
-
-class FamilyQuotaNeed(Check):
-    """Quota decides before capacity does."""
-
-    id = "family-quota-need"
-    level = Level.INFO
-    about = "The vCPU quotas that the pools count against are known and sufficient."
-    source = "https://learn.microsoft.com/azure/quotas/per-vm-quota-requests"
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Sum vCPUs over the pools of each family; spot counts against a quota of its own."""
-        counted: dict[str, list[tuple[Location, VmSize, HostCount]]] = defaultdict(list)
-        spot = {
-            ("azure", "pools", n) for n, p in enumerate(deployment.azure.pools) if isinstance(p.purchase, SpotNodes)
-        }
-        for entry in _sizes(deployment.azure):
-            counted[SPOT_QUOTA if entry[0] in spot else entry[1].quota_family].append(entry)
-        for family, members in counted.items():
-            low = sum(nodes.min * size.vcpus for _, size, nodes in members)
-            high = sum(nodes.max * size.vcpus for _, size, nodes in members)
-            yield Violation(
-                members[0][0],
-                f"{family}: {low} vCPU at the minimum, {high} at the maximum",
-                f"compare: az vm list-usage --location {deployment.azure.location} --output table",
-            )
-
-
-def _sizes(azure: Azure) -> Iterator[tuple[Location, VmSize, HostCount]]:
-    """Yield the system pool, then the GPU pools: where each stands, its size and its nodes."""
-    yield ("azure", "system_pool"), catalog.vm_sizes()[azure.system_pool.vm_size], azure.system_pool.nodes
-    for index, pool in enumerate(azure.pools):
-        yield ("azure", "pools", index), catalog.vm_sizes()[pool.vm_size], pool.nodes
-
-
-CHECKS: tuple[Check, ...] = (
-    VmSizeInLocation(),
-    PoolsHaveTheirGpus(),
-    PoolZonesExist(),
-    SystemPoolSurvives(),
-    ReservationSupported(),
-    SpotHoldsNoMinimum(),
-    KubernetesVersionSupported(),
-    FamilyQuotaNeed(),
+@cluster_check(
+    "api-server-is-closed",
+    "The API server of the cluster does not answer everybody.",
+    source="https://learn.microsoft.com/azure/aks/api-server-authorized-ip-ranges",
 )
+def api_server_is_closed(cluster: Cluster) -> Iterator[Violation]:
+    ranges = cluster.authorized_ranges
+    if ranges is not None and (not ranges or ANYBODY & set(ranges)):
+        yield Violation(
+            cluster.place.at("network", "authorized_ranges"),
+            f"the API server answers {', '.join(sorted(ANYBODY & set(ranges))) or 'everybody'}",
+            "name the ranges of your administrators, or set private_cluster: true",
+        )
+
+
+@check(
+    "system-pool-survives",
+    "In production the system pool has at least a node for each of two zones.",
+    source="https://learn.microsoft.com/azure/aks/use-system-pools (two nodes at least, three recommended)",
+    level=Level.WARNING,
+)
+def system_pool_survives(deployment: Deployment) -> Iterator[Violation]:
+    azure = deployment.azure
+    if deployment.environment is not Environment.PRODUCTION:
+        return
+    if azure.system_pool.nodes.min < 2:  # noqa: PLR2004  the limit named in `source`
+        yield Violation(
+            ("azure", "system_pool", "nodes"),
+            f"{azure.system_pool.nodes.min} system node(s) at the minimum: its loss stops router and DNS",
+            "set min to 3, one for each zone",
+        )
+    if len(azure.availability_zones) == 1:
+        yield Violation(("azure", "availability_zones"), "production lies in 1 availability zone", "name two or three")
+
+
+@check(
+    "spot-holds-no-minimum",
+    "A pool that has to keep nodes does not buy spot.",
+    source="https://learn.microsoft.com/azure/aks/spot-node-pool (no availability guarantee)",
+    level=Level.WARNING,
+)
+def spot_holds_no_minimum(deployment: Deployment) -> Iterator[Violation]:
+    for index, pool in enumerate(deployment.azure.pools):
+        if isinstance(pool.purchase, SpotNodes) and pool.nodes.min:
+            yield Violation(
+                ("azure", "pools", index, "purchase"),
+                f"pool {pool.name} wants {pool.nodes.min} spot node(s) at all times; Azure may take all of them",
+                "set nodes.min to 0 and keep a pool on demand beside it, or set option to on-demand",
+            )
+
+
+@check(
+    "kubernetes-version-supported",
+    "The Kubernetes minor is within its support.",
+    source="https://kubernetes.io/releases and https://learn.microsoft.com/azure/aks/supported-kubernetes-versions",
+    level=Level.WARNING,
+)
+def kubernetes_version_supported(deployment: Deployment) -> Iterator[Violation]:
+    version = deployment.azure.kubernetes_version
+    minor = int(version.partition(".")[2])
+    if not OLDEST_MINOR <= minor <= NEWEST_MINOR:
+        wrong = "had left support by November 2026" if minor < OLDEST_MINOR else "is not known to exist"
+        yield Violation(
+            ("azure", "kubernetes_version"),
+            f"Kubernetes {version} {wrong}",
+            f"take 1.{OLDEST_MINOR} to 1.{NEWEST_MINOR}; `az aks get-versions --location "
+            f"{deployment.azure.location}` says what AKS has",
+        )
+
+
+@check(
+    "family-quota-need",
+    "The vCPU quotas that the pools count against are known and sufficient.",
+    source="https://learn.microsoft.com/azure/quotas/per-vm-quota-requests",
+    level=Level.INFO,
+)
+def family_quota_need(deployment: Deployment) -> Iterator[Violation]:
+    counted: dict[str, list[Pool]] = defaultdict(list)
+    for pool in cluster_in(deployment.azure).pools:
+        counted[SPOT_QUOTA if pool.is_spot else pool.size.quota_family].append(pool)
+    for family, members in counted.items():
+        low = sum(pool.min_nodes * pool.size.vcpus for pool in members)
+        high = sum(pool.max_nodes * pool.size.vcpus for pool in members)
+        yield Violation(
+            members[0].place.at(),
+            f"{family}: {low} vCPU at the minimum, {high} at the maximum",
+            f"compare: az vm list-usage --location {deployment.azure.location} --output table",
+        )

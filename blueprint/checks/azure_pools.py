@@ -1,12 +1,11 @@
 """Checks on who uses which pool, on the ranges that nodes and pods take, and on who administers the cluster."""
 
 import math
-from collections import defaultdict
 from collections.abc import Iterator
 from ipaddress import IPv4Network
 
-from blueprint.checks.azure_pods import ServicePod, service_pods
-from blueprint.checks.base import Check, Level, Violation
+from blueprint.checks.azure_cluster import Cluster, Pod, cluster_in
+from blueprint.checks.base import Level, Violation, check, cluster_check
 from blueprint.file.model.azure import Azure
 from blueprint.file.model.deployment import Deployment
 
@@ -19,184 +18,131 @@ AZURE_RESERVED_ADDRESSES = 5
 """In every subnet."""
 
 
-class PoolHasService(Check):
-    """A pool without a service is paid for nothing."""
-
-    id = "pool-has-service"
-    level = Level.ERROR
-    about = "Every GPU pool has a service."
-    source = "blueprint/file/model/azure.py: pods choose their pool by name"
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Look for pools that no service names."""
-        used = {pod.pool.name for pod in service_pods(deployment.azure)}
-        for index, pool in enumerate(deployment.azure.pools):
-            if pool.name not in used:
-                yield Violation(
-                    ("azure", "pools", index),
-                    f"no service runs on pool {pool.name} ({pool.nodes.min}-{pool.nodes.max} nodes of {pool.vm_size})",
-                    "remove the pool, or name it in a service",
-                )
-
-
-class PoolHoldsReplicas(Check):
-    """Replicas that find no node wait for ever."""
-
-    id = "pool-holds-replicas"
-    level = Level.ERROR
-    about = "Every pool at its maximum has GPUs for all replicas of its services."
-    source = "https://learn.microsoft.com/azure/aks/cluster-autoscaler-overview"
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Sum the nodes that the services of each pool may take."""
-        for pool_pods in _by_pool(deployment.azure).values():
-            pool = pool_pods[0].pool
-            need = sum(_nodes(pod, pod.service.replicas.max) for pod in pool_pods)
-            if need > pool.nodes.max:
-                parts = ", ".join(
-                    f"{pod.service.replicas.max} replicas of {pod.service.name} at {pod.per_node} a node"
-                    for pod in pool_pods
-                )
-                yield Violation(
-                    (*pool_pods[0].location, "replicas"),
-                    f"pool {pool.name} has {pool.nodes.max} nodes at the most; {parts} take {need}",
-                    f"set nodes.max of the pool to {need}, or lower replicas.max",
-                )
-
-
-class PoolMinimumUsed(Check):
-    """Nodes that no replica can fill cost the same as busy ones."""
-
-    id = "pool-minimum-used"
-    level = Level.WARNING
-    about = "No pool keeps more nodes than its services' minimum of replicas takes."
-    source = "https://learn.microsoft.com/azure/aks/cluster-autoscaler-overview"
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Compare minima."""
-        for pool_pods in _by_pool(deployment.azure).values():
-            pool = pool_pods[0].pool
-            need = sum(_nodes(pod, pod.service.replicas.min) for pod in pool_pods)
-            if pool.nodes.min > need:
-                index = deployment.azure.pools.index(pool)
-                yield Violation(
-                    ("azure", "pools", index, "nodes"),
-                    f"pool {pool.name} keeps {pool.nodes.min} nodes; its services' minima take {need}",
-                    f"set nodes.min to {need}, or raise replicas.min",
-                )
-
-
-class CellPoolIsExclusive(Check):
-    """A cell takes a whole node; whatever else lands there keeps cells away."""
-
-    id = "cell-pool-is-exclusive"
-    level = Level.ERROR
-    about = "A pool of cells has one service."
-    source = "https://github.com/NVIDIA/k8s-device-plugin/issues/1193"
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Count the services of pools that have a cell."""
-        for pool_pods in _by_pool(deployment.azure).values():
-            if not any(pod.is_cell for pod in pool_pods):
-                continue
-            for other in pool_pods[1:]:
-                yield Violation(
-                    other.pool_at,
-                    f"{other.service.name} takes {other.gpus} GPU(s) a pod of pool {other.pool.name}, which "
-                    f"{pool_pods[0].service.name} has too, and one of them is a cell of {other.size.gpu_count} GPUs",
-                    "give each its own pool",
-                )
-
-
-class PodRangeHoldsNodes(Check):
-    """The overlay gives every node a fixed share."""
-
-    id = "pod-range-holds-nodes"
-    level = Level.ERROR
-    about = "The pods' range has a /24 for every node that the pools can have, those of an upgrade included."
-    source = "https://learn.microsoft.com/azure/aks/concepts-network-azure-cni-overlay"
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Compare the range with the pools' maxima."""
-        azure = deployment.azure
-        prefix = IPv4Network(azure.network.pod_cidr).prefixlen
-        have = 2 ** (POD_PREFIX - prefix) if prefix <= POD_PREFIX else 0
-        need = _most_nodes(azure)
-        if need > have:
+@check(
+    "pool-has-service",
+    "Every GPU pool has a service.",
+    source="blueprint/file/model/azure.py: pods choose their pool by name",
+)
+def pool_has_service(deployment: Deployment) -> Iterator[Violation]:
+    used = {pod.pool.name for pod in cluster_in(deployment.azure).pods}
+    for index, pool in enumerate(deployment.azure.pools):
+        if pool.name not in used:
             yield Violation(
-                ("azure", "network", "pod_cidr"),
-                f"{azure.network.pod_cidr} holds {have} nodes of a /{POD_PREFIX} each; the pools can have {need}",
-                f"take a /{POD_PREFIX - math.ceil(math.log2(need))} or larger; a /16 holds 256",
+                ("azure", "pools", index),
+                f"no service runs on pool {pool.name} ({pool.nodes.min}-{pool.nodes.max} nodes of {pool.vm_size})",
+                "remove the pool, or name it in a service",
             )
 
 
-class VirtualNetworkHoldsNodes(Check):
-    """A node without an address never joins."""
-
-    id = "virtual-network-holds-nodes"
-    level = Level.ERROR
-    about = "Half of the virtual network, which the nodes' subnet may take, has an address for every node."
-    source = (
-        "https://learn.microsoft.com/azure/virtual-network/virtual-networks-faq (five addresses a subnet are reserved)"
-    )
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Compare addresses with the pools' maxima."""
-        azure = deployment.azure
-        network = IPv4Network(azure.network.cidr)
-        have = network.num_addresses // 2 - AZURE_RESERVED_ADDRESSES
-        need = _most_nodes(azure)
-        if need > have:
+@cluster_check(
+    "pool-holds-replicas",
+    "Every pool at its maximum has GPUs for all replicas of its services.",
+    source="https://learn.microsoft.com/azure/aks/cluster-autoscaler-overview",
+)
+def pool_holds_replicas(cluster: Cluster) -> Iterator[Violation]:
+    for pods in cluster.pods_by_pool().values():
+        pool = pods[0].pool
+        need = sum(_nodes(pod, pod.max_replicas) for pod in pods)
+        if need > pool.max_nodes:
+            parts = ", ".join(f"{pod.max_replicas} replicas of {pod.name} at {pod.per_node} a node" for pod in pods)
             yield Violation(
-                ("azure", "network", "cidr"),
-                f"{network} has {have} addresses for nodes; the pools can have {need}",
-                "take a larger range; a /16 is free of charge",
+                pods[0].place.at("replicas"),
+                f"pool {pool.name} has {pool.max_nodes} nodes at the most; {parts} take {need}",
+                f"set nodes.max of the pool to {need}, or lower replicas.max",
             )
 
 
-class AdminGroupIsReal(Check):
-    """A cluster without local accounts and with an unknown group has no administrator."""
-
-    id = "admin-group-is-real"
-    level = Level.WARNING
-    about = "The groups that administer the cluster are not placeholders."
-    source = "https://learn.microsoft.com/azure/aks/manage-local-accounts-managed-azure-ad"
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Look for the nil id."""
-        for index, group in enumerate(deployment.azure.admin_groups):
-            if group == PLACEHOLDER:
-                yield Violation(
-                    ("azure", "admin_groups", index),
-                    f"{group} is a placeholder; local accounts are off, so nobody could administer the cluster",
-                    "`az ad group show --group NAME --query id` says yours",
-                )
-
-
-def _by_pool(azure: Azure) -> dict[str, list[ServicePod]]:
-    grouped: dict[str, list[ServicePod]] = defaultdict(list)
-    for pod in service_pods(azure):
-        # A pod that needs more GPUs than a node has, or none, is another check's.
-        if pod.per_node:
-            grouped[pod.pool.name].append(pod)
-    return grouped
+@check(
+    "pool-minimum-used",
+    "No pool keeps more nodes than its services' minimum of replicas takes.",
+    source="https://learn.microsoft.com/azure/aks/cluster-autoscaler-overview",
+    level=Level.WARNING,
+)
+def pool_minimum_used(deployment: Deployment) -> Iterator[Violation]:
+    for pods in cluster_in(deployment.azure).pods_by_pool().values():
+        pool = pods[0].pool
+        need = sum(_nodes(pod, pod.min_replicas) for pod in pods)
+        if pool.min_nodes > need:
+            yield Violation(
+                pool.place.at("nodes"),
+                f"pool {pool.name} keeps {pool.min_nodes} nodes; its services' minima take {need}",
+                f"set nodes.min to {need}, or raise replicas.min",
+            )
 
 
-def _nodes(pod: ServicePod, replicas: int) -> int:
+@cluster_check(
+    "cell-pool-is-exclusive",
+    "A pool of cells has one service.",
+    source="https://github.com/NVIDIA/k8s-device-plugin/issues/1193",
+)
+def cell_pool_is_exclusive(cluster: Cluster) -> Iterator[Violation]:
+    for pods in cluster.pods_by_pool().values():
+        for other in pods[1:] if any(pod.is_cell for pod in pods) else ():
+            yield Violation(
+                other.pool_at,
+                f"{other.name} takes {other.gpus} GPU(s) a pod of pool {other.pool.name}, which "
+                f"{pods[0].name} has too, and one of them is a cell of {other.size.gpu_count} GPUs",
+                "give each its own pool",
+            )
+
+
+@check(
+    "pod-range-holds-nodes",
+    "The pods' range has a /24 for every node that the pools can have, those of an upgrade included.",
+    source="https://learn.microsoft.com/azure/aks/concepts-network-azure-cni-overlay",
+)
+def pod_range_holds_nodes(deployment: Deployment) -> Iterator[Violation]:
+    azure = deployment.azure
+    prefix = IPv4Network(azure.network.pod_cidr).prefixlen
+    have = 2 ** (POD_PREFIX - prefix) if prefix <= POD_PREFIX else 0
+    need = _most_nodes(azure)
+    if need > have:
+        yield Violation(
+            ("azure", "network", "pod_cidr"),
+            f"{azure.network.pod_cidr} holds {have} nodes of a /{POD_PREFIX} each; the pools can have {need}",
+            f"take a /{POD_PREFIX - math.ceil(math.log2(need))} or larger; a /16 holds 256",
+        )
+
+
+@check(
+    "virtual-network-holds-nodes",
+    "Half of the virtual network, which the nodes' subnet may take, has an address for every node.",
+    source="https://learn.microsoft.com/azure/virtual-network/virtual-networks-faq "
+    "(five addresses a subnet are reserved)",
+)
+def virtual_network_holds_nodes(deployment: Deployment) -> Iterator[Violation]:
+    azure = deployment.azure
+    network = IPv4Network(azure.network.cidr)
+    have = network.num_addresses // 2 - AZURE_RESERVED_ADDRESSES
+    need = _most_nodes(azure)
+    if need > have:
+        yield Violation(
+            ("azure", "network", "cidr"),
+            f"{network} has {have} addresses for nodes; the pools can have {need}",
+            "take a larger range; a /16 is free of charge",
+        )
+
+
+@check(
+    "admin-group-is-real",
+    "The groups that administer the cluster are not placeholders.",
+    source="https://learn.microsoft.com/azure/aks/manage-local-accounts-managed-azure-ad",
+    level=Level.WARNING,
+)
+def admin_group_is_real(deployment: Deployment) -> Iterator[Violation]:
+    for index, group in enumerate(deployment.azure.admin_groups):
+        if group == PLACEHOLDER:
+            yield Violation(
+                ("azure", "admin_groups", index),
+                f"{group} is a placeholder; local accounts are off, so nobody could administer the cluster",
+                "`az ad group show --group NAME --query id` says yours",
+            )
+
+
+def _nodes(pod: Pod, replicas: int) -> int:
     return math.ceil(replicas / pod.per_node)
 
 
 def _most_nodes(azure: Azure) -> int:
     system = azure.system_pool.nodes.max
     return system + math.ceil(system * SYSTEM_SURGE) + sum(pool.nodes.max for pool in azure.pools)
-
-
-CHECKS: tuple[Check, ...] = (
-    PoolHasService(),
-    PoolHoldsReplicas(),
-    PoolMinimumUsed(),
-    CellPoolIsExclusive(),
-    PodRangeHoldsNodes(),
-    VirtualNetworkHoldsNodes(),
-    AdminGroupIsReal(),
-)

@@ -3,15 +3,15 @@
 from collections.abc import Iterator
 
 from blueprint.azure.topology import kube_reserved_cpus
-from blueprint.checks.azure_pods import ServicePod, refused, service_pods
-from blueprint.checks.base import Check, Level, Violation
+from blueprint.catalog import Gpu
+from blueprint.checks.azure_cluster import Cluster, Engine
+from blueprint.checks.base import Level, Violation, check, cluster_check, refusal
 from blueprint.engines.sizing.fit import check_engine, check_memory
-from blueprint.engines.sizing.host import size_host
-from blueprint.engines.sizing.memory import kv_memory
+from blueprint.engines.sizing.host import FILE_SYSTEM_SHARE, HostBudget
+from blueprint.engines.sizing.memory import KvMemory, replication, weights_gib
 from blueprint.engines.sizing.result import DoesNotFitError
 from blueprint.engines.sizing.service import size_service
 from blueprint.engines.sizing.tts import size_tts
-from blueprint.file.model.azure import TtsService
 from blueprint.file.model.deployment import Deployment
 from blueprint.file.model.serving import KvCacheType
 
@@ -22,174 +22,131 @@ CACHE_OVER_WEIGHTS = 1.5
 """Room for compile caches and a second revision beside the weights of each model. ASSUMED."""
 
 
-class EngineSplitsModel(Check):
-    """Every GPU of an engine computes whole attention heads."""
-
-    id = "engine-splits-model"
-    level = Level.ERROR
-    about = "The attention heads of every model divide over the GPUs of its engine."
-    source = "https://docs.vllm.ai/en/stable/serving/parallelism_scaling.html (asserted when the model is loaded)"
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Divide heads by GPUs."""
-        for pod in service_pods(deployment.azure):
-            if _on_vllm(pod) and not pod.is_cell:
-                yield from refused((*pod.location, "tensor_parallel"), pod, _check_heads)
-
-
-class LoadFitsGpus(Check):
-    """Weights first; what is left holds sessions."""
-
-    id = "load-fits-gpus"
-    level = Level.ERROR
-    about = "Weights and the KV cache of one session at full context fit the GPUs of every engine."
-    source = "blueprint/engines/sizing/memory.py; https://docs.vllm.ai/en/stable/configuration/conserving_memory.html"
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Do the sum for each engine; for text to speech, look up what is published."""
-        for pod in service_pods(deployment.azure):
-            if pod.gpu and pod.tensor_parallel:
-                check = _check_tts if isinstance(pod.service, TtsService) else _check_memory
-                yield from refused(pod.pool_at, pod, check)
-
-
-class NodeMemoryHoldsPods(Check):
-    """A pod that the node has no memory for is never scheduled, or killed."""
-
-    id = "node-memory-holds-pods"
-    level = Level.ERROR
-    about = "A node has memory for as many pods as it has GPUs for: engines, shared memory and LMCache."
-    source = f"{RESERVATIONS}; https://github.com/LMCache/LMCache/issues/796 (a pool of 200 GB that took its node down)"
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Add up the memory of a full node."""
-        for pod in service_pods(deployment.azure):
-            if pod.per_node:
-                at = (*pod.location, "lmcache") if pod.lmcache else pod.pool_at
-                yield from refused(at, pod, _check_host)
-
-
-class NodeCpusHoldPods(Check):
-    """GPUs without CPUs stay idle."""
-
-    id = "node-cpus-hold-pods"
-    level = Level.ERROR
-    about = "A node has CPUs for as many pods as it has GPUs for."
-    source = RESERVATIONS
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Add up the CPUs of a full node."""
-        for pod in service_pods(deployment.azure):
-            have = int(pod.size.vcpus - kube_reserved_cpus(pod.size) - DAEMON_CPUS)
-            need = pod.per_node * pod.service.cpus
-            if need > have:
-                yield Violation(
-                    (*pod.location, "cpus"),
-                    f"{pod.per_node} pod(s) of {pod.service.name} on {pod.size.name} ask for {need} CPUs; "
-                    f"{have} of {pod.size.vcpus} are left by the kubelet and DaemonSets",
-                    f"ask for at most {have // pod.per_node}",
+@cluster_check(
+    "engine-splits-model",
+    "The attention heads of every model divide over the GPUs of its engine.",
+    source="https://docs.vllm.ai/en/stable/serving/parallelism_scaling.html (asserted when the model is loaded)",
+    acceptable=False,
+)
+def engine_splits_model(cluster: Cluster) -> Iterator[Violation]:
+    for pod in cluster.pods:
+        for engine in pod.engines:
+            gpu, width = pod.pool.gpu, engine.tensor_parallel
+            if gpu and width and engine.kind == engine.model.served_by == "vllm":
+                yield from refusal(
+                    pod.place.at("tensor_parallel"), pod.title, check_engine, engine.model, gpu, KvCacheType.AUTO, width
                 )
 
 
-class NvmeHoldsKv(Check):
-    """LMCache's second level lies on the node's own disks."""
-
-    id = "nvme-holds-kv"
-    level = Level.ERROR
-    about = "A node has local NVMe for the second LMCache level of its pods."
-    source = "https://learn.microsoft.com/azure/aks/best-practices-storage-nvme"
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Compare with the size's disks."""
-        for pod in service_pods(deployment.azure):
-            need = pod.lmcache.l2_nvme_gib * pod.per_node if pod.lmcache else 0
-            if need > pod.size.nvme_gib:
-                yield Violation(
-                    (*pod.location, "lmcache", "l2_nvme_gib"),
-                    f"{pod.per_node} pod(s) of {pod.service.name} want {need} GiB of local NVMe; {pod.size.name} has "
-                    f"{pod.size.nvme_gib}",
-                    f"set l2_nvme_gib to at most {pod.size.nvme_gib // pod.per_node}, or 0",
-                )
+@cluster_check(
+    "load-fits-gpus",
+    "Weights and the KV cache of one session at full context fit the GPUs of every engine.",
+    source="blueprint/engines/sizing/memory.py; https://docs.vllm.ai/en/stable/configuration/conserving_memory.html",
+    acceptable=False,
+)
+def load_fits_gpus(cluster: Cluster) -> Iterator[Violation]:
+    for pod in cluster.pods:
+        for engine in pod.engines:
+            gpu = pod.pool.gpu
+            # A model of another kind is another check's.
+            if gpu and engine.tensor_parallel and engine.kind == engine.model.served_by:
+                yield from refusal(pod.pool_at, pod.title, _check_gpu_memory, engine, gpu)
 
 
-class ModelCacheHoldsModels(Check):
-    """Weights are fetched once into a shared volume."""
+def _check_gpu_memory(engine: Engine, gpu: Gpu) -> None:
+    model, width = engine.model, engine.tensor_parallel
+    if engine.load is None:
+        size_tts(model, gpu)
+        return
+    weights = weights_gib(model, engine.quantization)
+    memory = KvMemory(gpu, width, weights, replication(model, width), utilization=engine.utilization)
+    check_memory(model, memory, engine.kv_cache_type, engine.load)
 
-    id = "model-cache-holds-models"
-    level = Level.ERROR
-    about = "The shared model cache holds every model's weights and half as much again for compile caches."
-    source = "each model's weights_gib in the catalogue"
 
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Add up the weights of the different models."""
-        weights = {pod.model.name: pod.model.weights_gib for pod in service_pods(deployment.azure)}
-        need = sum(weights.values()) * CACHE_OVER_WEIGHTS
-        have = deployment.azure.model_cache_gib
+@cluster_check(
+    "node-memory-holds-pods",
+    "A node has memory for as many pods as it has GPUs for: engines, shared memory and LMCache.",
+    source=f"{RESERVATIONS}; https://github.com/LMCache/LMCache/issues/796 (a pool of 200 GB that took its node down)",
+    acceptable=False,
+)
+def node_memory_holds_pods(cluster: Cluster) -> Iterator[Violation]:
+    for pod in cluster.pods:
+        if pod.gpus:
+            at = pod.place.at("lmcache") if pod.memory_gib.get("LMCache") else pod.pool_at
+            yield from refusal(at, pod.title, HostBudget(pod.size, pod.on_a_node, pod.memory_gib).check)
+
+
+@cluster_check("node-cpus-hold-pods", "A node has CPUs for as many pods as it has GPUs for.", source=RESERVATIONS)
+def node_cpus_hold_pods(cluster: Cluster) -> Iterator[Violation]:
+    for pod in cluster.pods:
+        have = int(pod.size.vcpus - kube_reserved_cpus(pod.size) - DAEMON_CPUS)
+        need = pod.on_a_node * pod.cpus
         if need > have:
             yield Violation(
-                ("azure", "model_cache_gib"),
-                f"{have} GiB; {', '.join(f'{name} {gib:g}' for name, gib in weights.items())} with their caches take "
-                f"{need:.0f} GiB",
+                pod.place.at("cpus"),
+                f"{pod.on_a_node} pod(s) of {pod.name} on {pod.size.name} ask for {need:g} CPUs; "
+                f"{have} of {pod.size.vcpus} are left by the kubelet and DaemonSets",
+                f"ask for at most {have // pod.on_a_node}",
+            )
+        least = min((request.cpus for request in pod.requests if request.cpus is not None), default=1)
+        if least < 1:
+            yield Violation(
+                pod.place.at("cpus"),
+                f"the helpers of {pod.name} leave {least} CPUs to an engine",
+                f"ask for at least {1 - least} more",
+            )
+
+
+@cluster_check(
+    "nvme-holds-kv",
+    "A node has local NVMe for the second LMCache level of its pods.",
+    source="https://learn.microsoft.com/azure/aks/best-practices-storage-nvme",
+)
+def nvme_holds_kv(cluster: Cluster) -> Iterator[Violation]:
+    for pod in cluster.pods:
+        need = pod.nvme_gib * pod.on_a_node
+        if need > pod.size.nvme_gib:
+            yield Violation(
+                pod.place.at("lmcache", "l2_nvme_gib"),
+                f"{pod.on_a_node} pod(s) of {pod.name} want volumes of {need:.1f} GiB on local NVMe; "
+                f"{pod.size.name} has {pod.size.nvme_gib}",
+                f"set l2_nvme_gib to at most {int(pod.size.nvme_gib / pod.on_a_node / FILE_SYSTEM_SHARE)}, or 0",
+            )
+
+
+@cluster_check(
+    "model-cache-holds-models",
+    "The shared model cache holds every model's weights and half as much again for compile caches.",
+    source="each model's weights_gib in the catalogue",
+)
+def model_cache_holds_models(cluster: Cluster) -> Iterator[Violation]:
+    for cache in cluster.caches:
+        need = sum(model.weights_gib for model in cache.models.values()) * CACHE_OVER_WEIGHTS
+        if need > cache.gib:
+            weights = ", ".join(f"{model.name} {model.weights_gib:g}" for model in cache.models.values())
+            yield Violation(
+                cache.at,
+                f"{cache.gib:g} GiB; {weights} with their caches take {need:.0f} GiB",
                 f"set model_cache_gib to {int(need) + 1} or more",
             )
 
 
-class ReplicasCarryLoad(Check):
-    """Sessions beyond what memory holds wait or are refused."""
-
-    id = "replicas-carry-load"
-    level = Level.WARNING
-    about = "All replicas of a service together carry the sessions that it is asked for."
-    source = "blueprint/engines/sizing: ceilings of memory, and for text to speech arXiv 2603.25551"
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Size each service; one that does not fit at all is another check's."""
-        azure = deployment.azure
-        for index, service in enumerate(azure.services):
-            try:
-                sizing = size_service(azure, service)
-            except (DoesNotFitError, LookupError):
-                continue
-            if not sizing.enough:
-                yield Violation(
-                    ("azure", "services", index, "replicas"),
-                    f"{service.name}: {sizing.verdict}",
-                    "raise replicas.max and the pool's nodes.max, or ask for fewer sessions",
-                )
-
-
-def _on_vllm(pod: ServicePod) -> bool:
-    return pod.model.served_by == "vllm" and not isinstance(pod.service, TtsService)
-
-
-def _check_heads(pod: ServicePod) -> None:
-    if pod.gpu:
-        check_engine(pod.model, pod.gpu, KvCacheType.AUTO, pod.tensor_parallel)
-
-
-def _check_memory(pod: ServicePod) -> None:
-    if pod.gpu and not isinstance(pod.service, TtsService):
-        memory = kv_memory(pod.model, pod.gpu, tensor_parallel=pod.tensor_parallel, quantization=pod.quantization)
-        check_memory(pod.model, memory, pod.kv_cache_type, pod.service.load)
-
-
-def _check_tts(pod: ServicePod) -> None:
-    # A model of another kind is another check's.
-    if pod.gpu and pod.model.served_by == "vllm-omni":
-        size_tts(pod.model, pod.gpu)
-
-
-def _check_host(pod: ServicePod) -> None:
-    kv_pool_gib = pod.lmcache.l1_gib if pod.lmcache else 0
-    size_host(pod.size, pods=pod.per_node, gpus_per_pod=pod.gpus, kv_pool_gib=kv_pool_gib)
-
-
-CHECKS: tuple[Check, ...] = (
-    EngineSplitsModel(),
-    LoadFitsGpus(),
-    NodeMemoryHoldsPods(),
-    NodeCpusHoldPods(),
-    NvmeHoldsKv(),
-    ModelCacheHoldsModels(),
-    ReplicasCarryLoad(),
+@check(
+    "replicas-carry-load",
+    "All replicas of a service together carry the sessions that it is asked for.",
+    source="blueprint/engines/sizing: ceilings of memory, and for text to speech arXiv 2603.25551",
+    level=Level.WARNING,
 )
+def replicas_carry_load(deployment: Deployment) -> Iterator[Violation]:
+    azure = deployment.azure
+    for index, service in enumerate(azure.services):
+        try:
+            sizing = size_service(azure, service)
+        except (DoesNotFitError, LookupError):
+            continue
+        if not sizing.enough:
+            yield Violation(
+                ("azure", "services", index, "replicas"),
+                f"{service.name}: {sizing.verdict}",
+                "raise replicas.max and the pool's nodes.max, or ask for fewer sessions",
+            )

@@ -1,14 +1,13 @@
 """Checks on NUMA nodes and NVLink: what the kubelet admits, and what an engine's GPUs have between them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 
-from blueprint.azure.topology import Request, admitted_cpus, place, share_nvlink, whole_node
-from blueprint.catalog import VmSize
-from blueprint.checks.azure_pods import ServicePod, refused, service_pods
-from blueprint.checks.base import Check, Level, Violation
-from blueprint.engines.cell import check_cell_cpus
+from blueprint.azure.topology import Admission, Request, admitted_cpus, place, share_nvlink, whole_node
+from blueprint.checks.azure_cluster import Cluster, Pod, cluster_in
+from blueprint.checks.base import Level, Violation, check, cluster_check, refusal
+from blueprint.engines.cell import cell_cpus_remedy, engines_beside_gpus
 from blueprint.engines.sizing.layouts import cell_groups, engines_per_node, nvlink_groups
-from blueprint.engines.sizing.result import DoesNotFitError
 from blueprint.file.model.azure import TopologyPolicy
 from blueprint.file.model.deployment import Deployment
 
@@ -16,190 +15,154 @@ KUBELET = "https://kubernetes.io/docs/tasks/administer-cluster/topology-manager 
 REFUSING = (TopologyPolicy.RESTRICTED, TopologyPolicy.SINGLE_NUMA_NODE)
 
 
-class NumaAdmitsPods(Check):
-    """A pod that the Topology Manager refuses fails, is created anew, and fails again."""
-
-    id = "numa-admits-pods"
-    level = Level.ERROR
-    about = "The kubelet of every pool admits the pods of its services, as many as a node has GPUs for."
-    source = f"{KUBELET}; https://github.com/pytorch/ci-infra/issues/696"
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Fill a node with the service's pods, one after another."""
-        for pod in service_pods(deployment.azure):
-            # In a cell the GPUs are a container's of their own, beside those that have the CPUs.
-            request = Request(pod.gpus, None if pod.is_cell else pod.service.cpus)
-            for answer in place(pod.size, [request] * pod.per_node, pod.pool.topology_policy, whole_node(pod.size)):
-                if not answer.admitted:
-                    yield Violation(
-                        pod.pool_at if pod.is_cell else (*pod.location, "cpus"),
-                        f"pool {pod.pool.name} ({pod.size.name}, {pod.pool.topology_policy}) refuses a pod of "
-                        f"{pod.service.name}: {answer.reason}",
-                        _admitting(pod),
-                    )
-                    break
+@cluster_check(
+    "numa-admits-pods",
+    "The kubelet of every pool admits the pods of its services, as many as a node has GPUs for.",
+    source=f"{KUBELET}; https://github.com/pytorch/ci-infra/issues/696",
+)
+def numa_admits_pods(cluster: Cluster) -> Iterator[Violation]:
+    for pod in cluster.pods:
+        # The last one: in a cell the container with the GPUs, whose reason tells the most.
+        refused = next((answer for answer in reversed(list(_answers(pod))) if not answer.admitted), None)
+        if refused and pod.gpus:
+            yield Violation(
+                pod.pool_at if pod.is_cell else pod.place.at("cpus"),
+                f"pool {pod.pool.name} ({pod.size.name}, {pod.pool.policy}) refuses a pod of {pod.name}: "
+                f"{refused.reason}",
+                _admitting(pod),
+            )
 
 
-class CellEnginesBesideTheirGpus(Check):
-    """An engine whose CPUs lie elsewhere than its GPUs reaches them through other NUMA nodes' memory."""
-
-    id = "cell-engines-beside-their-gpus"
-    level = Level.ERROR
-    about = "The kubelet pins a cell's engines to the NUMA nodes of their GPUs, to which they bind themselves."
-    source = f"{KUBELET}; blueprint/engines/cell.py has the amounts"
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Give the cell's containers their CPUs as the kubelet would."""
-        for pod in service_pods(deployment.azure):
-            if pod.is_cell and _is_cell_size(pod.size):
-                yield from refused((*pod.location, "cpus"), pod, _check_cell_cpus)
-
-
-def _is_cell_size(size: VmSize) -> bool:
-    try:
-        cell_groups(size)
-    except DoesNotFitError:
-        return False
-    return True
-
-
-def _check_cell_cpus(pod: ServicePod) -> None:
-    check_cell_cpus(pod.size, pod.service.cpus, pod.pool.topology_policy)
+@cluster_check(
+    "cell-engines-beside-their-gpus",
+    "The kubelet pins a cell's engines to the NUMA nodes of their GPUs, to which they bind themselves.",
+    source=f"{KUBELET}; blueprint/engines/cell.py has the amounts",
+    acceptable=False,
+)
+def cell_engines_beside_their_gpus(cluster: Cluster) -> Iterator[Violation]:
+    for pod in cluster.pods:
+        pinned = {engine.request: engine.gpus for engine in pod.engines if engine.gpus}
+        # A size that holds no cell is another check's.
+        if not pod.is_cell or not pinned or any(refusal(pod.pool_at, pod.title, cell_groups, pod.size)):
+            continue
+        if not engines_beside_gpus(pod.size, pod.requests, pinned, pod.pool.policy):
+            asked = " and ".join(str(pod.requests[request].cpus) for request in pinned)
+            yield Violation(
+                pod.place.at("cpus"),
+                f"engines of {pod.name} ask for {asked} CPUs; the kubelet of {pod.size.name} ({pod.pool.policy}) does "
+                "not pin them beside the GPUs of each",
+                cell_cpus_remedy(pod.size, pod.pool.policy),
+            )
 
 
-class NumaNodesKnown(Check):
-    """A refusing policy on an unknown layout is a gamble."""
-
-    id = "numa-nodes-known"
-    level = Level.WARNING
-    about = "Policies that may refuse a pod are used only on sizes whose NUMA nodes a source gives."
-    source = KUBELET
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Look at the pools' sizes."""
-        for pod in _one_per_pool(service_pods(deployment.azure)):
-            if pod.pool.topology_policy in REFUSING and not pod.size.numa_nodes:
-                index = deployment.azure.pools.index(pod.pool)
-                yield Violation(
-                    ("azure", "pools", index, "topology_policy"),
-                    f"no source gives the NUMA nodes of {pod.size.name}; whether {pod.pool.topology_policy} admits a "
-                    "pod shows on the node only",
-                    "set topology_policy: best-effort, which refuses nothing",
-                )
+@check(
+    "numa-nodes-known",
+    "Policies that may refuse a pod are used only on sizes whose NUMA nodes a source gives.",
+    source=KUBELET,
+    level=Level.WARNING,
+)
+def numa_nodes_known(deployment: Deployment) -> Iterator[Violation]:
+    cluster = cluster_in(deployment.azure)
+    for pool in cluster.pools:
+        used = any(pod.pool is pool for pod in cluster.pods)
+        if used and pool.policy in REFUSING and not pool.size.numa_nodes:
+            yield Violation(
+                pool.place.at("topology_policy"),
+                f"no source gives the NUMA nodes of {pool.size.name}; whether {pool.policy} admits a "
+                "pod shows on the node only",
+                "set topology_policy: best-effort, which refuses nothing",
+            )
 
 
-class EngineOnOneNvlinkDomain(Check):
-    """Tensor parallelism exchanges activations twice a layer."""
-
-    id = "engine-on-one-nvlink-domain"
-    level = Level.ERROR
-    about = "The GPUs of every engine are one NVLink domain, and the engines of a node use all of it."
-    source = (
-        "https://github.com/Azure/azurehpc-health-checks/tree/main/conf (NC96ads: 193 GB/s in a pair, 25 over four); "
-        "https://docs.vllm.ai/en/stable/serving/parallelism_scaling.html"
-    )
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Compare the engine's GPUs with the size's domains."""
-        for pod in service_pods(deployment.azure):
-            if pod.is_cell:
-                continue
-            at = (*pod.location, "tensor_parallel")
-            too_wide = list(refused(at, pod, _check_domain))
-            yield from too_wide
-            groups = nvlink_groups(pod.size)
-            if not too_wide and any(len(group) % pod.tensor_parallel for group in groups):
-                shape = " + ".join(str(len(group)) for group in groups)
-                divisors = [str(n) for n in range(1, len(groups[0]) + 1) if len(groups[0]) % n == 0]
+@cluster_check(
+    "engine-on-one-nvlink-domain",
+    "The GPUs of every engine are one NVLink domain, and the engines of a node use all of it.",
+    source="https://github.com/Azure/azurehpc-health-checks/tree/main/conf (NC96ads: 193 GB/s in a pair, 25 over "
+    "four); https://docs.vllm.ai/en/stable/serving/parallelism_scaling.html",
+    acceptable=False,
+)
+def engine_on_one_nvlink_domain(cluster: Cluster) -> Iterator[Violation]:
+    for pod in cluster.pods:
+        for engine in pod.engines:
+            groups, width, at = nvlink_groups(pod.size), engine.tensor_parallel, pod.place.at("tensor_parallel")
+            if engine.gpus and not share_nvlink(pod.size, engine.gpus):
+                domains = ", ".join(map(str, pod.size.nvlink_domains)) or "none"
                 yield Violation(
                     at,
-                    f"{pod.service.name}: engines of {pod.tensor_parallel} GPUs do not divide the NVLink domains of "
-                    f"{pod.size.name} ({shape}); what is left over stays idle",
-                    f"set tensor_parallel to one of {', '.join(divisors)}",
+                    f"{pod.name}: an engine takes GPUs {engine.gpus} of {pod.size.name}, whose NVLink domains are "
+                    f"{domains}",
+                    "give it the GPUs of one domain",
                 )
+            elif not pod.is_cell and groups:
+                too_wide = list(refusal(at, pod.title, engines_per_node, pod.size, width))
+                yield from too_wide
+                if not too_wide and any(len(group) % width for group in groups):
+                    divisors = [str(n) for n in range(1, len(groups[0]) + 1) if len(groups[0]) % n == 0]
+                    yield Violation(
+                        at,
+                        f"{pod.name}: engines of {width} GPUs do not divide the NVLink domains of {pod.size.name} "
+                        f"({' + '.join(str(len(group)) for group in groups)}); what is left over stays idle",
+                        f"set tensor_parallel to one of {', '.join(divisors)}",
+                    )
 
 
-class CellHasTwoDomains(Check):
-    """Prefill and decode of a cell have a link of their own each, and both lie in one pod."""
-
-    id = "cell-has-two-domains"
-    level = Level.ERROR
-    about = "A prefill/decode cell runs on a size with two NVLink domains, one for each engine."
-    source = (
-        "https://github.com/vllm-project/vllm/pull/55906 (separate pods fall back to TCP); "
-        "https://github.com/ai-dynamo/nixl/issues/1195"
-    )
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Look for the two pairs of each cell's size."""
-        for pod in service_pods(deployment.azure):
-            if pod.is_cell:
-                yield from refused(pod.pool_at, pod, _check_cell)
-
-
-class PodsGetLinkedGpus(Check):
-    """The device plugin chooses GPUs, and other pods on the node take its choices away."""
-
-    id = "pods-get-linked-gpus"
-    level = Level.ERROR
-    about = "Engines of several GPUs share a pool with nothing that could split an NVLink domain."
-    source = "https://github.com/NVIDIA/k8s-device-plugin/issues/1193; " + KUBELET
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Compare the pods of each pool with each other, and the GPUs that a node gives to the largest."""
-        pods = list(service_pods(deployment.azure))
-        for pod in pods:
-            others = [p for p in pods if p.pool == pod.pool and p.gpus != pod.gpus and pod.gpus > max(p.gpus, 1)]
-            if others and not pod.is_cell:
-                yield Violation(
-                    others[0].pool_at,
-                    f"{others[0].service.name} takes {others[0].gpus} GPU(s) a pod in pool {pod.pool.name}, where "
-                    f"{pod.service.name} takes {pod.gpus}: it can leave {pod.gpus} GPUs without NVLink between them",
-                    "give each its own pool",
-                )
-            split = _split_gpus(pod, pod.service.cpus)
-            if split and not pod.is_cell and share_nvlink(pod.size, range(pod.gpus)):
-                fewer = next((cpus for cpus in range(pod.service.cpus - 1, 0, -1) if not _split_gpus(pod, cpus)), 1)
-                yield Violation(
-                    (*pod.location, "cpus"),
-                    f"with {pod.service.cpus} CPUs a pod of {pod.service.name} gets GPUs {split} of {pod.size.name}, "
-                    "which NVLink does not join: the CPUs that the kubelet keeps on the first NUMA node push it away",
-                    f"ask for at most {fewer} CPUs",
-                )
-
-
-def _one_per_pool(pods: Iterator[ServicePod]) -> Sequence[ServicePod]:
-    return list({pod.pool.name: pod for pod in pods}.values())
-
-
-def _check_domain(pod: ServicePod) -> None:
-    if pod.gpus and pod.size.gpu_count:
-        engines_per_node(pod.size, pod.tensor_parallel)
-
-
-def _check_cell(pod: ServicePod) -> None:
-    cell_groups(pod.size)
-
-
-def _split_gpus(pod: ServicePod, cpus: int) -> tuple[int, ...]:
-    """Return the first GPUs without NVLink between them that a pod of a full node would get; nothing where none."""
-    answers = place(pod.size, [Request(pod.gpus, cpus)] * pod.per_node, pod.pool.topology_policy, whole_node(pod.size))
-    return next((answer.gpus for answer in answers if not share_nvlink(pod.size, answer.gpus)), ())
-
-
-def _admitting(pod: ServicePod) -> str:
-    """Say which CPU request the policy would admit, or that none would."""
-    fit = admitted_cpus(pod.size, pod.gpus, pod.pool.topology_policy)
-    if fit:
-        return f"ask for {fit.start} to {fit.stop - 1} CPUs, or set topology_policy: best-effort on the pool"
-    return "set topology_policy: best-effort on the pool; no number of CPUs is admitted with this one"
-
-
-CHECKS: tuple[Check, ...] = (
-    NumaAdmitsPods(),
-    CellEnginesBesideTheirGpus(),
-    NumaNodesKnown(),
-    EngineOnOneNvlinkDomain(),
-    CellHasTwoDomains(),
-    PodsGetLinkedGpus(),
+@cluster_check(
+    "cell-has-two-domains",
+    "A prefill/decode cell runs on a size with two NVLink domains, one for each engine.",
+    source="https://github.com/vllm-project/vllm/pull/55906 (separate pods fall back to TCP); "
+    "https://github.com/ai-dynamo/nixl/issues/1195",
+    acceptable=False,
 )
+def cell_has_two_domains(cluster: Cluster) -> Iterator[Violation]:
+    for pod in cluster.pods:
+        if pod.is_cell:
+            yield from refusal(pod.pool_at, pod.title, cell_groups, pod.size)
+
+
+@cluster_check(
+    "pods-get-linked-gpus",
+    "Engines of several GPUs share a pool with nothing that could split an NVLink domain.",
+    source="https://github.com/NVIDIA/k8s-device-plugin/issues/1193; " + KUBELET,
+)
+def pods_get_linked_gpus(cluster: Cluster) -> Iterator[Violation]:
+    for pod in cluster.pods:
+        if pod.is_cell:
+            continue
+        others = [p for p in cluster.pods if p.pool.name == pod.pool.name and pod.gpus > max(p.gpus, 1)]
+        if others:
+            yield Violation(
+                others[0].pool_at,
+                f"{others[0].name} takes {others[0].gpus} GPU(s) a pod in pool {pod.pool.name}, where {pod.name} takes "
+                f"{pod.gpus}: it can leave {pod.gpus} GPUs without NVLink between them",
+                "give each its own pool",
+            )
+        cpus = max((request.cpus or 0 for request in pod.requests), default=0)
+        split = _split_gpus(pod, cpus)
+        if split and share_nvlink(pod.size, range(pod.gpus)):
+            fewer = next((less for less in range(1, cpus) if not _split_gpus(pod, cpus - less)), cpus - 1)
+            yield Violation(
+                pod.place.at("cpus"),
+                f"with {cpus} CPUs an engine of {pod.name} gets GPUs {split} of {pod.size.name}, "
+                "which NVLink does not join: the CPUs that the kubelet keeps on the first NUMA node push it away",
+                f"ask for {fewer} CPUs less",
+            )
+
+
+def _answers(pod: Pod) -> Iterator[Admission]:
+    """Yield the kubelet's answers to the containers of a full node, one after another."""
+    return place(pod.size, pod.requests * pod.on_a_node, pod.pool.policy, whole_node(pod.size))
+
+
+def _split_gpus(pod: Pod, cpus: int) -> tuple[int, ...]:
+    """Return the first GPUs without NVLink between them that a pod of a full node would get; nothing where none."""
+    asked = replace(pod, requests=tuple(Request(request.gpus, cpus) for request in pod.requests))
+    return next((answer.gpus for answer in _answers(asked) if not share_nvlink(pod.size, answer.gpus)), ())
+
+
+def _admitting(pod: Pod) -> str:
+    """Say which CPU request the policy would admit, or that none would."""
+    fit = admitted_cpus(pod.size, pod.gpus, pod.pool.policy)
+    if fit:
+        cpus = f"{fit.start} to {fit.stop - 1} CPUs"
+        return f"give the container with the GPUs {cpus}, or set topology_policy: best-effort on the pool"
+    return "set topology_policy: best-effort on the pool; no number of CPUs is admitted with this one"

@@ -1,11 +1,12 @@
 """What a check is."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar
+from typing import ParamSpec
 
+from blueprint.checks.azure_cluster import Cluster, cluster_in
+from blueprint.engines.sizing.result import DoesNotFitError
 from blueprint.file.model.deployment import Deployment
 from blueprint.file.source import Location
 
@@ -26,7 +27,7 @@ class Violation:
     """One place where a check does not hold.
 
     Attributes:
-        location: Where the value stands in the deployment file.
+        location: Where the value stands in the deployment file; of a resource, its URN alone.
         message: What is wrong, with the numbers.
         remedy: What to do.
     """
@@ -36,18 +37,64 @@ class Violation:
     remedy: str
 
 
-class Check(ABC):
-    """One rule about a deployment, with the source of the rule."""
+Examine = Callable[[Deployment], Iterator[Violation]]
+"""Yields every place of a deployment where a rule does not hold."""
+Judge = Callable[[Cluster], Iterator[Violation]]
+"""The same over a cluster, whoever describes it: the deployment file, or the resources that the programs emit."""
 
-    id: ClassVar[str]
-    level: ClassVar[Level]
-    about: ClassVar[str]
-    """The rule in one sentence, as it reads when it holds."""
-    source: ClassVar[str]
 
-    @abstractmethod
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Yield every place where the rule does not hold."""
+@dataclass(frozen=True)
+class Check:
+    """One rule about a deployment.
+
+    Attributes:
+        about: The rule in one sentence, as it reads when it holds.
+        source: Where the rule comes from.
+        judge: The rule over a cluster; a policy applies it to what the Pulumi programs emit. ``None`` for a rule that
+            only the file can break.
+        acceptable: Whether the file may accept what the check finds. It may not where nothing could be rendered then.
+    """
+
+    id: str
+    level: Level
+    about: str
+    source: str
+    examine: Examine
+    judge: Judge | None = None
+    acceptable: bool = True
+
+
+def check(
+    id_: str, about: str, *, source: str, level: Level = Level.ERROR, acceptable: bool = True
+) -> Callable[[Examine], Check]:
+    """Make a check of a function over the deployment."""
+    return lambda examine: Check(id_, level, about, source, examine, acceptable=acceptable)
+
+
+def cluster_check(id_: str, about: str, *, source: str, acceptable: bool = True) -> Callable[[Judge], Check]:
+    """Make an error of a function over the cluster, which holds for the file and for what is emitted alike."""
+
+    def made(judge: Judge) -> Check:
+        def examine(deployment: Deployment) -> Iterator[Violation]:
+            # Two engines of a pod may say the same of one line.
+            return iter(dict.fromkeys(judge(cluster_in(deployment.azure))))
+
+        return Check(id_, Level.ERROR, about, source, examine, judge, acceptable)
+
+    return made
+
+
+_P = ParamSpec("_P")
+
+
+def refusal(
+    at: Location, who: str, fits: Callable[_P, object], *args: _P.args, **kwargs: _P.kwargs
+) -> Iterator[Violation]:
+    """Yield sizing's refusal, in sizing's words; nothing where it fits."""
+    try:
+        fits(*args, **kwargs)
+    except DoesNotFitError as error:
+        yield Violation(at, f"{who}: {error.arithmetic}", error.remedy)
 
 
 @dataclass(frozen=True)

@@ -4,193 +4,154 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from blueprint import catalog
-from blueprint.checks.base import Check, Level, Violation
+from blueprint.checks.base import Level, Violation, check
 from blueprint.checks.fleets import Fleet, fleets
 from blueprint.file.model.aws import CapacityBlock, Engine, OnDemand, Spot
 from blueprint.file.model.deployment import Deployment
 
 
-class InstanceTypeInRegion(Check):
-    """Not every region sells every type."""
-
-    id = "instance-type-in-region"
-    level = Level.ERROR
-    about = "Every fleet's instance type is offered in the region."
-    source = "cfn-lint's region tables, made from the AWS price list (instance type rows in the catalogue)"
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Look each type up in the region list of its row."""
-        region = deployment.aws.region
-        for fleet in fleets(deployment):
-            row = fleet.instance_type
-            if region not in row.regions:
-                yield Violation(
-                    (*fleet.location, "instance_type"),
-                    f"{row.name} is not offered in {region}",
-                    f"it is offered in {', '.join(row.regions)}",
-                )
-
-
-class ZonesBelongToRegion(Check):
-    """A zone's name starts with its region's."""
-
-    id = "zones-belong-to-region"
-    level = Level.ERROR
-    about = "Every availability zone lies in the region, and a fleet's zones are among the deployment's."
-    source = "https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-availability-zones.html"
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Compare names."""
-        aws = deployment.aws
-        for index, zone in enumerate(aws.availability_zones):
-            suffix = zone.removeprefix(aws.region)
-            if suffix == zone or len(suffix) != 1 or not suffix.islower():
-                yield Violation(
-                    ("aws", "availability_zones", index),
-                    f"{zone} is no availability zone of {aws.region}",
-                    f"zones are named {aws.region}a, {aws.region}b, ...",
-                )
-        for number, fleet in enumerate(aws.asr):
-            for index, zone in enumerate(fleet.availability_zones or ()):
-                if zone not in aws.availability_zones:
-                    yield Violation(
-                        ("aws", "asr", number, "availability_zones", index),
-                        f"fleet {fleet.name} asks for {zone}, where the network has no subnet",
-                        f"choose among {', '.join(aws.availability_zones)}",
-                    )
-
-
-class CapacityBlockFits(Check):
-    """A Capacity Block is one zone's hosts for a fixed term."""
-
-    id = "capacity-block-fits"
-    level = Level.ERROR
-    about = "A Capacity Block is bought for a type that has them, in exactly one zone."
-    source = "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-blocks-using.html"
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Compare the fleet's type and zones."""
-        for fleet in fleets(deployment):
-            if not isinstance(fleet.purchase, CapacityBlock):
-                continue
-            if not fleet.instance_type.capacity_blocks:
-                yield Violation(
-                    (*fleet.location, "purchase"),
-                    f"{fleet.instance_type.name} is not sold in Capacity Blocks",
-                    "use on-demand or a capacity-reservation",
-                )
-            if len(fleet.zones) != 1:
-                yield Violation(
-                    (*fleet.location, "purchase"),
-                    f"a Capacity Block lies in one zone, fleet {fleet.name} spans {len(fleet.zones)}",
-                    "set the fleet's availability_zones to the block's zone",
-                )
-
-
-class WarmPoolAllowed(Check):
-    """EC2 Auto Scaling keeps stopped instances only for plain On-Demand groups."""
-
-    id = "warm-pool-allowed"
-    level = Level.ERROR
-    about = "A fleet with a warm pool buys On-Demand, without a reservation that a stopped host would lose."
-    source = "https://docs.aws.amazon.com/autoscaling/ec2/userguide/ec2-auto-scaling-warm-pools.html"
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Look at fleets with a warm pool."""
-        for index, fleet in enumerate(deployment.aws.asr):
-            if fleet.warm_pool and not isinstance(fleet.purchase, OnDemand):
-                yield Violation(
-                    ("aws", "asr", index, "warm_pool"),
-                    f"fleet {fleet.name} buys {fleet.purchase.option} hosts, which a warm pool cannot hold",
-                    "remove warm_pool, or set purchase to on-demand",
-                )
-
-
-class EngineSupportsAccelerator(Check):
-    """Engines drop old accelerators."""
-
-    id = "engine-supports-accelerator"
-    level = Level.ERROR
-    about = "Every ASR fleet has accelerators, and its engine supports them."
-    source = (
-        "https://awsdocs-neuron.readthedocs-hosted.com (vLLM plugin and containers of SDK 2.33: Trn2/Trn3 only); "
-        "https://github.com/aws/deep-learning-containers (0.16.0 on SDK 2.31.1 is the last for Inf2/Trn1)"
-    )
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Look at each ASR fleet's engine and accelerator."""
-        for index, fleet in enumerate(deployment.aws.asr):
-            row = catalog.instance_types()[fleet.instance_type]
-            if row.accelerator is None:
-                yield Violation(
-                    ("aws", "asr", index, "instance_type"),
-                    f"{row.name} has no accelerator",
-                    "take an inf2, trn1 or p5 type",
-                )
-            elif fleet.engine is Engine.VLLM and row.accelerator.kind == "neuron":
-                reason = (
-                    "the Neuron image runs our engine only"
-                    if row.name.startswith("trn2.")
-                    else "Neuron SDK 2.33 serves Trn2 and Trn3 only"
-                )
-                yield Violation(
-                    ("aws", "asr", index, "engine"),
-                    f"vLLM does not run on {row.accelerator.model} ({row.name}) here: {reason}",
-                    "set engine: whisper",
-                )
-
-
-class NeuronLifecycle(Check):
-    """Inferentia2 and Trainium1 get critical fixes only."""
-
-    id = "neuron-lifecycle"
-    level = Level.WARNING
-    about = "No fleet is built on accelerators whose software is in maintenance mode."
-    source = "https://github.com/aws-neuron/aws-neuron-sdk (release notes: Inf2/Trn1 in maintenance since 2.31)"
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Look for inf2 and trn1 types."""
-        for fleet in fleets(deployment):
-            if fleet.instance_type.name.startswith(("inf2.", "trn1.", "trn1n.")):
-                yield Violation(
-                    (*fleet.location, "instance_type"),
-                    f"{fleet.instance_type.name}: Neuron's Inf2/Trn1 software is in maintenance mode since SDK "
-                    "2.31 (June 2026)",
-                    "plan the move to trn2 or p5; until then the image pins SDK 2.31.1",
-                )
-
-
-class QuotaNeed(Check):
-    """The seed's deployment was blocked by quotas: say what is needed before, not after."""
-
-    id = "quota-need"
-    level = Level.INFO
-    about = "The vCPU quotas that the deployment counts against are known and sufficient."
-    source = "https://docs.aws.amazon.com/ec2/latest/instancetypes/ec2-instance-quotas.html"
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Sum vCPUs over the fleets of each quota."""
-        counted: dict[str, list[Fleet]] = defaultdict(list)
-        for fleet in fleets(deployment):
-            if not isinstance(fleet.purchase, Spot | CapacityBlock):
-                counted[fleet.instance_type.quota_code].append(fleet)
-        for code, members in counted.items():
-            low = sum(fleet.min_hosts * fleet.instance_type.vcpus for fleet in members)
-            high = sum(fleet.max_hosts * fleet.instance_type.vcpus for fleet in members)
+@check(
+    "instance-type-in-region",
+    "Every fleet's instance type is offered in the region.",
+    source="cfn-lint's region tables, made from the AWS price list (instance type rows in the catalogue)",
+)
+def instance_type_in_region(deployment: Deployment) -> Iterator[Violation]:
+    region = deployment.aws.region
+    for fleet in fleets(deployment):
+        row = fleet.instance_type
+        if region not in row.regions:
             yield Violation(
-                members[0].location,
-                f"{catalog.quotas()[code].name} ({code}): {low} vCPU at the minimum, {high} at the maximum",
-                f"compare: aws service-quotas get-service-quota --service-code ec2 --quota-code {code} "
-                f"--region {deployment.aws.region}",
+                (*fleet.location, "instance_type"),
+                f"{row.name} is not offered in {region}",
+                f"it is offered in {', '.join(row.regions)}",
             )
 
 
-CHECKS: tuple[Check, ...] = (
-    InstanceTypeInRegion(),
-    ZonesBelongToRegion(),
-    CapacityBlockFits(),
-    WarmPoolAllowed(),
-    EngineSupportsAccelerator(),
-    NeuronLifecycle(),
-    QuotaNeed(),
+@check(
+    "zones-belong-to-region",
+    "Every availability zone lies in the region, and a fleet's zones are among the deployment's.",
+    source="https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-availability-zones.html",
 )
+def zones_belong_to_region(deployment: Deployment) -> Iterator[Violation]:
+    aws = deployment.aws
+    for index, zone in enumerate(aws.availability_zones):
+        suffix = zone.removeprefix(aws.region)
+        if suffix == zone or len(suffix) != 1 or not suffix.islower():
+            yield Violation(
+                ("aws", "availability_zones", index),
+                f"{zone} is no availability zone of {aws.region}",
+                f"zones are named {aws.region}a, {aws.region}b, ...",
+            )
+    for number, fleet in enumerate(aws.asr):
+        for index, zone in enumerate(fleet.availability_zones or ()):
+            if zone not in aws.availability_zones:
+                yield Violation(
+                    ("aws", "asr", number, "availability_zones", index),
+                    f"fleet {fleet.name} asks for {zone}, where the network has no subnet",
+                    f"choose among {', '.join(aws.availability_zones)}",
+                )
+
+
+@check(
+    "capacity-block-fits",
+    "A Capacity Block is bought for a type that has them, in exactly one zone.",
+    source="https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-blocks-using.html",
+)
+def capacity_block_fits(deployment: Deployment) -> Iterator[Violation]:
+    for fleet in fleets(deployment):
+        if not isinstance(fleet.purchase, CapacityBlock):
+            continue
+        if not fleet.instance_type.capacity_blocks:
+            yield Violation(
+                (*fleet.location, "purchase"),
+                f"{fleet.instance_type.name} is not sold in Capacity Blocks",
+                "use on-demand or a capacity-reservation",
+            )
+        if len(fleet.zones) != 1:
+            yield Violation(
+                (*fleet.location, "purchase"),
+                f"a Capacity Block lies in one zone, fleet {fleet.name} spans {len(fleet.zones)}",
+                "set the fleet's availability_zones to the block's zone",
+            )
+
+
+@check(
+    "warm-pool-allowed",
+    "A fleet with a warm pool buys On-Demand, without a reservation that a stopped host would lose.",
+    source="https://docs.aws.amazon.com/autoscaling/ec2/userguide/ec2-auto-scaling-warm-pools.html",
+)
+def warm_pool_allowed(deployment: Deployment) -> Iterator[Violation]:
+    for index, fleet in enumerate(deployment.aws.asr):
+        if fleet.warm_pool and not isinstance(fleet.purchase, OnDemand):
+            yield Violation(
+                ("aws", "asr", index, "warm_pool"),
+                f"fleet {fleet.name} buys {fleet.purchase.option} hosts, which a warm pool cannot hold",
+                "remove warm_pool, or set purchase to on-demand",
+            )
+
+
+@check(
+    "engine-supports-accelerator",
+    "Every ASR fleet has accelerators, and its engine supports them.",
+    source="https://awsdocs-neuron.readthedocs-hosted.com (vLLM plugin and containers of SDK 2.33: Trn2/Trn3 only); "
+    "https://github.com/aws/deep-learning-containers (0.16.0 on SDK 2.31.1 is the last for Inf2/Trn1)",
+)
+def engine_supports_accelerator(deployment: Deployment) -> Iterator[Violation]:
+    for index, fleet in enumerate(deployment.aws.asr):
+        row = catalog.instance_types()[fleet.instance_type]
+        if row.accelerator is None:
+            yield Violation(
+                ("aws", "asr", index, "instance_type"),
+                f"{row.name} has no accelerator",
+                "take an inf2, trn1 or p5 type",
+            )
+        elif fleet.engine is Engine.VLLM and row.accelerator.kind == "neuron":
+            reason = (
+                "the Neuron image runs our engine only"
+                if row.name.startswith("trn2.")
+                else "Neuron SDK 2.33 serves Trn2 and Trn3 only"
+            )
+            yield Violation(
+                ("aws", "asr", index, "engine"),
+                f"vLLM does not run on {row.accelerator.model} ({row.name}) here: {reason}",
+                "set engine: whisper",
+            )
+
+
+@check(
+    "neuron-lifecycle",
+    "No fleet is built on accelerators whose software is in maintenance mode.",
+    source="https://github.com/aws-neuron/aws-neuron-sdk (release notes: Inf2/Trn1 in maintenance since 2.31)",
+    level=Level.WARNING,
+)
+def neuron_lifecycle(deployment: Deployment) -> Iterator[Violation]:
+    for fleet in fleets(deployment):
+        if fleet.instance_type.name.startswith(("inf2.", "trn1.", "trn1n.")):
+            yield Violation(
+                (*fleet.location, "instance_type"),
+                f"{fleet.instance_type.name}: Neuron's Inf2/Trn1 software is in maintenance mode since SDK "
+                "2.31 (June 2026)",
+                "plan the move to trn2 or p5; until then the image pins SDK 2.31.1",
+            )
+
+
+@check(
+    "quota-need",
+    "The vCPU quotas that the deployment counts against are known and sufficient.",
+    source="https://docs.aws.amazon.com/ec2/latest/instancetypes/ec2-instance-quotas.html",
+    level=Level.INFO,
+)
+def quota_need(deployment: Deployment) -> Iterator[Violation]:
+    counted: dict[str, list[Fleet]] = defaultdict(list)
+    for fleet in fleets(deployment):
+        if not isinstance(fleet.purchase, Spot | CapacityBlock):
+            counted[fleet.instance_type.quota_code].append(fleet)
+    for code, members in counted.items():
+        low = sum(fleet.min_hosts * fleet.instance_type.vcpus for fleet in members)
+        high = sum(fleet.max_hosts * fleet.instance_type.vcpus for fleet in members)
+        yield Violation(
+            members[0].location,
+            f"{catalog.quotas()[code].name} ({code}): {low} vCPU at the minimum, {high} at the maximum",
+            f"compare: aws service-quotas get-service-quota --service-code ec2 --quota-code {code} "
+            f"--region {deployment.aws.region}",
+        )

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from blueprint.aws import edge
-from blueprint.checks.base import Check, Level, Violation
+from blueprint.checks.base import Level, Violation, check
 from blueprint.file.model.deployment import Deployment, Environment
 from blueprint.file.model.edge import NoAuthorizer
 
@@ -17,154 +17,121 @@ CROSS_ZONE_USD_PER_GB = 0.02
 """0.01 leaving one zone and 0.01 entering the other."""
 
 
-class GatewayDrainExceedsIdle(Check):
-    """A caller who is silent when a task stops has to hear of it before the task is killed."""
-
-    id = "gateway-drain-exceeds-idle"
-    level = Level.ERROR
-    about = "A stopping gateway task lives longer than the longest allowed silence on a socket."
-    source = "https://docs.aws.amazon.com/AmazonECS/latest/APIReference/API_ContainerDefinition.html (stopTimeout)"
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Compare the idle timeout with what Fargate grants a stopping task."""
-        idle_s, drain_s = deployment.aws.edge.idle_timeout_s, edge.GATEWAY_DRAIN_TIMEOUT_S
-        if idle_s >= drain_s:
-            yield Violation(
-                ("aws", "edge", "idle_timeout_s"),
-                f"idle_timeout_s {idle_s} is not below {drain_s} s, what is left of Fargate's "
-                f"{edge.FARGATE_STOP_TIMEOUT_S} s for a stopping task: sockets would be cut off",
-                f"set idle_timeout_s to at most {drain_s - 1}",
-            )
-
-
-class EdgeAuthorizerInProduction(Check):
-    """Whoever opens a session spends accelerator time."""
-
-    id = "edge-authorizer-in-production"
-    level = Level.ERROR
-    about = "In production, callers of the session API are known."
-    source = "https://docs.aws.amazon.com/apigateway/latest/developerguide/apigateway-control-access-to-api.html"
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Look for an open API."""
-        authorizer = deployment.aws.edge.authorizer
-        if deployment.environment is Environment.PRODUCTION and isinstance(authorizer, NoAuthorizer):
-            yield Violation(
-                ("aws", "edge", "authorizer", "kind"),
-                f"kind {authorizer.kind}: anybody on the internet could open sessions of a production deployment",
-                "choose iam, jwt or api-key",
-            )
-
-
-class ApiLimits(Check):
-    """API Gateway closes what is silent, and refuses what is too much."""
-
-    id = "api-limits"
-    level = Level.ERROR
-    about = "Heartbeats, tokens and throttles respect the limits of API Gateway."
-    source = (
-        "https://docs.aws.amazon.com/apigateway/latest/developerguide/response-transfer-mode.html (idle), "
-        "https://docs.aws.amazon.com/apigateway/latest/developerguide/limits.html (requests)"
-    )
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Compare each number with its limit."""
-        settings = deployment.aws.edge
-        longest_s = edge.STREAM_IDLE_S * edge.HEARTBEATS_PER_IDLE_TIMEOUT
-        if settings.idle_timeout_s >= longest_s:
-            yield Violation(
-                ("aws", "edge", "idle_timeout_s"),
-                f"idle_timeout_s {settings.idle_timeout_s} makes a heartbeat every "
-                f"{settings.idle_timeout_s / edge.HEARTBEATS_PER_IDLE_TIMEOUT:g} s; API Gateway closes an event "
-                f"stream after {edge.STREAM_IDLE_S} s of silence",
-                f"set idle_timeout_s to at most {longest_s - 1}",
-            )
-        if settings.token_ttl_s <= settings.idle_timeout_s:
-            yield Violation(
-                ("aws", "edge", "token_ttl_s"),
-                f"token_ttl_s {settings.token_ttl_s} is not above idle_timeout_s {settings.idle_timeout_s}: the token "
-                "expires before a broken connection is noticed, and the caller cannot resume",
-                f"set token_ttl_s to at least {settings.idle_timeout_s + 1}",
-            )
-        for name, limit in (("requests_per_s", edge.API_RATE_PER_S), ("burst", edge.API_BURST)):
-            value = getattr(settings.throttle, name)
-            if value > limit:
-                yield Violation(
-                    ("aws", "edge", "throttle", name),
-                    f"{name} {value} is more than the {limit} that API Gateway takes from a whole account",
-                    f"set {name} to at most {limit}",
-                )
-
-
-class PlaceholderDomain(Check):
-    """The shipped files name a zone that is nobody's."""
-
-    id = "placeholder-domain"
-    level = Level.WARNING
-    about = "Outside the sandbox, the domain is one that somebody can own."
-    source = "RFC 2606, https://www.rfc-editor.org/rfc/rfc2606"
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Compare the zone with the reserved names."""
-        domain = deployment.aws.edge.domain
-        if domain is None or deployment.environment is Environment.SANDBOX:
-            return
-        if any(f".{domain.zone_name}".endswith(f".{reserved}") for reserved in PLACEHOLDER_DOMAINS):
-            yield Violation(
-                ("aws", "edge", "domain"),
-                f"{domain.zone_name} is reserved for documentation: its certificate can never be validated, and the "
-                "deploy would wait for it",
-                "write your own Route 53 zone here",
-            )
-
-
-class CertificateNamesMediaHost(Check):
-    """A certificate is for a name, and a load balancer's own name is AWS's."""
-
-    id = "certificate-names-media-host"
-    level = Level.WARNING
-    about = "Callers are sent to a host name that the TLS listener's certificate is for."
-    source = "https://docs.aws.amazon.com/elasticloadbalancing/latest/network/tls-listener-certificates.html"
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """A certificate alone does not say which name callers should use."""
-        settings = deployment.aws.edge
-        if settings.certificate_arn is not None:
-            yield Violation(
-                ("aws", "edge", "certificate_arn"),
-                f"{settings.certificate_arn} comes without a domain: callers are told the load balancer's own name, "
-                "which no certificate of yours is for",
-                "name your Route 53 zone in `domain` instead, or map names in the callers",
-            )
-
-
-class CrossZoneCost(Check):
-    """A load balancer that spreads callers evenly sends most of them to another zone."""
-
-    id = "cross-zone-cost"
-    level = Level.INFO
-    about = "Callers' audio does not pay for crossing zones."
-    source = "https://aws.amazon.com/ec2/pricing/on-demand/ (data transfer between zones, 0.01 USD/GB each way)"
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Price an hour of a thousand callers."""
-        aws = deployment.aws
-        zones = len(aws.availability_zones)
-        if aws.edge.cross_zone and zones > 1:
-            share = (zones - 1) / zones
-            cost = 1000 * AUDIO_GB_PER_HOUR * share * CROSS_ZONE_USD_PER_GB
-            yield Violation(
-                ("aws", "edge", "cross_zone"),
-                f"{share:.0%} of audio crosses zones: {cost:.2f} USD for each hour of 1,000 callers",
-                "keep it if callers of one zone overload its hosts while others idle, or set cross_zone: false",
-            )
-
-
-CHECKS: tuple[Check, ...] = (
-    CrossZoneCost(),
-    GatewayDrainExceedsIdle(),
-    EdgeAuthorizerInProduction(),
-    ApiLimits(),
-    PlaceholderDomain(),
-    CertificateNamesMediaHost(),
+@check(
+    "gateway-drain-exceeds-idle",
+    "A stopping gateway task lives longer than the longest allowed silence on a socket.",
+    source="https://docs.aws.amazon.com/AmazonECS/latest/APIReference/API_ContainerDefinition.html (stopTimeout)",
 )
+def gateway_drain_exceeds_idle(deployment: Deployment) -> Iterator[Violation]:
+    idle_s, drain_s = deployment.aws.edge.idle_timeout_s, edge.GATEWAY_DRAIN_TIMEOUT_S
+    if idle_s >= drain_s:
+        yield Violation(
+            ("aws", "edge", "idle_timeout_s"),
+            f"idle_timeout_s {idle_s} is not below {drain_s} s, what is left of Fargate's "
+            f"{edge.FARGATE_STOP_TIMEOUT_S} s for a stopping task: sockets would be cut off",
+            f"set idle_timeout_s to at most {drain_s - 1}",
+        )
+
+
+@check(
+    "edge-authorizer-in-production",
+    "In production, callers of the session API are known.",
+    source="https://docs.aws.amazon.com/apigateway/latest/developerguide/apigateway-control-access-to-api.html",
+)
+def edge_authorizer_in_production(deployment: Deployment) -> Iterator[Violation]:
+    authorizer = deployment.aws.edge.authorizer
+    if deployment.environment is Environment.PRODUCTION and isinstance(authorizer, NoAuthorizer):
+        yield Violation(
+            ("aws", "edge", "authorizer", "kind"),
+            f"kind {authorizer.kind}: anybody on the internet could open sessions of a production deployment",
+            "choose iam, jwt or api-key",
+        )
+
+
+@check(
+    "api-limits",
+    "Heartbeats, tokens and throttles respect the limits of API Gateway.",
+    source="https://docs.aws.amazon.com/apigateway/latest/developerguide/response-transfer-mode.html (idle), "
+    "https://docs.aws.amazon.com/apigateway/latest/developerguide/limits.html (requests)",
+)
+def api_limits(deployment: Deployment) -> Iterator[Violation]:
+    settings = deployment.aws.edge
+    longest_s = edge.STREAM_IDLE_S * edge.HEARTBEATS_PER_IDLE_TIMEOUT
+    if settings.idle_timeout_s >= longest_s:
+        yield Violation(
+            ("aws", "edge", "idle_timeout_s"),
+            f"idle_timeout_s {settings.idle_timeout_s} makes a heartbeat every "
+            f"{settings.idle_timeout_s / edge.HEARTBEATS_PER_IDLE_TIMEOUT:g} s; API Gateway closes an event "
+            f"stream after {edge.STREAM_IDLE_S} s of silence",
+            f"set idle_timeout_s to at most {longest_s - 1}",
+        )
+    if settings.token_ttl_s <= settings.idle_timeout_s:
+        yield Violation(
+            ("aws", "edge", "token_ttl_s"),
+            f"token_ttl_s {settings.token_ttl_s} is not above idle_timeout_s {settings.idle_timeout_s}: the token "
+            "expires before a broken connection is noticed, and the caller cannot resume",
+            f"set token_ttl_s to at least {settings.idle_timeout_s + 1}",
+        )
+    for name, limit in (("requests_per_s", edge.API_RATE_PER_S), ("burst", edge.API_BURST)):
+        value = getattr(settings.throttle, name)
+        if value > limit:
+            yield Violation(
+                ("aws", "edge", "throttle", name),
+                f"{name} {value} is more than the {limit} that API Gateway takes from a whole account",
+                f"set {name} to at most {limit}",
+            )
+
+
+@check(
+    "placeholder-domain",
+    "Outside the sandbox, the domain is one that somebody can own.",
+    source="RFC 2606, https://www.rfc-editor.org/rfc/rfc2606",
+    level=Level.WARNING,
+)
+def placeholder_domain(deployment: Deployment) -> Iterator[Violation]:
+    domain = deployment.aws.edge.domain
+    if domain is None or deployment.environment is Environment.SANDBOX:
+        return
+    if any(f".{domain.zone_name}".endswith(f".{reserved}") for reserved in PLACEHOLDER_DOMAINS):
+        yield Violation(
+            ("aws", "edge", "domain"),
+            f"{domain.zone_name} is reserved for documentation: its certificate can never be validated, and the "
+            "deploy would wait for it",
+            "write your own Route 53 zone here",
+        )
+
+
+@check(
+    "certificate-names-media-host",
+    "Callers are sent to a host name that the TLS listener's certificate is for.",
+    source="https://docs.aws.amazon.com/elasticloadbalancing/latest/network/tls-listener-certificates.html",
+    level=Level.WARNING,
+)
+def certificate_names_media_host(deployment: Deployment) -> Iterator[Violation]:
+    settings = deployment.aws.edge
+    if settings.certificate_arn is not None:
+        yield Violation(
+            ("aws", "edge", "certificate_arn"),
+            f"{settings.certificate_arn} comes without a domain: callers are told the load balancer's own name, "
+            "which no certificate of yours is for",
+            "name your Route 53 zone in `domain` instead, or map names in the callers",
+        )
+
+
+@check(
+    "cross-zone-cost",
+    "Callers' audio does not pay for crossing zones.",
+    source="https://aws.amazon.com/ec2/pricing/on-demand/ (data transfer between zones, 0.01 USD/GB each way)",
+    level=Level.INFO,
+)
+def cross_zone_cost(deployment: Deployment) -> Iterator[Violation]:
+    aws = deployment.aws
+    zones = len(aws.availability_zones)
+    if aws.edge.cross_zone and zones > 1:
+        share = (zones - 1) / zones
+        cost = 1000 * AUDIO_GB_PER_HOUR * share * CROSS_ZONE_USD_PER_GB
+        yield Violation(
+            ("aws", "edge", "cross_zone"),
+            f"{share:.0%} of audio crosses zones: {cost:.2f} USD for each hour of 1,000 callers",
+            "keep it if callers of one zone overload its hosts while others idle, or set cross_zone: false",
+        )

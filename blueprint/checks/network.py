@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from ipaddress import IPv4Network
 
 from blueprint.aws.network import SUBNET_TIERS, subnet_prefix
-from blueprint.checks.base import Check, Level, Violation
+from blueprint.checks.base import Level, Violation, check
 from blueprint.checks.fleets import fleets
 from blueprint.file.model.deployment import Deployment, Environment
 
@@ -26,121 +26,91 @@ NEEDED_ENDPOINTS = (
 """AWS services that hosts call: images, logs, metrics, lifecycle hooks, secrets, Session Manager."""
 
 
-class SubnetsHoldFleets(Check):
-    """A full subnet stops scale-out as surely as a quota does."""
-
-    id = "subnets-hold-fleets"
-    level = Level.ERROR
-    about = "Every private subnet has addresses for all fleets at their maximum."
-    source = "https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html"
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Compare addresses with the worst case of all hosts in one zone."""
-        aws = deployment.aws
-        prefix = subnet_prefix(aws.network.cidr, len(aws.availability_zones))
-        have = 2 ** (32 - prefix) - AWS_RESERVED_ADDRESSES
-        # A fleet in one group may land in a single zone as a whole.
-        need = sum(fleet.max_hosts_per_zone for fleet in fleets(deployment)) + len(aws.network.interface_endpoints)
-        if need > have:
-            yield Violation(
-                ("aws", "network", "cidr"),
-                f"{aws.network.cidr} gives private subnets of /{prefix} with {have} addresses; the fleets' maxima "
-                f"need {need} in one zone",
-                f"use a larger range than /{IPv4Network(aws.network.cidr).prefixlen}, or lower the maxima",
-            )
-
-
-class SubnetsLargeEnough(Check):
-    """AWS has no subnet smaller than /28."""
-
-    id = "subnets-large-enough"
-    level = Level.ERROR
-    about = "The VPC's range can be split into subnets that AWS accepts."
-    source = "https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html (/28 to /16)"
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Compute the subnets' prefix."""
-        aws = deployment.aws
-        zones = len(aws.availability_zones)
-        prefix = subnet_prefix(aws.network.cidr, zones)
-        if prefix > 28:  # noqa: PLR2004  the limit named in `source`
-            yield Violation(
-                ("aws", "network", "cidr"),
-                f"{aws.network.cidr} split for {zones} zones x {SUBNET_TIERS} subnets gives /{prefix}",
-                "use a larger range; a /16 is free of charge",
-            )
-
-
-class HostsReachAws(Check):
-    """Hosts pull images and report metrics from subnets without public addresses."""
-
-    id = "hosts-reach-aws"
-    level = Level.ERROR
-    about = "Hosts reach the AWS APIs that they call through a NAT gateway or interface endpoints."
-    source = "https://docs.aws.amazon.com/vpc/latest/privatelink/aws-services-privatelink-support.html"
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Without NAT, every needed endpoint must be listed."""
-        network = deployment.aws.network
-        missing = [name for name in NEEDED_ENDPOINTS if name not in network.interface_endpoints]
-        if network.nat_gateways == 0 and missing:
-            yield Violation(
-                ("aws", "network", "nat_gateways"),
-                f"0 NAT gateways and no interface endpoint for {', '.join(missing)}: hosts could not pull images "
-                "or complete their lifecycle hooks",
-                "set nat_gateways to 1 or more, or list the endpoints",
-            )
-
-
-class NatPerZone(Check):
-    """A NAT gateway lives in one zone."""
-
-    id = "nat-per-zone"
-    level = Level.WARNING
-    about = "In production every zone has a NAT gateway of its own, or none needs one."
-    source = "https://docs.aws.amazon.com/vpc/latest/userguide/nat-gateway-basics.html"
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Compare gateways with zones."""
-        aws = deployment.aws
-        gateways, zones = aws.network.nat_gateways, len(aws.availability_zones)
-        if deployment.environment is Environment.PRODUCTION and 0 < gateways < zones:
-            yield Violation(
-                ("aws", "network", "nat_gateways"),
-                f"{gateways} NAT gateway(s) for {zones} zones: the loss of a zone cuts others off",
-                f"set nat_gateways to {zones}",
-            )
-
-
-class ZonesForProduction(Check):
-    """One zone is one failure."""
-
-    id = "zones-for-production"
-    level = Level.ERROR
-    about = "Production spans at least two availability zones, and the state store has a replica."
-    source = "https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/AutoFailover.html"
-
-    def examine(self, deployment: Deployment) -> Iterator[Violation]:
-        """Count zones and replicas."""
-        if deployment.environment is not Environment.PRODUCTION:
-            return
-        aws = deployment.aws
-        if len(aws.availability_zones) == 1:
-            yield Violation(
-                ("aws", "availability_zones"), "production lies in one availability zone", "name two or three"
-            )
-        if aws.state.replicas == 0:
-            yield Violation(
-                ("aws", "state", "replicas"),
-                "0 replicas: the loss of one node loses every live session",
-                "set replicas to 1 or more",
-            )
-
-
-CHECKS: tuple[Check, ...] = (
-    SubnetsHoldFleets(),
-    SubnetsLargeEnough(),
-    HostsReachAws(),
-    NatPerZone(),
-    ZonesForProduction(),
+@check(
+    "subnets-hold-fleets",
+    "Every private subnet has addresses for all fleets at their maximum.",
+    source="https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html",
 )
+def subnets_hold_fleets(deployment: Deployment) -> Iterator[Violation]:
+    aws = deployment.aws
+    prefix = subnet_prefix(aws.network.cidr, len(aws.availability_zones))
+    have = 2 ** (32 - prefix) - AWS_RESERVED_ADDRESSES
+    # A fleet in one group may land in a single zone as a whole.
+    need = sum(fleet.max_hosts_per_zone for fleet in fleets(deployment)) + len(aws.network.interface_endpoints)
+    if need > have:
+        yield Violation(
+            ("aws", "network", "cidr"),
+            f"{aws.network.cidr} gives private subnets of /{prefix} with {have} addresses; the fleets' maxima "
+            f"need {need} in one zone",
+            f"use a larger range than /{IPv4Network(aws.network.cidr).prefixlen}, or lower the maxima",
+        )
+
+
+@check(
+    "subnets-large-enough",
+    "The VPC's range can be split into subnets that AWS accepts.",
+    source="https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html (/28 to /16)",
+)
+def subnets_large_enough(deployment: Deployment) -> Iterator[Violation]:
+    aws = deployment.aws
+    zones = len(aws.availability_zones)
+    prefix = subnet_prefix(aws.network.cidr, zones)
+    if prefix > 28:  # noqa: PLR2004  the limit named in `source`
+        yield Violation(
+            ("aws", "network", "cidr"),
+            f"{aws.network.cidr} split for {zones} zones x {SUBNET_TIERS} subnets gives /{prefix}",
+            "use a larger range; a /16 is free of charge",
+        )
+
+
+@check(
+    "hosts-reach-aws",
+    "Hosts reach the AWS APIs that they call through a NAT gateway or interface endpoints.",
+    source="https://docs.aws.amazon.com/vpc/latest/privatelink/aws-services-privatelink-support.html",
+)
+def hosts_reach_aws(deployment: Deployment) -> Iterator[Violation]:
+    network = deployment.aws.network
+    missing = [name for name in NEEDED_ENDPOINTS if name not in network.interface_endpoints]
+    if network.nat_gateways == 0 and missing:
+        yield Violation(
+            ("aws", "network", "nat_gateways"),
+            f"0 NAT gateways and no interface endpoint for {', '.join(missing)}: hosts could not pull images "
+            "or complete their lifecycle hooks",
+            "set nat_gateways to 1 or more, or list the endpoints",
+        )
+
+
+@check(
+    "nat-per-zone",
+    "In production every zone has a NAT gateway of its own, or none needs one.",
+    source="https://docs.aws.amazon.com/vpc/latest/userguide/nat-gateway-basics.html",
+    level=Level.WARNING,
+)
+def nat_per_zone(deployment: Deployment) -> Iterator[Violation]:
+    aws = deployment.aws
+    gateways, zones = aws.network.nat_gateways, len(aws.availability_zones)
+    if deployment.environment is Environment.PRODUCTION and 0 < gateways < zones:
+        yield Violation(
+            ("aws", "network", "nat_gateways"),
+            f"{gateways} NAT gateway(s) for {zones} zones: the loss of a zone cuts others off",
+            f"set nat_gateways to {zones}",
+        )
+
+
+@check(
+    "zones-for-production",
+    "Production spans at least two availability zones, and the state store has a replica.",
+    source="https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/AutoFailover.html",
+)
+def zones_for_production(deployment: Deployment) -> Iterator[Violation]:
+    if deployment.environment is not Environment.PRODUCTION:
+        return
+    aws = deployment.aws
+    if len(aws.availability_zones) == 1:
+        yield Violation(("aws", "availability_zones"), "production lies in one availability zone", "name two or three")
+    if aws.state.replicas == 0:
+        yield Violation(
+            ("aws", "state", "replicas"),
+            "0 replicas: the loss of one node loses every live session",
+            "set replicas to 1 or more",
+        )

@@ -318,8 +318,8 @@ def _aws_names(aws: Aws) -> Iterator[_Named]:
         if fleet.vllm:
             yield ("aws", "asr", index, "vllm", "model"), fleet.vllm.model, _MODEL, catalog.models()
     yield ("aws", "region"), aws.region, "AWS region in blueprint/catalog/regions.yaml", catalog.regions()
-    node_types = catalog.cache_node_types()
-    yield ("aws", "state", "node_type"), aws.state.node_type, "ElastiCache node type in blueprint/catalog/cache_node_types.yaml", node_types
+    kind = "ElastiCache node type in blueprint/catalog/cache_node_types.yaml"
+    yield ("aws", "state", "node_type"), aws.state.node_type, kind, catalog.cache_node_types()
 
 
 _MODEL = "model in blueprint/catalog/models.yaml"

@@ -1,5 +1,6 @@
 """What fits into the memory of a node: the kubelet's reserve, engines, shared memory and KV pools."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from blueprint.catalog.azure import VmSize
@@ -18,6 +19,12 @@ passes audio in it. ASSUMED."""
 DAEMONS_GIB = 4.0
 """DaemonSets of a node: network, metrics, device plugin, log agent. ASSUMED."""
 
+FILE_SYSTEM_SHARE = 1.05
+"""Size of a volume over what it has to hold: ext4's own blocks, and files that are evicted a little late."""
+
+ROUNDING_GIB = 0.1
+"""Containers ask for whole MiB."""
+
 _MB_IN_GIB = 1e6 / 2**30
 
 
@@ -29,61 +36,83 @@ def kube_reserved_gib(memory_gib: float, max_pods: int = MAX_PODS) -> float:
     return min((20 * max_pods + 50) * _MB_IN_GIB, memory_gib / 4)
 
 
+def host_parts(gpus: int, kv_pool_gib: float = 0.0, helpers_gib: float = 0.0) -> dict[str, float]:
+    """Return what one pod takes of its node's memory, GiB; an engine has one process per GPU.
+
+    Args:
+        gpus: GPUs of the pod.
+        kv_pool_gib: LMCache's host memory in total, over its servers.
+        helpers_gib: What stands beside the engines.
+    """
+    return {
+        "engines": gpus * ENGINE_HOST_GIB_PER_GPU,
+        "shared memory": gpus * SHARED_MEMORY_GIB_PER_GPU,
+        "LMCache": kv_pool_gib,
+        "helpers": helpers_gib,
+    }
+
+
 @dataclass(frozen=True)
 class HostBudget:
-    """Memory of one node, GiB."""
+    """Memory of one node.
 
-    node_gib: float
-    reserved_gib: float
-    daemons_gib: float
-    engines_gib: float
-    shared_memory_gib: float
-    kv_pools_gib: float
+    Attributes:
+        pods: Pods that it holds.
+        parts_gib: What one pod may take, by what takes it.
+    """
+
+    vm: VmSize
+    pods: int
+    parts_gib: Mapping[str, float]
 
     @property
-    def used_gib(self) -> float:
-        """Everything that is asked for."""
-        return self.reserved_gib + self.daemons_gib + self.engines_gib + self.shared_memory_gib + self.kv_pools_gib
+    def engines_gib(self) -> float:
+        return self.pods * self.parts_gib["engines"]
+
+    @property
+    def shared_memory_gib(self) -> float:
+        return self.pods * self.parts_gib["shared memory"]
+
+    @property
+    def kv_pools_gib(self) -> float:
+        return self.pods * self.parts_gib.get("LMCache", 0)
 
     @property
     def free_gib(self) -> float:
         """What is left; negative when it does not fit."""
-        return self.node_gib - self.used_gib
+        asked_gib = kube_reserved_gib(self.vm.memory_gib) + DAEMONS_GIB + self.pods * sum(self.parts_gib.values())
+        return self.vm.memory_gib - asked_gib
 
     def arithmetic(self) -> str:
         """The sum, for people."""
+        parts = "".join(f" + {self.pods * gib:g} {name}" for name, gib in self.parts_gib.items() if gib)
         return (
-            f"{self.reserved_gib:.1f} kubelet + {self.daemons_gib:g} daemons + {self.engines_gib:g} engines + "
-            f"{self.shared_memory_gib:g} shared memory + {self.kv_pools_gib:g} LMCache = {self.used_gib:.1f} of "
-            f"{self.node_gib:g} GiB"
+            f"{kube_reserved_gib(self.vm.memory_gib):.1f} kubelet + {DAEMONS_GIB:g} daemons{parts} = "
+            f"{self.vm.memory_gib - self.free_gib:.1f} of {self.vm.memory_gib:g} GiB"
         )
 
+    def check(self) -> None:
+        """Refuse pods that take more memory than the node has.
 
-def size_host(vm: VmSize, *, pods: int, gpus_per_pod: int, kv_pool_gib: float = 0.0) -> HostBudget:
-    """Add up the memory of a node.
+        Raises:
+            DoesNotFitError: They do.
+        """
+        if self.free_gib < -ROUNDING_GIB:
+            room = max(0.0, (self.free_gib + self.kv_pools_gib) / self.pods)
+            raise DoesNotFitError(
+                f"{self.pods} pod(s) do not fit the memory of {self.vm.name}: {self.arithmetic()}",
+                f"at most {int(room)} GiB of LMCache for each pod" if room else "fewer pods a node, or a larger size",
+            )
 
-    Args:
-        vm: The node.
-        pods: Pods of the service on it.
-        gpus_per_pod: GPUs of each; an engine has one process per GPU.
-        kv_pool_gib: LMCache's host memory of each pod in total, over its servers.
+
+def size_host(
+    vm: VmSize, *, pods: int, gpus_per_pod: int, kv_pool_gib: float = 0.0, helpers_gib: float = 0.0
+) -> HostBudget:
+    """Add up the memory of a node with so many pods; the other arguments are those of ``host_parts``.
 
     Raises:
         DoesNotFitError: It is more than the node has.
     """
-    gpus = pods * gpus_per_pod
-    budget = HostBudget(
-        node_gib=vm.memory_gib,
-        reserved_gib=kube_reserved_gib(vm.memory_gib),
-        daemons_gib=DAEMONS_GIB,
-        engines_gib=gpus * ENGINE_HOST_GIB_PER_GPU,
-        shared_memory_gib=gpus * SHARED_MEMORY_GIB_PER_GPU,
-        kv_pools_gib=pods * kv_pool_gib,
-    )
-    if budget.free_gib < 0:
-        room = max(0.0, (budget.free_gib + budget.kv_pools_gib) / pods)
-        raise DoesNotFitError(
-            f"{pods} pod(s) of {gpus_per_pod} GPU(s) do not fit the memory of {vm.name}: {budget.arithmetic()}",
-            f"at most {int(room)} GiB of LMCache for each pod",
-        )
+    budget = HostBudget(vm, pods, host_parts(gpus_per_pod, kv_pool_gib, helpers_gib))
+    budget.check()
     return budget

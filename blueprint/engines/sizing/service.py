@@ -8,6 +8,7 @@ from typing import NamedTuple
 from blueprint import catalog
 from blueprint.catalog.azure import VmSize
 from blueprint.catalog.inference import Gpu, ModelCard
+from blueprint.engines.cell import helpers_gib
 from blueprint.engines.sizing.fit import check_reuse
 from blueprint.engines.sizing.host import HostBudget, size_host
 from blueprint.engines.sizing.layouts import Asked, Layout, RefusedLayout, aggregated_layout, cell_layout, layouts
@@ -269,5 +270,11 @@ def _place(
         nodes_max=node.pool.nodes.max,
         replicas=0,
         nodes=0,
-        host=size_host(node.vm, pods=per_node, gpus_per_pod=gpus, kv_pool_gib=kv_pool.l1_gib if kv_pool else 0),
+        host=size_host(
+            node.vm,
+            pods=per_node,
+            gpus_per_pod=gpus,
+            kv_pool_gib=kv_pool.l1_gib if kv_pool else 0,
+            helpers_gib=helpers_gib(service),
+        ),
     )

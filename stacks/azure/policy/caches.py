@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from stacks.azure.policy.engines import engines
 from stacks.azure.policy.pods import Container, Pod, pods
 from stacks.azure.policy.quantities import amount, gib
-from stacks.azure.policy.rules import Found, Rule, Scope, Stack
+from stacks.azure.policy.rules import Found, Stack, rule
 from stacks.azure.policy.values import Value
 
 LMCACHE_SIZE = "--l1-size-gb"
@@ -21,20 +21,29 @@ def ephemeral_gib(pod: Pod, volume: str | None = None) -> float:
     return sum(gib(claim.at("resources", "requests", "storage").text) for claim in claims)
 
 
+@rule(
+    "caches-fit-containers",
+    "An LMCache server's pool fits the memory limit of its container.",
+    remedy="raise the limit above --l1-size-gb, or lower --l1-size-gb",
+    source="https://github.com/LMCache/LMCache/issues/796",
+)
 def caches_fit_containers(stack: Stack) -> Iterator[Found]:
-    """An LMCache server's pool fits the memory of its container."""
     for pod in pods(stack):
         for container in pod.running:
             wanted = float(amount(container.option(LMCACHE_SIZE)))
             if wanted > container.memory_gib:
                 yield Found(
-                    pod.urn,
-                    f"{pod.name}/{container.name} pins {wanted:g} GiB and may have {container.memory_gib:.0f}",
+                    pod.urn, f"{pod.name}/{container.name} pins {wanted:g} GiB and may have {container.memory_gib:.0f}"
                 )
 
 
+@rule(
+    "disk-pools-fit-volumes",
+    "LMCache's second level lies on a volume of local disks that is large enough.",
+    remedy="mount the volume, and lower max_capacity_gb or raise the claim",
+    source="https://learn.microsoft.com/azure/aks/best-practices-storage-nvme",
+)
 def disk_pools_fit_volumes(stack: Stack) -> Iterator[Found]:
-    """The second level of LMCache lies on a volume, and the pools of a volume fit it."""
     for pod in pods(stack):
         taken: dict[str, float] = {}
         for container in pod.running:
@@ -55,8 +64,13 @@ def disk_pools_fit_volumes(stack: Stack) -> Iterator[Found]:
                 )
 
 
+@rule(
+    "weights-are-mounted",
+    "Every engine reads its weights from a volume.",
+    remedy="mount the model cache where HF_HOME points",
+    source="https://docs.vllm.ai/en/stable/deployment/k8s.html",
+)
 def weights_are_mounted(stack: Stack) -> Iterator[Found]:
-    """Engines read weights from a volume: the container's own disk is empty at every start."""
     for engine in engines(stack):
         home = engine.container.environment.get(WEIGHTS, "")
         if not home or not _volume_of(engine.container, home):
@@ -74,31 +88,3 @@ def _volume_of(container: Container, path: str) -> str | None:
     """Return the volume that a path lies on."""
     around = [mount for mount in container.mounts if path == mount or path.startswith(f"{mount.rstrip('/')}/")]
     return container.mounts[max(around, key=len)] if around else None
-
-
-RULES = (
-    Rule(
-        "caches-fit-containers",
-        "An LMCache server's pool fits the memory limit of its container.",
-        "raise the limit above --l1-size-gb, or lower --l1-size-gb",
-        "https://github.com/LMCache/LMCache/issues/796",
-        Scope.RESOURCE,
-        caches_fit_containers,
-    ),
-    Rule(
-        "disk-pools-fit-volumes",
-        "LMCache's second level lies on a volume of local disks that is large enough.",
-        "mount the volume, and lower max_capacity_gb or raise the claim",
-        "https://learn.microsoft.com/azure/aks/best-practices-storage-nvme",
-        Scope.RESOURCE,
-        disk_pools_fit_volumes,
-    ),
-    Rule(
-        "weights-are-mounted",
-        "Every engine reads its weights from a volume.",
-        "mount the model cache where HF_HOME points",
-        "https://docs.vllm.ai/en/stable/deployment/k8s.html",
-        Scope.RESOURCE,
-        weights_are_mounted,
-    ),
-)

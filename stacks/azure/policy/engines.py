@@ -13,7 +13,8 @@ from stacks.azure.policy.values import Value
 
 SERVE = ("vllm", "serve")
 VISIBLE = "CUDA_VISIBLE_DEVICES"
-NIXL = "NixlConnector"
+PREFILL, DECODE = "kv_producer", "kv_consumer"
+"""Roles of the two engines of a cell."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from blueprint.azure.contract import COMPONENT_LABEL, GPU_NAMESPACE, Component
 from stacks.azure.policy.pods import Container, Pod, pods
-from stacks.azure.policy.rules import Found, Rule, Scope, Stack
+from stacks.azure.policy.rules import Found, Stack, rule, stack_rule
 from stacks.azure.policy.values import Value
 
 REASON = "voice-serve/reason"
@@ -21,8 +21,13 @@ PINNED = re.compile(r"(?P<registry>[a-z0-9-]+\.azurecr\.io)/[a-z0-9._/-]+@sha256
 SECRET_NAME = re.compile(r"(TOKEN|SECRET|PASSWORD|API_?KEY|CREDENTIAL)S?$", re.IGNORECASE)
 
 
+@rule(
+    "no-load-balancer-without-reason",
+    "Services, ingresses and gateways that open the cluster say why.",
+    remedy=f"use ClusterIP, or give the reason as the annotation {REASON}",
+    source="https://learn.microsoft.com/azure/aks/load-balancer-standard",
+)
 def no_load_balancer(stack: Stack) -> Iterator[Found]:
-    """Services are reached inside the cluster."""
     for service in stack.of("core/v1:Service"):
         kind = service.props.at("spec", "type").text
         reason = service.props.at("metadata", "annotations", REASON).text
@@ -35,8 +40,13 @@ def no_load_balancer(stack: Stack) -> Iterator[Found]:
             yield Found(ingress.urn, f"{ingress.name} opens the cluster without a reason")
 
 
+@rule(
+    "no-host-access",
+    "No pod outside a short list is privileged, runs as root or mounts its host.",
+    remedy="keep to the Pod Security level restricted",
+    source="https://kubernetes.io/docs/concepts/security/pod-security-standards",
+)
 def no_host_access(stack: Stack) -> Iterator[Found]:
-    """Pods stay in their containers, but for a short list."""
     for pod in pods(stack):
         allowed = {component.value for component in PRIVILEGED} if pod.namespace == GPU_NAMESPACE else set()
         if pod.labels.get(COMPONENT_LABEL, "") in allowed:
@@ -45,8 +55,13 @@ def no_host_access(stack: Stack) -> Iterator[Found]:
             yield Found(pod.urn, f"{pod.name} {what}; only {', '.join(PRIVILEGED)} in {GPU_NAMESPACE} may")
 
 
+@stack_rule(
+    "images-are-pinned",
+    "Every container runs an image of the own registry, by digest.",
+    remedy="copy the image into the registry and write its digest into the deployment file",
+    source="https://learn.microsoft.com/azure/container-registry/container-registry-image-lock",
+)
 def images_are_pinned(stack: Stack) -> Iterator[Found]:
-    """Images come from the own registry, by digest."""
     own = {reference.props.at("outputs", "registryLoginServer").text for reference in stack.of(":StackReference")}
     for pod in pods(stack):
         for container in pod.containers:
@@ -60,8 +75,13 @@ def images_are_pinned(stack: Stack) -> Iterator[Found]:
                 yield Found(pod.urn, f"{pod.name}/{container.name} runs an image of {match['registry']}")
 
 
+@stack_rule(
+    "namespaces-refuse-by-default",
+    "Every namespace with pods refuses traffic that no policy allows.",
+    remedy="add a network policy that selects all pods and allows nothing, both ways",
+    source="https://kubernetes.io/docs/concepts/services-networking/network-policies",
+)
 def namespaces_refuse(stack: Stack) -> Iterator[Found]:
-    """Every namespace with pods has a network policy that refuses what no other allows."""
     closed = set()
     for policy in stack.of("networking.k8s.io/v1:NetworkPolicy"):
         spec = policy.props["spec"]
@@ -74,17 +94,27 @@ def namespaces_refuse(stack: Stack) -> Iterator[Found]:
             yield Found(pod.urn, f'namespace "{pod.namespace or "default"}" of {pod.name} refuses nothing by default')
 
 
+@rule(
+    "policies-name-their-peers",
+    "Every network policy says from whom it lets traffic in.",
+    remedy="name namespaces or pods under from",
+    source="https://kubernetes.io/docs/concepts/services-networking/network-policies",
+)
 def policies_name_their_peers(stack: Stack) -> Iterator[Found]:
-    """No network policy lets everybody in."""
     for policy in stack.of("networking.k8s.io/v1:NetworkPolicy"):
-        for rule in policy.props.at("spec", "ingress"):
-            peers = list(rule["from"])
+        for entry in policy.props.at("spec", "ingress"):
+            peers = list(entry["from"])
             if not peers or any(_is_anybody(peer) for peer in peers):
                 yield Found(policy.urn, f"network policy {policy.name} lets anybody in")
 
 
+@rule(
+    "namespaces-are-restricted",
+    "Every namespace enforces the Pod Security level restricted or baseline, but that of the GPU nodes' agents.",
+    remedy=f"label it {ENFORCED}: restricted",
+    source="https://kubernetes.io/docs/concepts/security/pod-security-admission",
+)
 def namespaces_are_restricted(stack: Stack) -> Iterator[Found]:
-    """Every namespace says what its pods may do; one alone lets them reach their host."""
     for namespace in stack.of("core/v1:Namespace"):
         level = namespace.props.at("metadata", "labels", ENFORCED).text
         name = namespace.props.at("metadata", "name").text
@@ -92,8 +122,13 @@ def namespaces_are_restricted(stack: Stack) -> Iterator[Found]:
             yield Found(namespace.urn, f'namespace {name} enforces "{level}"; only {GPU_NAMESPACE} may be privileged')
 
 
+@rule(
+    "no-secrets-in-environment",
+    "No secret stands in a pod's environment.",
+    remedy="use valueFrom, or a volume of the key vault",
+    source="https://learn.microsoft.com/azure/aks/csi-secrets-store-driver",
+)
 def no_secrets_in_environment(stack: Stack) -> Iterator[Found]:
-    """Secrets are mounted or referred to, not written into a pod."""
     for pod in pods(stack):
         for container in pod.containers:
             for name, value in container.environment.items():
@@ -131,63 +166,3 @@ def _is_anybody(peer: Value) -> bool:
     namespaces = peer["namespaceSelector"]
     selects_all = not namespaces.missing and not any(True for _ in namespaces.items())
     return selects_all and peer["podSelector"].missing
-
-
-RULES = (
-    Rule(
-        "no-load-balancer-without-reason",
-        "Services, ingresses and gateways that open the cluster say why.",
-        f"use ClusterIP, or give the reason as the annotation {REASON}",
-        "https://learn.microsoft.com/azure/aks/load-balancer-standard",
-        Scope.RESOURCE,
-        no_load_balancer,
-    ),
-    Rule(
-        "no-host-access",
-        "No pod outside a short list is privileged, runs as root or mounts its host.",
-        "keep to the Pod Security level restricted",
-        "https://kubernetes.io/docs/concepts/security/pod-security-standards",
-        Scope.RESOURCE,
-        no_host_access,
-    ),
-    Rule(
-        "images-are-pinned",
-        "Every container runs an image of the own registry, by digest.",
-        "copy the image into the registry and write its digest into the deployment file",
-        "https://learn.microsoft.com/azure/container-registry/container-registry-image-lock",
-        Scope.STACK,
-        images_are_pinned,
-    ),
-    Rule(
-        "namespaces-refuse-by-default",
-        "Every namespace with pods refuses traffic that no policy allows.",
-        "add a network policy that selects all pods and allows nothing, both ways",
-        "https://kubernetes.io/docs/concepts/services-networking/network-policies",
-        Scope.STACK,
-        namespaces_refuse,
-    ),
-    Rule(
-        "policies-name-their-peers",
-        "Every network policy says from whom it lets traffic in.",
-        "name namespaces or pods under from",
-        "https://kubernetes.io/docs/concepts/services-networking/network-policies",
-        Scope.RESOURCE,
-        policies_name_their_peers,
-    ),
-    Rule(
-        "namespaces-are-restricted",
-        "Every namespace enforces the Pod Security level restricted or baseline, but that of the GPU nodes' agents.",
-        f"label it {ENFORCED}: restricted",
-        "https://kubernetes.io/docs/concepts/security/pod-security-admission",
-        Scope.RESOURCE,
-        namespaces_are_restricted,
-    ),
-    Rule(
-        "no-secrets-in-environment",
-        "No secret stands in a pod's environment.",
-        "use valueFrom, or a volume of the key vault",
-        "https://learn.microsoft.com/azure/aks/csi-secrets-store-driver",
-        Scope.RESOURCE,
-        no_secrets_in_environment,
-    ),
-)

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Network
 
 from blueprint.azure.names import KEDA_SERVICE_ACCOUNT, MODEL_FETCH_SERVICE_ACCOUNT, Role
-from blueprint.checks.azure_capacity import AZURE_ZONES
-from stacks.azure.policy.pools import profiles
-from stacks.azure.policy.rules import Found, Rule, Scope, Stack
+from stacks.azure.policy.cluster import profiles
+from stacks.azure.policy.rules import Found, Stack, rule, stack_rule
 from stacks.azure.policy.values import Value
 
 TRUSTED = tuple(account.subject for account in (KEDA_SERVICE_ACCOUNT, MODEL_FETCH_SERVICE_ACCOUNT))
@@ -18,8 +17,13 @@ LEAST_PODS = 30
 LEAST_DISK_GIB = 100
 
 
+@stack_rule(
+    "ranges-nest",
+    "Subnets lie in their network and apart; pods and services have ranges of their own.",
+    remedy="choose ranges that do not overlap",
+    source="https://learn.microsoft.com/azure/aks/concepts-network-azure-cni-overlay",
+)
 def ranges_nest(stack: Stack) -> Iterator[Found]:
-    """Subnets lie in their network and apart, and the cluster's own ranges outside of it."""
     networks = {r.urn: _ranges(r.props.at("addressSpace", "addressPrefixes")) for r in stack.of(":VirtualNetwork")}
     subnets = [(subnet, _range(subnet.props["addressPrefix"])) for subnet in stack.of(":Subnet")]
     inside = [network for found in networks.values() for network in found]
@@ -42,8 +46,13 @@ def ranges_nest(stack: Stack) -> Iterator[Found]:
             yield Found(cluster.urn, f"dnsServiceIP {dns} of cluster {cluster.name} is not in serviceCidr {services}")
 
 
+@stack_rule(
+    "pools-follow-their-cluster",
+    "No pool has a newer Kubernetes than its cluster.",
+    remedy="upgrade the cluster first",
+    source="https://learn.microsoft.com/azure/aks/manage-node-pools",
+)
 def pools_follow_cluster(stack: Stack) -> Iterator[Found]:
-    """No pool is newer than its cluster."""
     versions = [cluster.props["kubernetesVersion"].text for cluster in stack.of(":ManagedCluster")]
     newest = max((_version(text) for text in versions if text), default=None)
     for profile in profiles(stack):
@@ -54,8 +63,13 @@ def pools_follow_cluster(stack: Stack) -> Iterator[Found]:
             )
 
 
+@stack_rule(
+    "nodes-have-a-way-out",
+    "Where nodes leave through a NAT gateway, their subnet has one.",
+    remedy="attach the gateway to the subnet",
+    source="https://learn.microsoft.com/azure/aks/nat-gateway",
+)
 def nodes_have_a_way_out(stack: Stack) -> Iterator[Found]:
-    """Where nodes leave through a NAT gateway, their subnet has one."""
     gateways = {subnet.urn: subnet for subnet in stack.of(":Subnet") if not subnet.props["natGateway"].missing}
     for cluster in stack.of(":ManagedCluster"):
         if cluster.props.at("networkProfile", "outboundType").text != NAT_OUTBOUND:
@@ -67,8 +81,13 @@ def nodes_have_a_way_out(stack: Stack) -> Iterator[Found]:
                 yield Found(subnet.urn, f"nodes in subnet {subnet.name} leave through a NAT gateway, and it has none")
 
 
+@stack_rule(
+    "private-endpoint-has-its-tier",
+    "Registries with a private endpoint are Premium.",
+    remedy="set the registry's sku to Premium",
+    source="https://learn.microsoft.com/azure/container-registry/container-registry-private-link",
+)
 def endpoints_have_their_tier(stack: Stack) -> Iterator[Found]:
-    """Only Premium registries have private endpoints."""
     reached = {urn for e in stack.of(":PrivateEndpoint") for urn in e.needs.get("privateLinkServiceConnections", ())}
     for registry in stack.of(":Registry"):
         tier = registry.props.at("sku", "name").text
@@ -78,8 +97,13 @@ def endpoints_have_their_tier(stack: Stack) -> Iterator[Found]:
             )
 
 
+@rule(
+    "production-data-is-kept",
+    "In production the vault has purge protection.",
+    remedy="set enablePurgeProtection",
+    source="https://learn.microsoft.com/azure/key-vault/general/soft-delete-overview",
+)
 def production_data_is_kept(stack: Stack) -> Iterator[Found]:
-    """In production nobody can purge the vault."""
     for vault in stack.of(":Vault"):
         kept = vault.props.at("tags", "environment").text == KEPT
         if kept and vault.props.at("properties", "enablePurgeProtection").off:
@@ -88,8 +112,13 @@ def production_data_is_kept(stack: Stack) -> Iterator[Found]:
             )
 
 
+@rule(
+    "trust-is-narrow",
+    "Federated credentials trust the service accounts of the contract only.",
+    remedy="use the subject of a service account in blueprint.azure.names",
+    source="https://learn.microsoft.com/azure/aks/workload-identity-overview",
+)
 def trust_is_narrow(stack: Stack) -> Iterator[Found]:
-    """Identities trust the service accounts of the contract, and nobody else."""
     for credential in stack.of(":FederatedIdentityCredential"):
         subject = credential.props["subject"]
         if not subject.unknown and subject.text not in TRUSTED:
@@ -98,16 +127,26 @@ def trust_is_narrow(stack: Stack) -> Iterator[Found]:
             )
 
 
+@stack_rule(
+    "closed-stores-have-endpoints",
+    "Registry and vault have a private endpoint.",
+    remedy="add a private endpoint and its DNS zone",
+    source="https://learn.microsoft.com/azure/private-link/private-endpoint-overview",
+)
 def closed_stores_have_endpoints(stack: Stack) -> Iterator[Found]:
-    """What answers inside the network only has an address there."""
     reached = {urn for e in stack.of(":PrivateEndpoint") for urn in e.needs.get("privateLinkServiceConnections", ())}
     for store in stack.of(":Registry", ":Vault"):
         if store.urn not in reached:
             yield Found(store.urn, f"{store.name} answers inside the network only, and has no private endpoint there")
 
 
+@stack_rule(
+    "control-plane-assigns-kubelet",
+    "The control plane's identity has Managed Identity Operator on the kubelet's.",
+    remedy="assign the role on the kubelet's identity to the identity of the cluster",
+    source="https://learn.microsoft.com/azure/aks/use-managed-identity",
+)
 def control_plane_assigns_kubelet(stack: Stack) -> Iterator[Found]:
-    """The control plane may give its nodes the identity that they act as."""
     for cluster in stack.of(":ManagedCluster"):
         kubelet, control = (set(cluster.needs.get(key, ())) for key in ("identityProfile", "identity"))
         if kubelet and not any(
@@ -122,13 +161,15 @@ def control_plane_assigns_kubelet(stack: Stack) -> Iterator[Found]:
             )
 
 
+@rule(
+    "pools-can-work",
+    "Every pool has room for pods and images.",
+    remedy="raise the pool's maxPods or osDiskSizeGB",
+    source="https://learn.microsoft.com/azure/aks/use-system-pools",
+)
 def pools_can_work(stack: Stack) -> Iterator[Found]:
-    """Pools have zones that exist, room for pods and images, and the system pool a node."""
     for profile in profiles(stack):
         props, urn, name = profile.props, profile.resource.urn, profile.name
-        wrong = [zone.text for zone in props["availabilityZones"] if zone.text not in AZURE_ZONES]
-        if wrong:
-            yield Found(urn, f"pool {name}: there is no availability zone {', '.join(wrong)}")
         for key, least, why in (
             ("maxPods", LEAST_PODS, "DaemonSets alone take about fifteen"),
             ("osDiskSizeGB", LEAST_DISK_GIB, "one inference image unpacks to about 30 GiB"),
@@ -136,12 +177,15 @@ def pools_can_work(stack: Stack) -> Iterator[Found]:
             have = props[key].number
             if have is not None and have < least:
                 yield Found(urn, f"pool {name}: {key} {have:g} is below {least}; {why}")
-        if profile.system and props["minCount"].number == 0:
-            yield Found(urn, f"system pool {name} may have 0 nodes; AKS keeps at least one")
 
 
+@stack_rule(
+    "autoscaler-waits-for-drain",
+    "The cluster's autoscaler waits for the longest drain of any service.",
+    remedy="raise maxGracefulTerminationSec",
+    source="https://learn.microsoft.com/azure/aks/cluster-autoscaler",
+)
 def autoscaler_waits_for_drain(stack: Stack) -> Iterator[Found]:
-    """The autoscaler gives pods of a leaving node as long as they drain."""
     azure = stack.deployment.azure_half if stack.deployment else None
     longest = max((service.drain_timeout_s for service in azure.services), default=0) if azure else 0
     for cluster in stack.of(":ManagedCluster"):
@@ -165,87 +209,3 @@ def _ranges(values: Value) -> list[IPv4Network]:
 
 def _version(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split(".") if part.isdecimal())
-
-
-RULES = (
-    Rule(
-        "ranges-nest",
-        "Subnets lie in their network and apart; pods and services have ranges of their own.",
-        "choose ranges that do not overlap",
-        "https://learn.microsoft.com/azure/aks/concepts-network-azure-cni-overlay",
-        Scope.STACK,
-        ranges_nest,
-    ),
-    Rule(
-        "pools-follow-their-cluster",
-        "No pool has a newer Kubernetes than its cluster.",
-        "upgrade the cluster first",
-        "https://learn.microsoft.com/azure/aks/manage-node-pools",
-        Scope.STACK,
-        pools_follow_cluster,
-    ),
-    Rule(
-        "nodes-have-a-way-out",
-        "Where nodes leave through a NAT gateway, their subnet has one.",
-        "attach the gateway to the subnet",
-        "https://learn.microsoft.com/azure/aks/nat-gateway",
-        Scope.STACK,
-        nodes_have_a_way_out,
-    ),
-    Rule(
-        "private-endpoint-has-its-tier",
-        "Registries with a private endpoint are Premium.",
-        "set the registry's sku to Premium",
-        "https://learn.microsoft.com/azure/container-registry/container-registry-private-link",
-        Scope.STACK,
-        endpoints_have_their_tier,
-    ),
-    Rule(
-        "closed-stores-have-endpoints",
-        "Registry and vault have a private endpoint.",
-        "add a private endpoint and its DNS zone",
-        "https://learn.microsoft.com/azure/private-link/private-endpoint-overview",
-        Scope.STACK,
-        closed_stores_have_endpoints,
-    ),
-    Rule(
-        "control-plane-assigns-kubelet",
-        "The control plane's identity has Managed Identity Operator on the kubelet's.",
-        "assign the role on the kubelet's identity to the identity of the cluster",
-        "https://learn.microsoft.com/azure/aks/use-managed-identity",
-        Scope.STACK,
-        control_plane_assigns_kubelet,
-    ),
-    Rule(
-        "pools-can-work",
-        "Every pool has zones that exist, room for pods and images, and the system pool a node.",
-        "correct the pool's zones, maxPods, osDiskSizeGB or minCount",
-        "https://learn.microsoft.com/azure/aks/use-system-pools",
-        Scope.RESOURCE,
-        pools_can_work,
-    ),
-    Rule(
-        "autoscaler-waits-for-drain",
-        "The cluster's autoscaler waits for the longest drain of any service.",
-        "raise maxGracefulTerminationSec",
-        "https://learn.microsoft.com/azure/aks/cluster-autoscaler",
-        Scope.STACK,
-        autoscaler_waits_for_drain,
-    ),
-    Rule(
-        "production-data-is-kept",
-        "In production the vault has purge protection.",
-        "set enablePurgeProtection",
-        "https://learn.microsoft.com/azure/key-vault/general/soft-delete-overview",
-        Scope.RESOURCE,
-        production_data_is_kept,
-    ),
-    Rule(
-        "trust-is-narrow",
-        "Federated credentials trust the service accounts of the contract only.",
-        "use the subject of a service account in blueprint.azure.names",
-        "https://learn.microsoft.com/azure/aks/workload-identity-overview",
-        Scope.RESOURCE,
-        trust_is_narrow,
-    ),
-)

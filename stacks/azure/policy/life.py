@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from blueprint.azure.contract import ENGINE_HTTP, ROUTER_HTTP
 from stacks.azure.policy.engines import engines
 from stacks.azure.policy.pods import REPLICATED, Pod, pods
-from stacks.azure.policy.rules import Found, Resource, Rule, Scope, Stack
+from stacks.azure.policy.rules import Found, Resource, Stack, rule, stack_rule
 
 CALLED = {str(port.number) for port in (ENGINE_HTTP, ROUTER_HTTP)}
 """Ports that requests come in on."""
@@ -15,16 +15,26 @@ VOLUME_SOURCES = (
 )
 
 
+@rule(
+    "engines-have-probes",
+    "Every engine has a startup, a readiness and a liveness probe.",
+    remedy="probe /health",
+    source="https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes",
+)
 def engines_have_probes(stack: Stack) -> Iterator[Found]:
-    """Every engine says when it is ready and when it hangs."""
     for engine in engines(stack):
         for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
             if not engine.container.value[probe]:
                 yield Found(engine.pod.urn, f"{engine.name} has no {probe}")
 
 
+@rule(
+    "replicated-pods-say-when-ready",
+    "Every replicated pod has a readiness probe.",
+    remedy="add one to the container that callers reach",
+    source="https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes",
+)
 def replicated_pods_are_ready(stack: Stack) -> Iterator[Found]:
-    """What callers reach of a replicated pod has a readiness probe."""
     for pod in _replicated(stack):
         reached = [c for c in pod.running if {p["containerPort"].text for p in c.value["ports"]} & CALLED]
         if not any(container.value["readinessProbe"] for container in reached or pod.running):
@@ -33,8 +43,13 @@ def replicated_pods_are_ready(stack: Stack) -> Iterator[Found]:
             )
 
 
+@rule(
+    "grace-exceeds-drain",
+    "Engines finish their requests before they are killed.",
+    remedy="raise terminationGracePeriodSeconds above the preStop hook and --shutdown-timeout together",
+    source="https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle#pod-termination",
+)
 def grace_exceeds_drain(stack: Stack) -> Iterator[Found]:
-    """Engines finish before they are killed."""
     for engine in engines(stack):
         drain = engine.number("--shutdown-timeout", 0)
         before = engine.container.grace_s
@@ -44,13 +59,17 @@ def grace_exceeds_drain(stack: Stack) -> Iterator[Found]:
             yield Found(engine.pod.urn, f"{engine.name} has --shutdown-timeout 0: it drops every request when it stops")
         elif drain + before >= grace:
             yield Found(
-                engine.pod.urn,
-                f"{engine.name} drains for {before:g} + {drain} s; it is killed after {grace:g} s",
+                engine.pod.urn, f"{engine.name} drains for {before:g} + {drain} s; it is killed after {grace:g} s"
             )
 
 
+@stack_rule(
+    "replicated-pods-have-budgets",
+    "Every replicated workload has a disruption budget that allows some disruption.",
+    remedy="add a PodDisruptionBudget with maxUnavailable: 1",
+    source="https://kubernetes.io/docs/tasks/run-application/configure-pdb",
+)
 def replicated_pods_have_budgets(stack: Stack) -> Iterator[Found]:
-    """Every replicated workload has a disruption budget, one that lets nodes be emptied."""
     budgets = list(stack.of("policy/v1:PodDisruptionBudget"))
     for budget in budgets:
         spec = budget.props["spec"]
@@ -61,8 +80,13 @@ def replicated_pods_have_budgets(stack: Stack) -> Iterator[Found]:
             yield Found(pod.urn, f"{pod.name} has no disruption budget")
 
 
+@stack_rule(
+    "scaling-has-a-target",
+    "Every ScaledObject scales a workload of the stack between bounds that are in order.",
+    remedy="name a workload of the same namespace",
+    source="https://keda.sh/docs/latest/concepts/scaling-deployments",
+)
 def scaling_has_a_target(stack: Stack) -> Iterator[Found]:
-    """Every ScaledObject scales a workload of the stack, between bounds that are in order."""
     known = {(pod.resource.type.rpartition(":")[2], pod.namespace, pod.name) for pod in pods(stack)}
     scaler: dict[tuple[str, str, str], str] = {}
     for scaled in stack.of(":ScaledObject"):
@@ -82,8 +106,13 @@ def scaling_has_a_target(stack: Stack) -> Iterator[Found]:
             yield Found(scaled.urn, f"ScaledObject {scaled.name} has no trigger")
 
 
+@stack_rule(
+    "selectors-select",
+    "Workloads, services and budgets select pods that exist.",
+    remedy="use the labels of the pod template",
+    source="https://kubernetes.io/docs/concepts/overview/working-with-objects/labels",
+)
 def selectors_select(stack: Stack) -> Iterator[Found]:
-    """Services, budgets and workloads select pods that exist."""
     known = list(pods(stack))
     for pod in known:
         wanted = pod.resource.props.at("spec", "selector", "matchLabels").texts()
@@ -97,8 +126,13 @@ def selectors_select(stack: Stack) -> Iterator[Found]:
             yield Found(budget.urn, f"budget {budget.name} selects no pod of the stack")
 
 
+@stack_rule(
+    "references-resolve",
+    "What pods mount and act as exists in their namespace.",
+    remedy="make it in the same stack, or correct the name",
+    source="https://kubernetes.io/docs/concepts/storage/volumes",
+)
 def references_resolve(stack: Stack) -> Iterator[Found]:
-    """Volumes, mounts and accounts of pods exist."""
     for pod in pods(stack):
         names = {volume["name"].text for volume in pod.spec["volumes"]}
         for container in pod.containers:
@@ -127,63 +161,3 @@ def _exists(stack: Stack, kind: str, namespace: str, name: str) -> bool:
         (r.props.at("metadata", "namespace").text, r.props.at("metadata", "name").text or r.name) == (namespace, name)
         for r in stack.of(f"core/v1:{kind}")
     )
-
-
-RULES = (
-    Rule(
-        "engines-have-probes",
-        "Every engine has a startup, a readiness and a liveness probe.",
-        "probe /health",
-        "https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes",
-        Scope.RESOURCE,
-        engines_have_probes,
-    ),
-    Rule(
-        "replicated-pods-say-when-ready",
-        "Every replicated pod has a readiness probe.",
-        "add one to the container that callers reach",
-        "https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes",
-        Scope.RESOURCE,
-        replicated_pods_are_ready,
-    ),
-    Rule(
-        "grace-exceeds-drain",
-        "Engines finish their requests before they are killed.",
-        "raise terminationGracePeriodSeconds above the preStop hook and --shutdown-timeout together",
-        "https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle#pod-termination",
-        Scope.RESOURCE,
-        grace_exceeds_drain,
-    ),
-    Rule(
-        "replicated-pods-have-budgets",
-        "Every replicated workload has a disruption budget that allows some disruption.",
-        "add a PodDisruptionBudget with maxUnavailable: 1",
-        "https://kubernetes.io/docs/tasks/run-application/configure-pdb",
-        Scope.STACK,
-        replicated_pods_have_budgets,
-    ),
-    Rule(
-        "scaling-has-a-target",
-        "Every ScaledObject scales a workload of the stack between bounds that are in order.",
-        "name a workload of the same namespace",
-        "https://keda.sh/docs/latest/concepts/scaling-deployments",
-        Scope.STACK,
-        scaling_has_a_target,
-    ),
-    Rule(
-        "selectors-select",
-        "Workloads, services and budgets select pods that exist.",
-        "use the labels of the pod template",
-        "https://kubernetes.io/docs/concepts/overview/working-with-objects/labels",
-        Scope.STACK,
-        selectors_select,
-    ),
-    Rule(
-        "references-resolve",
-        "What pods mount and act as exists in their namespace.",
-        "make it in the same stack, or correct the name",
-        "https://kubernetes.io/docs/concepts/storage/volumes",
-        Scope.STACK,
-        references_resolve,
-    ),
-)

@@ -1,7 +1,7 @@
 """The rules as policies of Pulumi's: thin wrappers that read what Pulumi sends and report what the rules find."""
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pulumi
@@ -17,30 +17,50 @@ from pulumi_policy import (
 from pulumi_policy.deserialize import serialize_properties
 
 import blueprint
+from blueprint.checks import AZURE_CHECKS, Check
 from blueprint.file.model.deployment import Deployment
 from stacks.azure.policy import caches, cloud, exposure, foundations, life, memory, placement, serving, wiring
-from stacks.azure.policy.rules import Resource, Rule, Scope, Stack
+from stacks.azure.policy.cluster import cluster_of
+from stacks.azure.policy.rules import Found, Resource, Rule, Stack
 from stacks.azure.policy.values import Value
 
-RULES: tuple[Rule, ...] = (
-    *cloud.RULES,
-    *foundations.RULES,
-    *placement.RULES,
-    *memory.RULES,
-    *caches.RULES,
-    *serving.RULES,
-    *wiring.RULES,
-    *exposure.RULES,
-    *life.RULES,
-)
-"""Every rule, in the order of reporting."""
+MODULES = (cloud, foundations, placement, memory, caches, serving, wiring, exposure, life)
 
+
+def rule_of(check: Check) -> Rule:
+    """Return a check of the deployment file as a rule over what is emitted: the same judgement, the same id."""
+
+    def examine(stack: Stack) -> Iterator[Found]:
+        urns = {resource.urn for resource in stack.resources}
+        for violation in check.judge(cluster_of(stack)) if check.judge else ():
+            if (urn := str(violation.location[0])) in urns:
+                yield Found(urn, f"{violation.message}; {violation.remedy}")
+
+    return Rule(check.id, check.about, "", check.source, examine, sees_stack=True)
+
+
+RULES = (
+    *(value for module in MODULES for value in vars(module).values() if isinstance(value, Rule)),
+    *(rule_of(check) for check in AZURE_CHECKS if check.judge),
+)
+"""Every rule, in the order of reporting: what only a program can get wrong, then what a file can."""
+
+ACCEPTABLE = {check.id for check in AZURE_CHECKS if check.judge and check.acceptable}
+"""Rules whose findings a deployment file may accept, as it may those of the check."""
 DEPLOYMENT_KEY = ":deployment"
 """How the key of the configuration ends that names the deployment file, in both projects."""
 
 
 def policies() -> list[Policy]:
-    return [_on_resource(rule) if rule.scope is Scope.RESOURCE else _on_stack(rule) for rule in RULES]
+    """Return every rule as a policy; what the deployment file accepts only advises."""
+    deployment = configured_deployment()
+    accepted = {check.id for check in deployment.accepted_checks} if deployment else set()
+    return [
+        (_on_stack if rule.sees_stack else _on_resource)(
+            rule, EnforcementLevel.ADVISORY if rule.name in accepted & ACCEPTABLE else EnforcementLevel.MANDATORY
+        )
+        for rule in RULES
+    ]
 
 
 def configured_deployment() -> Deployment | None:
@@ -60,25 +80,23 @@ def _loaded(file: Path) -> Deployment:
     return blueprint.load(file)
 
 
-def _on_resource(rule: Rule) -> Policy:
+def _on_resource(rule: Rule, level: EnforcementLevel) -> Policy:
     def validate(args: ResourceValidationArgs, report: ReportViolation) -> None:
         resource = Resource(args.urn, args.resource_type, args.name, _plain(args.props))
-        for found in rule.check(Stack((resource,))):
+        for found in rule.examine(Stack((resource,))):
             report(_text(rule, found.message), None)
 
     return ResourceValidationPolicy(
-        rule.name, rule.about, validate, _level(rule), remediation_steps=rule.remedy, url=rule.source
+        rule.name, rule.about, validate, level, remediation_steps=rule.remedy, url=rule.source
     )
 
 
-def _on_stack(rule: Rule) -> Policy:
+def _on_stack(rule: Rule, level: EnforcementLevel) -> Policy:
     def validate(args: StackValidationArgs, report: ReportViolation) -> None:
-        for found in rule.check(Stack(_resources(args), configured_deployment())):
+        for found in rule.examine(Stack(_resources(args), configured_deployment())):
             report(_text(rule, found.message), found.urn)
 
-    return StackValidationPolicy(
-        rule.name, rule.about, validate, _level(rule), remediation_steps=rule.remedy, url=rule.source
-    )
+    return StackValidationPolicy(rule.name, rule.about, validate, level, remediation_steps=rule.remedy, url=rule.source)
 
 
 def _resources(args: StackValidationArgs) -> tuple[Resource, ...]:
@@ -99,9 +117,5 @@ def _plain(props: Mapping[str, object]) -> Value:
     return Value(serialize_properties(props))
 
 
-def _level(rule: Rule) -> EnforcementLevel:
-    return EnforcementLevel.ADVISORY if rule.advice else EnforcementLevel.MANDATORY
-
-
 def _text(rule: Rule, message: str) -> str:
-    return f"{message}; {rule.remedy}"
+    return f"{message}; {rule.remedy}" if rule.remedy else message

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from blueprint.file.model.deployment import Deployment
 from stacks.azure.policy.values import Value
@@ -45,12 +44,8 @@ class Found:
     message: str
 
 
-class Scope(StrEnum):
-    """How much of a stack a rule has to see."""
-
-    RESOURCE = "resource"
-    """One resource: the rule stops an update before the resource is made."""
-    STACK = "stack"
+Examine = Callable[[Stack], Iterator[Found]]
+"""Yields what is wrong with a stack."""
 
 
 @dataclass(frozen=True)
@@ -59,20 +54,24 @@ class Rule:
 
     Attributes:
         about: The rule in one sentence, as it reads when it holds.
-        remedy: What to do.
+        remedy: What to do; empty where each finding has its own.
         source: Where the rule comes from.
-        advice: Whether it only advises: what it finds works, but worse than meant.
+        sees_stack: Whether it needs the whole stack, not one resource.
     """
 
     name: str
     about: str
     remedy: str
     source: str
-    scope: Scope
-    check: Callable[[Stack], Iterator[Found]]
-    advice: bool = False
+    examine: Examine
+    sees_stack: bool = False
 
 
-def violations(rules: tuple[Rule, ...], stack: Stack) -> list[tuple[Rule, Found]]:
-    """Return everything that is wrong with a stack."""
-    return [(rule, found) for rule in rules for found in rule.check(stack)]
+def rule(name: str, about: str, *, remedy: str, source: str) -> Callable[[Examine], Rule]:
+    """Make a rule of a function over one resource: it stops an update before the resource is made."""
+    return lambda examine: Rule(name, about, remedy, source, examine)
+
+
+def stack_rule(name: str, about: str, *, remedy: str, source: str) -> Callable[[Examine], Rule]:
+    """Make a rule of a function over all resources, and over what each is computed from."""
+    return lambda examine: Rule(name, about, remedy, source, examine, sees_stack=True)

@@ -1,21 +1,21 @@
 """Rules on how the parts of a workload meet: ports, LMCache servers, quotas, flows."""
 
 import itertools
-from collections import defaultdict
 from collections.abc import Iterator
 
 from blueprint.azure.contract import CLUSTER_FLOWS, COMPONENT_LABEL, GPU_RESOURCE, ClusterFlow
+from stacks.azure.policy.cluster import most_replicas
 from stacks.azure.policy.engines import engines
 from stacks.azure.policy.pods import REPLICATED, Container, Pod, pods
-from stacks.azure.policy.pools import pools
-from stacks.azure.policy.quantities import amount, gib
-from stacks.azure.policy.rules import Found, Resource, Rule, Scope, Stack
+from stacks.azure.policy.quantities import amount
+from stacks.azure.policy.rules import Found, Resource, Stack, rule, stack_rule
 from stacks.azure.policy.values import Value
 
 PORT_FLAGS = ("--port", "--http-port")
 PORT_VARIABLES = ("VLLM_NIXL_SIDE_CHANNEL_PORT",)
 PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
 LMCACHE_SERVER = ("lmcache", "server")
+PODS = "https://kubernetes.io/docs/concepts/workloads/pods"
 HASH_SEED = "PYTHONHASHSEED"
 
 
@@ -29,8 +29,13 @@ def listening(container: Container) -> set[str]:
     return ports - {""}
 
 
+@rule(
+    "ports-are-apart",
+    "No two containers of a pod listen on one port.",
+    remedy="give each its own port of the cluster's contract",
+    source=PODS,
+)
 def ports_are_apart(stack: Stack) -> Iterator[Found]:
-    """The containers of a pod share its addresses, so no two listen on one port."""
     for pod in pods(stack):
         owner: dict[str, str] = {}
         for container in pod.running:
@@ -40,8 +45,13 @@ def ports_are_apart(stack: Stack) -> Iterator[Found]:
                 owner[port] = container.name
 
 
+@stack_rule(
+    "ports-have-listeners",
+    "Probes and services lead to ports that a container listens on.",
+    remedy="use the port that the container's command names",
+    source=PODS,
+)
 def probes_reach_somebody(stack: Stack) -> Iterator[Found]:
-    """Probes and services lead to ports that somebody listens on."""
     for pod in pods(stack):
         for container in pod.containers:
             for probe in PROBES:
@@ -59,8 +69,13 @@ def probes_reach_somebody(stack: Stack) -> Iterator[Found]:
                 yield Found(service.urn, f"service {service.name} leads to port {target.text}, which no pod has")
 
 
+@rule(
+    "engines-have-their-cache",
+    "Every engine on LMCache has a server of its own in its pod, and both hash chunks alike.",
+    remedy="give each engine its own server and port, and both the same PYTHONHASHSEED",
+    source="https://docs.lmcache.ai/mp/disaggregated_prefill.html",
+)
 def engines_have_their_cache(stack: Stack) -> Iterator[Found]:
-    """Every engine on LMCache has a server in its pod, its own one, and both name chunks alike."""
     taken: dict[tuple[str, str], str] = {}
     for engine in engines(stack):
         for connector in engine.connectors:
@@ -83,26 +98,14 @@ def engines_have_their_cache(stack: Stack) -> Iterator[Found]:
                 )
 
 
-def replicas_fit_pools(stack: Stack) -> Iterator[Found]:
-    """Every pool at its maximum has GPUs for all replicas that its pods may be scaled to."""
-    known, need = pools(stack), defaultdict[str, int](int)
-    most = _most_replicas(stack)
-    last: dict[str, Pod] = {}
-    for pod in pods(stack):
-        pool = known.get(pod.pool)
-        if pool and pod.gpus and pod.gpus <= pool.size.gpu_count and pod.resource.type.endswith(REPLICATED):
-            need[pod.pool] += -(-most.get((pod.namespace, pod.name), 1) // (pool.size.gpu_count // pod.gpus))
-            last[pod.pool] = pod
-    for name, nodes in need.items():
-        limit = known[name].most_nodes
-        if limit is not None and nodes > limit:
-            pod = last[name]
-            yield Found(pod.urn, f"replicas on pool {name} take {nodes} nodes at the most; the pool may have {limit}")
-
-
+@stack_rule(
+    "quotas-hold-replicas",
+    "A namespace's quota holds all replicas that its pods may be scaled to.",
+    remedy="raise the quota, or lower maxReplicaCount",
+    source="https://kubernetes.io/docs/concepts/policy/resource-quotas",
+)
 def quotas_hold_replicas(stack: Stack) -> Iterator[Found]:
-    """A namespace's quota holds all replicas that its pods may be scaled to."""
-    most = _most_replicas(stack)
+    most = most_replicas(stack)
     for quota in stack.of("core/v1:ResourceQuota"):
         namespace, hard = quota.props.at("metadata", "namespace").text, quota.props.at("spec", "hard")
         members = [pod for pod in pods(stack) if pod.namespace == namespace and pod.resource.type.endswith(REPLICATED)]
@@ -119,8 +122,13 @@ def quotas_hold_replicas(stack: Stack) -> Iterator[Found]:
                 )
 
 
+@rule(
+    "gpus-are-whole",
+    "GPUs are asked for in whole numbers, request and limit the same.",
+    remedy="set both to the same whole number",
+    source="https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus",
+)
 def gpus_are_whole(stack: Stack) -> Iterator[Found]:
-    """GPUs are asked for in whole numbers, as a request that is the limit."""
     for pod in pods(stack):
         for container in pod.containers:
             resources = container.value["resources"]
@@ -131,24 +139,13 @@ def gpus_are_whole(stack: Stack) -> Iterator[Found]:
                 )
 
 
-def claims_hold_models(stack: Stack) -> Iterator[Found]:
-    """The volume that engines read weights from holds the weights of all of them."""
-    weights: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
-    for engine in engines(stack):
-        for name in set(engine.container.mounts.values()):
-            claimed = engine.pod.volume(name).at("persistentVolumeClaim", "claimName").text
-            if claimed and engine.model:
-                weights[engine.pod.namespace, claimed][engine.model.name] = engine.model.weights_gib
-    for claim in stack.of("core/v1:PersistentVolumeClaim"):
-        metadata = claim.props["metadata"]
-        need = sum(weights[metadata["namespace"].text, metadata["name"].text or claim.name].values())
-        have = gib(claim.props.at("spec", "resources", "requests", "storage").text)
-        if have and need > have:
-            yield Found(claim.urn, f"claim {claim.name} of {have:.0f} GiB; the weights read from it are {need:.0f} GiB")
-
-
+@stack_rule(
+    "contract-flows-are-allowed",
+    "Every flow of the cluster's contract has a network policy that lets it in.",
+    remedy="render the policies from blueprint.azure.contract.CLUSTER_FLOWS",
+    source="https://kubernetes.io/docs/concepts/services-networking/network-policies",
+)
 def flows_are_allowed(stack: Stack) -> Iterator[Found]:
-    """What the contract lets talk to each other may do so: a policy of the receiver's names the port and the sender."""
     policies = list(stack.of("networking.k8s.io/v1:NetworkPolicy"))
     known = list(pods(stack))
     for flow in CLUSTER_FLOWS:
@@ -170,96 +167,15 @@ def _serves(container: Container, port: str) -> bool:
     return any(argv[i : i + 2] == LMCACHE_SERVER for i in range(len(argv))) and port in listening(container)
 
 
-def _most_replicas(stack: Stack) -> dict[tuple[str, str], int]:
-    """Return how many replicas each workload may have: as many as its ScaledObject allows, else its own number."""
-    most = {
-        (pod.namespace, pod.name): int(pod.resource.props.at("spec", "replicas").number or 1) for pod in pods(stack)
-    }
-    for scaled in stack.of(":ScaledObject"):
-        target = scaled.props.at("spec", "scaleTargetRef", "name").text
-        key = (scaled.props.at("metadata", "namespace").text, target)
-        most[key] = int(scaled.props.at("spec", "maxReplicaCount").number or most.get(key, 1))
-    return most
-
-
 def _lets_in(policy: Resource, pod: Pod, flow: ClusterFlow, senders: list[Pod]) -> bool:
     """Whether a policy opens a flow's port of a pod; to its senders, where they are pods of the same stack."""
     spec = policy.props["spec"]
     same = policy.props.at("metadata", "namespace").text == pod.namespace
     if not same or not spec.at("podSelector", "matchLabels").texts().items() <= pod.labels.items():
         return False
-    for rule in spec["ingress"]:
-        if str(flow.port.number) in {port["port"].text for port in rule["ports"]}:
-            peers = [peer.at("podSelector", "matchLabels").texts() for peer in rule["from"]]
+    for entry in spec["ingress"]:
+        if str(flow.port.number) in {port["port"].text for port in entry["ports"]}:
+            peers = [peer.at("podSelector", "matchLabels").texts() for peer in entry["from"]]
             if not senders or any(peer and peer.items() <= s.labels.items() for peer in peers for s in senders):
                 return True
     return False
-
-
-_PODS = "https://kubernetes.io/docs/concepts/workloads/pods"
-RULES = (
-    Rule(
-        "ports-are-apart",
-        "No two containers of a pod listen on one port.",
-        "give each its own port of the cluster's contract",
-        _PODS,
-        Scope.RESOURCE,
-        ports_are_apart,
-    ),
-    Rule(
-        "ports-have-listeners",
-        "Probes and services lead to ports that a container listens on.",
-        "use the port that the container's command names",
-        _PODS,
-        Scope.STACK,
-        probes_reach_somebody,
-    ),
-    Rule(
-        "engines-have-their-cache",
-        "Every engine on LMCache has a server of its own in its pod, and both hash chunks alike.",
-        "give each engine its own server and port, and both the same PYTHONHASHSEED",
-        "https://docs.lmcache.ai/mp/disaggregated_prefill.html",
-        Scope.RESOURCE,
-        engines_have_their_cache,
-    ),
-    Rule(
-        "replicas-fit-pools",
-        "A pool at its maximum holds all replicas that its pods may be scaled to.",
-        "lower maxReplicaCount, or raise the pool's nodes",
-        "https://learn.microsoft.com/azure/aks/cluster-autoscaler-overview",
-        Scope.STACK,
-        replicas_fit_pools,
-    ),
-    Rule(
-        "quotas-hold-replicas",
-        "A namespace's quota holds all replicas that its pods may be scaled to.",
-        "raise the quota, or lower maxReplicaCount",
-        "https://kubernetes.io/docs/concepts/policy/resource-quotas",
-        Scope.STACK,
-        quotas_hold_replicas,
-    ),
-    Rule(
-        "gpus-are-whole",
-        "GPUs are asked for in whole numbers, request and limit the same.",
-        "set both to the same whole number",
-        "https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus",
-        Scope.RESOURCE,
-        gpus_are_whole,
-    ),
-    Rule(
-        "claims-hold-models",
-        "The volume that engines read weights from holds the weights of all of them.",
-        "raise model_cache_gib",
-        "blueprint/catalog/models.yaml",
-        Scope.STACK,
-        claims_hold_models,
-    ),
-    Rule(
-        "contract-flows-are-allowed",
-        "Every flow of the cluster's contract has a network policy that lets it in.",
-        "render the policies from blueprint.azure.contract.CLUSTER_FLOWS",
-        "https://kubernetes.io/docs/concepts/services-networking/network-policies",
-        Scope.STACK,
-        flows_are_allowed,
-    ),
-)

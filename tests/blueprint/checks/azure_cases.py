@@ -27,6 +27,10 @@ def pair_pool(vm_size: str, **more: object) -> Edits:
             **{f"{PAIR}.{key}": value for key, value in more.items()}}  # fmt: skip
 
 
+def public(*ranges: str) -> Edits:
+    return {"azure.network.private_cluster": False, "azure.network.authorized_ranges": list(ranges)}
+
+
 def case(check: str, at: str, trips: Edits, passes: Edits, says: tuple[str, ...] = (), **more: Any) -> Case:  # noqa: ANN401
     return Case(check, at, trips, passes, says, base=AZURE_BASE, **more)
 
@@ -52,8 +56,12 @@ CASES: tuple[Case, ...] = (
          {"azure.system_pool.nodes": {"min": 2, "max": 3}}, ("1 system node",)),
     case("system-pool-survives", "azure.availability_zones", {"azure.availability_zones": ["1"]},
          {"azure.availability_zones": ["1"], "environment": "staging"}, ("1 availability zone",)),
-    case("reservation-supported", f"{H200}.purchase", {f"{H200}.purchase": RESERVED}, {f"{CELLS}.purchase": RESERVED},
+    case("purchase-supported", f"{H200}.purchase", {f"{H200}.purchase": RESERVED}, {f"{CELLS}.purchase": RESERVED},
          ("Standard_ND96isr_H200_v5",)),
+    case("system-pool-has-node", "azure.system_pool.nodes", {"azure.system_pool.nodes.min": 0},
+         {"azure.system_pool.nodes.min": 1}, ("0 nodes",)),
+    case("api-server-is-closed", "azure.network.authorized_ranges", public("203.0.113.0/24", "0.0.0.0/0"),
+         public("203.0.113.0/24"), ("0.0.0.0/0",)),
     case("spot-holds-no-minimum", f"{A100}.purchase", {f"{A100}.purchase": SPOT},
          {f"{A100}.purchase": SPOT, f"{A100}.nodes.min": 0}, ("1 spot node",)),
     case("kubernetes-version-supported", "azure.kubernetes_version", {"azure.kubernetes_version": "1.34"},
@@ -83,16 +91,16 @@ CASES: tuple[Case, ...] = (
     case("admin-group-is-real", "azure.admin_groups.0", {"azure.admin_groups": [NIL]}, {}, (NIL,)),
     # NUMA and NVLink
     case("numa-admits-pods", f"{PAIR}.cpus", {f"{PAIRS}.topology_policy": "single-numa-node"}, {},
-         ("single-numa-node", "2 GPUs lie on 2 of 4 NUMA nodes", "40 CPUs on 2")),
+         ("single-numa-node", "2 GPUs lie on 2 of 4 NUMA nodes", "38 CPUs on 2")),
     case("numa-admits-pods", f"{PAIR}.cpus", {f"{PAIR}.cpus": 20},
-         {f"{PAIR}.cpus": 20, f"{PAIRS}.topology_policy": "best-effort"}, ("restricted", "20 CPUs on 1")),
-    case("numa-admits-pods", f"{PAIR}.cpus", {f"{PAIR}.cpus": 24}, {f"{PAIR}.cpus": 25}),
-    # The kubelet keeps 2 CPUs of the first NUMA node: 47 fit on nodes 1 and 2, and then on no other two
-    case("numa-admits-pods", f"{PAIR}.cpus", {f"{PAIR}.cpus": 47}, {f"{PAIR}.cpus": 46}),
+         {f"{PAIR}.cpus": 20, f"{PAIRS}.topology_policy": "best-effort"}, ("restricted", "18 CPUs on 1")),
+    case("numa-admits-pods", f"{PAIR}.cpus", {f"{PAIR}.cpus": 26}, {f"{PAIR}.cpus": 27}),
+    # LMCache has 2. The kubelet keeps 2 of the first NUMA node: 47 fit on nodes 1 and 2, then on no other two
+    case("numa-admits-pods", f"{PAIR}.cpus", {f"{PAIR}.cpus": 49}, {f"{PAIR}.cpus": 48}),
     case("numa-admits-pods", f"{CELL}.pool", {f"{CELLS}.topology_policy": "single-numa-node"},
          {f"{CELLS}.topology_policy": "restricted"}, ("4 GPUs lie on 4 of 4",)),
     case("cell-engines-beside-their-gpus", f"{CELL}.cpus", {f"{CELL}.cpus": 40}, {f"{CELL}.cpus": 79},
-         ("40 CPUs are", "does not pin them")),
+         ("16 and 16 CPUs", "does not pin them")),
     case("numa-nodes-known", f"{H200}.topology_policy", {f"{H200}.topology_policy": "restricted"}, {},
          ("Standard_ND96isr_H200_v5",)),
     case("engine-on-one-nvlink-domain", f"{PAIR}.tensor_parallel", {f"{PAIR}.tensor_parallel": 3}, {},
@@ -110,8 +118,8 @@ CASES: tuple[Case, ...] = (
     case("cell-has-two-domains", f"{CELL}.pool", {f"{CELLS}.vm_size": "Standard_ND96isr_H200_v5"}, {}),
     case("pods-get-linked-gpus", f"{QWEN}.pools.1", {f"{QWEN}.pools": ["a100", "pairs"]},
          {f"{QWEN}.pools": ["a100", "h200"]}, ("qwen takes 1 GPU(s)", "pair takes 2")),
-    case("pods-get-linked-gpus", f"{PAIR}.cpus", {f"{PAIR}.cpus": 47, f"{PAIRS}.topology_policy": "best-effort"},
-         {f"{PAIR}.cpus": 46, f"{PAIRS}.topology_policy": "best-effort"}, ("(1, 2)",)),
+    case("pods-get-linked-gpus", f"{PAIR}.cpus", {f"{PAIR}.cpus": 49, f"{PAIRS}.topology_policy": "best-effort"},
+         {f"{PAIR}.cpus": 48, f"{PAIRS}.topology_policy": "best-effort"}, ("(1, 2)",)),
     # Sizes
     case("engine-splits-model", f"{PAIR}.tensor_parallel",
          {f"{PAIR}.model": "qwen2.5-7b-instruct", **pair_pool("Standard_ND96isr_H200_v5", tensor_parallel=8)},
@@ -125,16 +133,16 @@ CASES: tuple[Case, ...] = (
     # 2 x (200 + 2 x 16 + 2 x 4) + kubelet + daemons do not fit 440 GiB; 4 pods of one GPU and 200 GiB none of 880
     case("node-memory-holds-pods", f"{PAIR}.lmcache", pair_pool("Standard_NC48ads_A100_v4", tensor_parallel=1, cpus=10),
          pair_pool("Standard_NC48ads_A100_v4"), ("2 pod(s)", "400 LMCache", "of 440 GiB")),
-    case("node-memory-holds-pods", f"{PAIR}.lmcache", {f"{PAIR}.lmcache.l1_gib": 400}, {f"{PAIR}.lmcache.l1_gib": 390},
-         ("800 LMCache", "of 880 GiB")),
-    case("node-memory-holds-pods", f"{CELL}.lmcache", {f"{CELL}.lmcache.l1_gib": 800}, {f"{CELL}.lmcache.l1_gib": 700}),
+    case("node-memory-holds-pods", f"{PAIR}.lmcache", {f"{PAIR}.lmcache.l1_gib": 388}, {f"{PAIR}.lmcache.l1_gib": 387},
+         ("776 LMCache", "16 helpers", "of 880 GiB")),
+    case("node-memory-holds-pods", f"{CELL}.lmcache", {f"{CELL}.lmcache.l1_gib": 768}, {f"{CELL}.lmcache.l1_gib": 767}),
     case("node-cpus-hold-pods", f"{PAIR}.cpus", {f"{PAIR}.cpus": 47}, {f"{PAIR}.cpus": 46},
-         ("2 pod(s)", "94 CPUs", "93 of 96")),
+         ("2 pod(s)", "93.8 CPUs", "93 of 96")),
     case("node-cpus-hold-pods", f"{QWEN}.cpus", {f"{QWEN}.cpus": 23}, {f"{QWEN}.cpus": 22}),
-    case("nvme-holds-kv", f"{CELL}.lmcache.l2_nvme_gib", {f"{CELL}.lmcache.l2_nvme_gib": 3577},
-         {f"{CELL}.lmcache.l2_nvme_gib": 3576}, ("3577", "3576")),
-    case("nvme-holds-kv", f"{PAIR}.lmcache.l2_nvme_gib", {f"{PAIR}.lmcache.l2_nvme_gib": 1789},
-         {f"{PAIR}.lmcache.l2_nvme_gib": 1788}, ("2 pod(s)", "3578")),
+    case("nvme-holds-kv", f"{CELL}.lmcache.l2_nvme_gib", {f"{CELL}.lmcache.l2_nvme_gib": 3406},
+         {f"{CELL}.lmcache.l2_nvme_gib": 3405}, ("3576.3", "3576")),
+    case("nvme-holds-kv", f"{PAIR}.lmcache.l2_nvme_gib", {f"{PAIR}.lmcache.l2_nvme_gib": 1703},
+         {f"{PAIR}.lmcache.l2_nvme_gib": 1702}, ("2 pod(s)", "3576.3")),
     case("model-cache-holds-models", "azure.model_cache_gib", {"azure.model_cache_gib": 102},
          {"azure.model_cache_gib": 103}, ("102 GiB", "voxtral-small-24b 45.3")),
     case("replicas-carry-load", f"{SPEECH}.replicas", {f"{SPEECH}.sessions": 257}, {f"{SPEECH}.sessions": 256},

@@ -216,7 +216,8 @@ CASES: tuple[Case, ...] = (
     Case("scaling-direction", f"{VAD_RULE}.comparison", {f"{VAD_RULE}.steps": [{"adjustment": -2}]}, {},
          ("RxRingOccupancy above 80 removes hosts from fleet vad while it is busy",)),
     Case("scaling-direction", f"{ASR_RULE}.comparison", {f"{ASR_RULE}.metric": "FreeSlots"},
-         {f"{ASR_RULE}.metric": "FreeSlots", f"{ASR_RULE}.comparison": "below"},
+         {f"{ASR_RULE}.metric": "FreeSlots", f"{ASR_RULE}.comparison": "below",
+          f"{ASR_RULE}.steps": [{"adjustment": 1}]},
          ("FreeSlots above 90 adds hosts to fleet p5-large while it is idle",)),
     # Silence says nothing of load: neither direction is wrong.
     Case("scaling-direction", f"{VAD_RULE}.comparison", {f"{VAD_RULE}.comparison": "below"},

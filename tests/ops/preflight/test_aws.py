@@ -11,7 +11,7 @@ from moto.core import set_initial_no_auth_action_count
 from moto.ec2.models.instance_types import InstanceTypeBackend
 
 from blueprint import Deployment, checks
-from blueprint.checks.capacity import QuotaNeed
+from blueprint.checks.capacity import quota_need
 from ops.preflight.aws.quotas import family_of, vcpu_needs
 from ops.preflight.report import Row, Status
 from tests.blueprint.documents import ABSENT, Edits
@@ -35,7 +35,7 @@ def test_an_account_that_has_everything_blocks_nothing(account: AwsAccount, sand
 
 
 def test_needs_are_those_of_the_check(sandbox: Deployment) -> None:
-    said = [violation.message for violation in QuotaNeed().examine(sandbox)]
+    said = [violation.message for violation in quota_need.examine(sandbox)]
     assert vcpu_needs(sandbox)["standard", False] == (144, 1440)
     assert sorted(
         f"{low} vCPU at the minimum, {high} at the maximum" for low, high in vcpu_needs(sandbox).values()

@@ -13,7 +13,7 @@ import pytest
 
 import blueprint
 from blueprint import Deployment
-from blueprint.checks.azure_capacity import FamilyQuotaNeed
+from blueprint.checks.azure_capacity import family_quota_need
 from ops.preflight import azure
 from ops.preflight.azure.account import Account
 from ops.preflight.azure.permissions import allows
@@ -96,7 +96,7 @@ def test_a_subscription_that_has_everything_blocks_nothing(ask: Ask) -> None:
 def test_needs_are_those_of_the_check(production: Deployment) -> None:
     needs = vcpu_needs(production.azure)
     said = {f"{quota}: {low} vCPU at the minimum, {high} at the maximum" for quota, (low, high) in needs.items()}
-    assert {violation.message for violation in FamilyQuotaNeed().examine(production)} < said
+    assert {violation.message for violation in family_quota_need.examine(production)} < said
     assert needs[A100] == A100_NEED
     assert needs["lowPriorityCores"] == (0, 8 * 36)
     assert needs["cores"][1] == sum(high for quota, (_, high) in needs.items() if quota.lower().startswith("standard"))

@@ -16,7 +16,18 @@ from blueprint.azure.contract import (
 from blueprint.catalog import VmSize
 from blueprint.contract.images import Image
 from blueprint.contract.network import Port
-from blueprint.engines.cell import FRONT_CPUS, HOLDER_CPUS, LMCACHE_CPUS, PD_ROUTER_CPUS, check_cell_cpus, engine_cpus
+from blueprint.engines.cell import (
+    FRONT_CPUS,
+    FRONT_GIB,
+    HOLDER_CPUS,
+    HOLDER_GIB,
+    LMCACHE_CPUS,
+    LMCACHE_PROCESS_GIB,
+    PD_ROUTER_CPUS,
+    PD_ROUTER_GIB,
+    check_cell_cpus,
+    engine_cpus,
+)
 from blueprint.engines.launch.base import Launcher
 from blueprint.engines.launch.lmcache import LmcacheServer
 from blueprint.engines.launch.services import CellLaunch, cell_launch
@@ -43,13 +54,6 @@ SEES_EVERY_GPU = {"NVIDIA_VISIBLE_DEVICES": "all"}
 """Read by the NVIDIA runtime, the default one of AKS GPU nodes: its handler is `nvidia-container-runtime`, and there is
 no RuntimeClass `nvidia` to name (https://github.com/Azure/AgentBaker). The device plugin overwrites the
 variable in a container that asks for GPUs itself (https://github.com/NVIDIA/nvidia-container-toolkit/issues/27)."""
-
-LMCACHE_PROCESS_GIB = 8.0
-"""An LMCache server beside its pool: Python and a CUDA context for each GPU. ASSUMED, not measured."""
-
-PD_ROUTER_GIB = 4.0
-FRONT_GIB = 4.0
-HOLDER_GIB = 0.0625
 
 _LISTENS = "import socket; socket.create_connection(('127.0.0.1', {port}), 3)"
 

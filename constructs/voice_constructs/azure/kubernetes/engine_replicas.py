@@ -9,6 +9,7 @@ import pulumi_kubernetes as k8s
 from blueprint.azure.contract import NVME_DIR, SERVICE_LABEL, Component
 from blueprint.azure.names import POOL_LABEL, pool_taints
 from blueprint.contract.images import Image
+from blueprint.engines.sizing.host import FILE_SYSTEM_SHARE
 from blueprint.file.model.azure import AzureService
 from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata, pod_labels
 from voice_constructs.azure.kubernetes.namespaces import Claim
@@ -28,9 +29,6 @@ from voice_constructs.azure.kubernetes.pods import (
 )
 from voice_constructs.azure.kubernetes.scaling import Scaling, Trigger
 from voice_constructs.azure.kubernetes.storage import LOCAL_NVME
-
-FILE_SYSTEM_SHARE = 1.05
-"""Size of a volume over what it has to hold: ext4's own blocks, and files that are evicted a little late."""
 
 HOST_LABEL = "kubernetes.io/hostname"
 ZONE_LABEL = "topology.kubernetes.io/zone"

@@ -6,7 +6,7 @@ import pulumi
 
 from blueprint.azure.contract import ENGINE_HTTP, LMCACHE_HTTP
 from blueprint.contract.images import Image
-from blueprint.engines.cell import LMCACHE_CPUS
+from blueprint.engines.cell import cpus_beside_lmcache
 from blueprint.engines.launch.base import Launcher
 from blueprint.engines.launch.services import aggregated_launch, chat_launch, tts_launch
 from blueprint.engines.sizing.service import PoolSizing, size_service
@@ -47,7 +47,7 @@ class AggregatedReplicas(EngineReplicas):
             nvme = service.lmcache.l2_nvme_gib > 0
             lmcache = context.image_uri(Image.LMCACHE)
             sidecars = [lmcache_sidecar("lmcache", lmcache, launch.lmcache, LMCACHE_HTTP, nvme=nvme)]
-        cpus = service.cpus - (int(LMCACHE_CPUS) + 1 if sidecars else 0)
+        cpus = cpus_beside_lmcache(service.cpus) if sidecars else service.cpus
         size, gpus = context.vm_size(service.pool), service.tensor_parallel
         props = EngineReplicasProps(
             service=service,

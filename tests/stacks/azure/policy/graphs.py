@@ -17,7 +17,7 @@ from sandbox.azure.graph import Graph
 from sandbox.azure.recorder import Existing, Mode
 from sandbox.azure.values import encode
 from stacks.azure.policy.pack import RULES
-from stacks.azure.policy.rules import Found, Resource, Rule, Stack, violations
+from stacks.azure.policy.rules import Found, Resource, Rule, Stack
 from stacks.azure.policy.values import Value
 from tests.blueprint.documents import Edits, load_text
 from tests.stacks.azure import recorded
@@ -109,8 +109,13 @@ def recorded_graph(project: str, mode: Mode) -> Graph:
     text = recorded.edited(DIGESTS)
     if project == CLUSTER:
         return recorded.record(CLUSTER, text, mode=mode)
+    return workloads(text, recorded_graph(CLUSTER, Mode.UP), mode)
+
+
+def workloads(text: str, cluster: Graph, mode: Mode = Mode.UP) -> Graph:
+    """Run the workloads' program on a cluster."""
     stack = f"local/voice-cluster/{recorded.STACK}"
-    return recorded.record(WORKLOADS, text, Existing().with_stack(stack, recorded_graph(CLUSTER, Mode.UP)), mode)
+    return recorded.record(WORKLOADS, text, Existing().with_stack(stack, cluster), mode)
 
 
 def emitted(project: str, mode: Mode = Mode.UP, *, outputs: bool = False) -> Emitted:
@@ -120,6 +125,11 @@ def emitted(project: str, mode: Mode = Mode.UP, *, outputs: bool = False) -> Emi
 
 @functools.cache
 def _travelled(project: str, mode: Mode, outputs: bool) -> list[Resource]:
+    return travelled(recorded_graph(project, mode), outputs=outputs)
+
+
+def travelled(graph: Graph, *, outputs: bool = False) -> list[Resource]:
+    """Return the resources of a graph as a policy sees them."""
     return [
         Resource(
             resource.urn,
@@ -134,19 +144,18 @@ def _travelled(project: str, mode: Mode, outputs: bool) -> list[Resource]:
             ),
             dict(resource.property_dependencies),
         )
-        for resource in recorded_graph(project, mode).resources
+        for resource in graph.resources
     ]
 
 
 def found_in(graph: Emitted) -> list[tuple[Rule, Found]]:
     """Return what the rules find."""
-    stack = Stack(tuple(graph.resources), deployment(*_hashable(graph.deployment)))
-    return violations(RULES, stack)
+    return violations(Stack(tuple(graph.resources), deployment(*_hashable(graph.deployment))))
 
 
-def refused_in(graph: Emitted) -> list[tuple[Rule, Found]]:
-    """Return what refuses a graph."""
-    return [(rule, found) for rule, found in found_in(graph) if not rule.advice]
+def violations(stack: Stack) -> list[tuple[Rule, Found]]:
+    """Return everything that is wrong with a stack."""
+    return [(rule, found) for rule in RULES for found in rule.examine(stack)]
 
 
 def _hashable(edits: Edits) -> Iterator[tuple[str, object]]:

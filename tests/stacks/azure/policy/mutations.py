@@ -196,42 +196,70 @@ def open_network(graph: Emitted) -> None:
     group.props.raw.setdefault("securityRules", []).append(rule)
 
 
+def system_pool_with_gpus(graph: Emitted) -> None:
+    graph.props("ManagedCluster", "cluster")["agentPoolProfiles"][0]["vmSize"] = "Standard_NC24ads_A100_v4"
+
+
+def large_disks(graph: Emitted) -> None:
+    for volume in graph.pod(CELL)["volumes"]:
+        if volume["name"] == "nvme":
+            volume["ephemeral"]["volumeClaimTemplate"]["spec"]["resources"]["requests"]["storage"] = "4000Gi"
+
+
+def engines_of_few_cpus(graph: Emitted) -> None:
+    for name in ("prefill", "decode"):
+        limits(graph.container(CELL, name), cpu="34")
+
+
+def one_gpu_beside_pairs(graph: Emitted) -> None:
+    graph.pod("qwen-a100")["nodeSelector"][POOL_LABEL] = "h100"
+
+
+def speech_on_vllm(graph: Emitted) -> None:
+    graph.container("speech")["command"].remove("--omni")
+
+
+def shared_keys(graph: Emitted) -> None:
+    account = {"location": "southcentralus", "publicNetworkAccess": "Disabled", "allowSharedKeyAccess": True}
+    graph.add("azure-native:storage:StorageAccount", "files", account)
+
+
 MUTATIONS = (
     Mutation("misspelt VM size", CLUSTER, pool("cells", vmSize="Standard_NC96ads_A100_v5"), ("vm-size-is-known",),
              ("Standard_NC96ads_A100_v5", "did you mean Standard_NC96ads_A100_v4?")),
     Mutation("single-numa-node with TP=2, in the pool", CLUSTER, kubelet("h100", "single-numa-node"),
-             ("kubelet-policies-align",), ("single-numa-node", "2 GPUs")),
-    Mutation("single-numa-node with TP=2, at the pod", WORKLOADS, nothing, ("kubelet-admits-pods",),
+             ("numa-admits-pods",), ("single-numa-node", "2 GPUs")),
+    Mutation("single-numa-node with TP=2, at the pod", WORKLOADS, nothing, ("numa-admits-pods",),
              ("2 GPUs lie on 2 of 2 NUMA nodes",), {H100_POLICY: "single-numa-node"}),
-    Mutation("restricted with 20 CPUs", WORKLOADS, cpus, ("kubelet-admits-pods",), ("20 CPUs on 1",),
+    Mutation("restricted with 20 CPUs", WORKLOADS, cpus, ("numa-admits-pods",), ("20 CPUs on 1",),
              {H100_POLICY: "restricted"}),
     Mutation("TP=3 on two GPUs", WORKLOADS, flags("voxtral", "engine", tensor_parallel_size="3"),
              ("engine-has-its-gpus",), ("asks for 2 GPU(s) and spreads over 3",)),
-    Mutation("TP=3 on three GPUs", WORKLOADS, three_gpus_of_a_cell, ("engine-is-one-nvlink-domain",),
-             ("(0, 1, 2)", "(0, 1), (2, 3)")),
-    Mutation("TP=4 across pairs", WORKLOADS, four_gpus_across_pairs, ("engine-is-one-nvlink-domain",),
-             ("(0, 1, 2, 3)",)),
+    Mutation("TP=3 on three GPUs", WORKLOADS, three_gpus_of_a_cell, ("engine-on-one-nvlink-domain",),
+             ("TP 3", "at most 2 of its 4")),
+    Mutation("TP=4 across pairs", WORKLOADS, four_gpus_across_pairs, ("engine-on-one-nvlink-domain",),
+             ("TP 4", "at most 2 of its 4")),
     Mutation("TP=2 across pairs, in a cell", WORKLOADS,
              lambda graph: variable(graph.container(CELL, "prefill"), "CUDA_VISIBLE_DEVICES", "0,2,1,3"),
-             ("engine-is-one-nvlink-domain", "engine-has-its-gpus"), ("(0, 2)",)),
-    Mutation("2 x 200 GB pools on a 440 GB node", WORKLOADS, two_large_pools, ("node-holds-pods",), ("440 GiB",),
+             ("engine-on-one-nvlink-domain", "engine-has-its-gpus"), ("(0, 2)",)),
+    Mutation("2 x 200 GB pools on a 440 GB node", WORKLOADS, two_large_pools, ("node-memory-holds-pods",), ("440 GiB",),
              {"azure.pools.0.vm_size": "Standard_NC48ads_A100_v4"}),
     Mutation("the runtime's 64 MiB of shared memory", WORKLOADS, no_shared_memory, ("shared-memory-is-enough",),
              ("64 MiB", "2 GiB")),
     Mutation("64 MiB of shared memory", WORKLOADS, small_shared_memory, ("shared-memory-is-enough",), ("has 64 MiB",)),
     Mutation("missing toleration", WORKLOADS, no_toleration, ("taints-are-tolerated",), ("voice-serve/pool=cells",)),
-    Mutation("one-GPU pod in the cell pool", WORKLOADS, one_gpu_in_cells, ("pods-do-not-split-nvlink-domains",),
+    Mutation("one-GPU pod in the cell pool", WORKLOADS, one_gpu_in_cells, ("cell-pool-is-exclusive",),
              ("qwen-a100 takes 1 GPU(s)",)),
     Mutation("missing AcrPull", CLUSTER, without("RoleAssignment", "kubelet-pulls-images"), ("kubelet-pulls-images",),
              ("AcrPull",)),
     Mutation("kv_both on NIXL", WORKLOADS, replaced(CELL, "decode", '"kv_consumer"', '"kv_both"'),
              ("nixl-has-two-sides",), ("kv_both",)),
     Mutation("FP8 KV cache on an A100", WORKLOADS, flags("qwen-a100", "engine", kv_cache_dtype="fp8"),
-             ("engine-fits-gpus",), ("8.9", "A100-80 has 8.0")),
+             ("kv-type-supported",), ("8.9", "A100-80 has 8.0")),
     Mutation("prefill and decode in separate pods", WORKLOADS, decode_of_its_own, ("prefill-and-decode-share-a-pod",),
              ("has no RDMA", "TCP")),
-    Mutation("Whisper with LMCache", WORKLOADS, whisper_with_lmcache, ("engine-fits-gpus",), ("cross-attention",)),
-    Mutation("vLLM and vLLM-Omni in one image", WORKLOADS, one_image, ("engine-serves-model",), ("asr-vllm",)),
+    Mutation("Whisper with LMCache", WORKLOADS, whisper_with_lmcache, ("kv-transfer-supported",), ("cross-attention",)),
+    Mutation("vLLM and vLLM-Omni in one image", WORKLOADS, one_image, ("engines-have-their-image",), ("asr-vllm",)),
     Mutation("text to speech sold without a licence", WORKLOADS, nothing, ("licence-allows-use",), ("CC-BY-NC-4.0",),
              {"azure.commercial": True}),
     Mutation("quantity 400Gb", WORKLOADS, quantity, ("quantities-parse",), ('"400Gb" is no quantity', "400Gi")),
@@ -251,9 +279,9 @@ MUTATIONS = (
     Mutation("no default refusal", WORKLOADS, without("NetworkPolicy", "voice-refuse-everything"),
              ("namespaces-refuse-by-default",), ('"voice"',)),
     Mutation("RDMA on a size without", WORKLOADS, ucx, ("rdma-is-there",), ("rc", "Standard_NC96ads_A100_v4")),
-    Mutation("reservation of a size without", CLUSTER, pool("h100", capacityReservationGroupId="/subscriptions/s/c"),
-             ("pool-fits-its-size",), ("Standard_NC80adis_H100_v5 has none",)),
-    Mutation("size that the region has not", CLUSTER, of_cluster(location="westus2"), ("vm-size-in-region",),
+    Mutation("reservation of a size without", CLUSTER, pool("h100", capacityReservationGroupID="/subscriptions/s/c"),
+             ("purchase-supported",), ("Standard_NC80adis_H100_v5 has no on-demand",)),
+    Mutation("size that the region has not", CLUSTER, of_cluster(location="westus2"), ("vm-size-in-location",),
              ("westus2",)),
     Mutation("GPU pool without a taint", CLUSTER, pool("a100", nodeTaints=[]), ("gpu-pool-is-tainted",), ("a100",)),
     Mutation("local accounts", CLUSTER, of_cluster(disableLocalAccounts=False), ("sign-in-is-entra",),
@@ -271,5 +299,29 @@ MUTATIONS = (
     Mutation("role on the whole subscription", CLUSTER, owner_of_everything, ("roles-are-narrow",), ("subscription",)),
     Mutation("GPU pod without a pool", WORKLOADS, no_pool, ("gpu-pod-names-its-pool",), ("selects no pool",)),
     Mutation("model that nobody knows", WORKLOADS, unknown_model, ("model-is-known",), ("Qwen9-900B",)),
+    Mutation("CPUs that are aligned and not pinned", CLUSTER,
+             pool("cells", kubeletConfig={"cpuManagerPolicy": "none", "topologyManagerPolicy": "restricted"}),
+             ("kubelet-policies-align",), ("not pinned",)),
+    Mutation("GPUs cut with MIG", CLUSTER, pool("a100", gpuInstanceProfile="MIG1g"), ("pool-fits-its-size",), ("MIG",)),
+    Mutation("GPUs in the system pool", CLUSTER, system_pool_with_gpus, ("pools-have-their-gpus",), ("1 GPU(s)",)),
+    Mutation("API server for everybody", CLUSTER,
+             of_cluster(apiServerAccessProfile={"enablePrivateCluster": False, "authorizedIPRanges": ["0.0.0.0/0"]}),
+             ("api-server-is-closed",), ("0.0.0.0/0",)),
+    Mutation("heads that do not divide", WORKLOADS, flags("voxtral", "engine", tensor_parallel_size="3"),
+             ("engine-splits-model",), ("TP 3",)),
+    Mutation("more CPUs than the node has", WORKLOADS, lambda graph: limits(graph.container("voxtral"), cpu="90"),
+             ("node-cpus-hold-pods",), ("90 CPUs", "of 80")),
+    Mutation("more NVMe than the node has", WORKLOADS, large_disks, ("nvme-holds-kv",), ("4000.0 GiB", "3576")),
+    # 36 CPUs fit no two NUMA nodes but the engine's own; 34 also fit what prefill has left and half of decode's.
+    Mutation("engine pinned elsewhere than it is bound", WORKLOADS, engines_of_few_cpus,
+             ("cell-engines-beside-their-gpus",), ("34 and 34 CPUs",)),
+    Mutation("cell on one NVLink domain", WORKLOADS, nothing, ("cell-has-two-domains",), ("two NVLink pairs",),
+             {"azure.pools.0.vm_size": "Standard_ND96isr_H200_v5"}),
+    Mutation("one-GPU pod in the pool of pairs", WORKLOADS, one_gpu_beside_pairs, ("pods-get-linked-gpus",),
+             ("qwen-a100 takes 1 GPU(s)",)),
+    Mutation("speech on vLLM", WORKLOADS, speech_on_vllm, ("engine-serves-model",), ("voxtral-4b-tts",)),
+    Mutation("context beyond the model's", WORKLOADS, flags("qwen-a100", "engine", max_model_len="99999"),
+             ("context-fits-model",), ("99999",)),
+    Mutation("storage account with shared keys", CLUSTER, shared_keys, ("data-is-closed",), ("allowSharedKeyAccess",)),
     Mutation("no tags", CLUSTER, untagged, ("resources-are-tagged",), ("registry has no tag deployment",)),
 )  # fmt: skip

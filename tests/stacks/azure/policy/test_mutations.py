@@ -4,7 +4,7 @@ import pytest
 
 from sandbox.azure.recorder import Mode
 from stacks.azure.policy.pack import RULES
-from stacks.azure.policy.rules import Stack, violations
+from stacks.azure.policy.rules import Stack
 from tests.stacks.azure.policy import later_mutations, mutations
 from tests.stacks.azure.policy.graphs import (
     CLUSTER,
@@ -12,8 +12,7 @@ from tests.stacks.azure.policy.graphs import (
     Mutation,
     emitted,
     found_in,
-    limits,
-    refused_in,
+    violations,
 )
 
 MUTATIONS = (*mutations.MUTATIONS, *later_mutations.MUTATIONS)
@@ -24,13 +23,13 @@ EACH = pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutat
 @pytest.mark.parametrize("mode", Mode)
 @pytest.mark.parametrize("project", [CLUSTER, WORKLOADS])
 def test_what_the_programs_emit_is_clean(project: str, mode: Mode, outputs: bool) -> None:
-    found = refused_in(emitted(project, mode, outputs=outputs))
+    found = found_in(emitted(project, mode, outputs=outputs))
     assert [(rule.name, violation.message) for rule, violation in found] == []
 
 
 @EACH
 def test_mistake_is_refused(mutation: Mutation) -> None:
-    found = refused_in(mutation.planted())
+    found = found_in(mutation.planted())
     messages = [violation.message for rule, violation in found if rule.name == mutation.rules[0]]
     assert messages, [(rule.name, violation.message) for rule, violation in found]
     for words in mutation.says:
@@ -41,15 +40,14 @@ def test_mistake_is_refused(mutation: Mutation) -> None:
 def test_refusal_is_of_a_resource_of_the_stack(mutation: Mutation) -> None:
     graph = mutation.planted()
     urns = {resource.urn for resource in graph.resources}
-    assert {violation.urn for _, violation in refused_in(graph)} <= urns
+    assert {violation.urn for _, violation in found_in(graph)} <= urns
 
 
 def test_rules_have_names_and_sources() -> None:
     assert len({rule.name for rule in RULES}) == len(RULES)
     for rule in RULES:
         assert rule.about.endswith(".")
-        assert rule.remedy
-        assert rule.source.startswith(("https://", "blueprint/"))
+        assert rule.source
 
 
 def test_mutations_have_names_of_their_own() -> None:
@@ -58,35 +56,12 @@ def test_mutations_have_names_of_their_own() -> None:
 
 def test_every_rule_is_tried() -> None:
     tried = {name for mutation in MUTATIONS for name in mutation.rules}
-    assert {rule.name for rule in RULES if not rule.advice} - tried == {"deployment-is-known"}
+    assert {rule.name for rule in RULES} - tried == {"deployment-is-known"}
 
 
 def test_pods_with_gpus_need_a_deployment() -> None:
-    found = violations(RULES, Stack(tuple(emitted(WORKLOADS).resources)))
-    assert [rule.name for rule, _ in found if not rule.advice] == ["deployment-is-known"]
-
-
-def test_engines_bound_beside_their_cpus_are_told() -> None:
-    """36 CPUs fit no two NUMA nodes but the engine's own; 34 also fit what prefill has left and half of decode's."""
-
-    def advised(cpus: str) -> list[str]:
-        graph = emitted(WORKLOADS)
-        for name, nodes in (("prefill", "0,1"), ("decode", "2,3")):
-            container = graph.container("voxtral-cells", name)
-            container["command"] = [
-                "numactl",
-                f"--cpunodebind={nodes}",
-                "--",
-                "vllm",
-                "serve",
-                *container["command"][-2:],
-            ]
-            limits(container, cpu=cpus)
-        return [found.message for rule, found in found_in(graph) if rule.name == "bound-numa-nodes-are-aligned"]
-
-    assert advised("36") == []
-    (message,) = advised("34")
-    assert "decode binds itself to NUMA nodes 2,3" in message
+    found = violations(Stack(tuple(emitted(WORKLOADS).resources)))
+    assert [rule.name for rule, _ in found] == ["deployment-is-known"]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,305 @@
+"""A cluster in plain values: what the checks judge, read from the deployment file or from what the programs emit."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from blueprint import catalog
+from blueprint.azure.names import SYSTEM_POOL, pool_taints
+from blueprint.azure.topology import Request
+from blueprint.catalog import Gpu, ModelCard, VmSize
+from blueprint.catalog.inference import Task
+from blueprint.engines.cell import (
+    HELPER_CPUS,
+    LMCACHE_CPUS,
+    cell_requests,
+    cpus_beside_lmcache,
+    engine_cpus,
+    helpers_gib,
+)
+from blueprint.engines.sizing.host import FILE_SYSTEM_SHARE, host_parts
+from blueprint.engines.sizing.layouts import cell_groups
+from blueprint.engines.sizing.memory import GPU_MEMORY_UTILIZATION
+from blueprint.engines.sizing.result import DoesNotFitError
+from blueprint.file.model.azure import (
+    AggregatedService,
+    Azure,
+    AzureService,
+    ChatService,
+    LmcachePool,
+    PrefillDecodeCell,
+    ReservedNodes,
+    SpotNodes,
+    TopologyPolicy,
+    TtsService,
+)
+from blueprint.file.model.serving import KvCacheType, Load, Quantization
+from blueprint.file.source import Location
+
+VLLM_TASKS = frozenset(Task) - {Task.SPEECH}
+OMNI_TASKS = frozenset({Task.SPEECH})
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a finding points: a section of the deployment file, or a resource."""
+
+    section: Location = ()
+    urn: str = ""
+
+    def at(self, *keys: str | int) -> Location:
+        """Return the place of a value; a resource is named as a whole."""
+        return (self.urn,) if self.urn else (*self.section, *keys)
+
+
+@dataclass(frozen=True)
+class Pool:
+    """A pool of nodes.
+
+    Attributes:
+        taints: ``key=value:effect``.
+        zones: Its own; empty where it has the cluster's.
+    """
+
+    name: str
+    place: Place
+    size: VmSize
+    min_nodes: int
+    max_nodes: int
+    policy: TopologyPolicy = TopologyPolicy.NONE
+    taints: tuple[str, ...] = ()
+    zones: tuple[str, ...] = ()
+    is_system: bool = False
+    is_spot: bool = False
+    is_reserved: bool = False
+
+    @property
+    def gpu(self) -> Gpu | None:
+        return catalog.gpus()[self.size.gpu] if self.size.gpu else None
+
+
+@dataclass(frozen=True)
+class Engine:
+    """One engine of a pod.
+
+    Attributes:
+        kind: Name of its program in the catalogue of engines.
+        tasks: Kinds of models that it is to serve.
+        load: What it is asked for; ``None`` for text to speech.
+        hands_over_kv: Whether its KV blocks leave it: for LMCache, or for the other engine of a cell.
+        gpus: GPUs that it is told to take; empty where it gets the kubelet's choice.
+        request: Which of the pod's requests has its CPUs.
+        utilization: Share of a GPU's memory that it may take.
+    """
+
+    model: ModelCard
+    kind: str
+    tasks: frozenset[Task]
+    tensor_parallel: int
+    load: Load | None
+    kv_cache_type: KvCacheType = KvCacheType.AUTO
+    quantization: Quantization = Quantization.NONE
+    hands_over_kv: bool = False
+    gpus: tuple[int, ...] = ()
+    request: int = 0
+    utilization: float = GPU_MEMORY_UTILIZATION
+
+
+@dataclass(frozen=True)
+class Pod:
+    """The pods of one service on one pool.
+
+    Attributes:
+        pool_at: Where the pool is named.
+        cpus: CPUs that one pod asks for, over all its containers.
+        requests: What the kubelet aligns, container by container.
+        memory_gib: What one pod may take, by what takes it.
+        nvme_gib: Volumes of one pod on the node's own disks.
+        is_cell: Whether it is a whole prefill/decode cell.
+    """
+
+    name: str
+    place: Place
+    pool_at: Location
+    pool: Pool
+    gpus: int
+    cpus: float
+    requests: tuple[Request, ...]
+    memory_gib: dict[str, float]
+    nvme_gib: float
+    min_replicas: int
+    max_replicas: int
+    engines: tuple[Engine, ...]
+    is_cell: bool = False
+
+    @property
+    def size(self) -> VmSize:
+        return self.pool.size
+
+    @property
+    def title(self) -> str:
+        return f"{self.name} on pool {self.pool.name}"
+
+    @property
+    def per_node(self) -> int:
+        """Pods that one node has GPUs for."""
+        return self.size.gpu_count // self.gpus if self.gpus else 0
+
+    @property
+    def on_a_node(self) -> int:
+        """Pods of a full node; one where not even that has its GPUs, for the node's other limits."""
+        return max(1, self.per_node)
+
+
+@dataclass(frozen=True)
+class ModelCache:
+    """A volume that weights are read from: its size, and the models of the engines that mount it, by name."""
+
+    at: Location
+    gib: float
+    models: dict[str, ModelCard]
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Everything on Azure that checks judge.
+
+    Attributes:
+        location: Azure region; empty where it is not known.
+        agreed: Models whose use was agreed with their owners.
+        authorized_ranges: Who may reach the API server; ``None`` where it is private.
+    """
+
+    place: Place = Place()
+    location: str = ""
+    pools: tuple[Pool, ...] = ()
+    pods: tuple[Pod, ...] = ()
+    caches: tuple[ModelCache, ...] = ()
+    commercial: bool = False
+    agreed: frozenset[str] = field(default_factory=frozenset)
+    authorized_ranges: tuple[str, ...] | None = None
+
+    def pods_by_pool(self) -> dict[str, list[Pod]]:
+        """Return the pods that a node has GPUs for; whatever needs more is not the pool's question."""
+        return {
+            pool.name: found
+            for pool in self.pools
+            if (found := [pod for pod in self.pods if pod.pool.name == pool.name and pod.per_node])
+        }
+
+
+def cluster_in(azure: Azure) -> Cluster:
+    """Read a cluster from a deployment file, where services and pools name catalogued models and sizes."""
+    place = Place(("azure",))
+    pools = tuple(_pools(azure))
+    pods = tuple(_pods(azure, {pool.name: pool for pool in pools}))
+    models = {engine.model.name: engine.model for pod in pods for engine in pod.engines}
+    return Cluster(
+        place,
+        azure.location,
+        pools,
+        pods,
+        (ModelCache(place.at("model_cache_gib"), azure.model_cache_gib, models),),
+        azure.commercial,
+        frozenset(agreement.model for agreement in azure.model_agreements),
+        None if azure.network.private_cluster else azure.network.authorized_ranges,
+    )
+
+
+def _pools(azure: Azure) -> Iterator[Pool]:
+    system = azure.system_pool
+    size = catalog.vm_sizes()[system.vm_size]
+    nodes = system.nodes
+    place = Place(("azure", "system_pool"))
+    yield Pool(SYSTEM_POOL, place, size, nodes.min, nodes.max, zones=azure.availability_zones, is_system=True)
+    for index, pool in enumerate(azure.pools):
+        yield Pool(
+            pool.name,
+            Place(("azure", "pools", index)),
+            catalog.vm_sizes()[pool.vm_size],
+            pool.nodes.min,
+            pool.nodes.max,
+            pool.topology_policy,
+            tuple(map(str, pool_taints(azure, pool))),
+            pool.availability_zones or (),
+            is_spot=isinstance(pool.purchase, SpotNodes),
+            is_reserved=isinstance(pool.purchase, ReservedNodes),
+        )
+
+
+def _pods(azure: Azure, pools: dict[str, Pool]) -> Iterator[Pod]:
+    for index, service in enumerate(azure.services):
+        place = Place(("azure", "services", index))
+        if isinstance(service, ChatService):
+            where = [(name, place.at("pools", number)) for number, name in enumerate(service.pools)]
+        else:
+            where = [(service.pool, place.at("pool"))]
+        for name, at in where:
+            yield _pod(service, place, pools[name], at)
+
+
+def _pod(service: AzureService, place: Place, pool: Pool, pool_at: Location) -> Pod:
+    size, lmcache = pool.size, _lmcache(service)
+    gpus, cpus = 1, float(service.cpus)
+    requests: tuple[Request, ...]
+    match service:
+        case PrefillDecodeCell():
+            gpus, cpus = size.gpu_count, 2 * engine_cpus(service.cpus) + HELPER_CPUS
+            requests = cell_requests(gpus, service.cpus)
+        case AggregatedService(lmcache=LmcachePool()):
+            gpus, alone = service.tensor_parallel, cpus_beside_lmcache(service.cpus)
+            cpus = alone + LMCACHE_CPUS
+            requests = (Request(gpus, alone),)
+        case _:
+            gpus = service.tensor_parallel if isinstance(service, AggregatedService) else 1
+            requests = (Request(gpus, service.cpus),)
+    return Pod(
+        name=service.name,
+        place=place,
+        pool_at=pool_at,
+        pool=pool,
+        gpus=gpus,
+        cpus=cpus,
+        requests=requests,
+        memory_gib=host_parts(gpus, lmcache.l1_gib if lmcache else 0, helpers_gib(service)),
+        nvme_gib=lmcache.l2_nvme_gib * FILE_SYSTEM_SHARE if lmcache else 0,
+        min_replicas=service.replicas.min,
+        max_replicas=service.replicas.max,
+        engines=tuple(_engines(service, size)),
+        is_cell=isinstance(service, PrefillDecodeCell),
+    )
+
+
+def _engines(service: AzureService, size: VmSize) -> Iterator[Engine]:
+    model = catalog.models()[service.model]
+    match service:
+        case PrefillDecodeCell():
+            for request, group in enumerate(_cell_groups(size)):
+                yield Engine(
+                    model, "vllm", VLLM_TASKS, size.gpu_count // 2, service.load,
+                    hands_over_kv=True, gpus=group, request=request,
+                )  # fmt: skip
+        case TtsService():
+            yield Engine(model, "vllm-omni", OMNI_TASKS, 1, None)
+        case _:
+            chat = isinstance(service, ChatService)
+            yield Engine(
+                model,
+                "vllm",
+                frozenset({Task.CHAT, Task.AUDIO_CHAT}) if chat else VLLM_TASKS,
+                service.tensor_parallel if isinstance(service, AggregatedService) else 1,
+                service.load,
+                service.kv_cache_type,
+                service.quantization,
+                hands_over_kv=_lmcache(service) is not None,
+            )
+
+
+def _cell_groups(size: VmSize) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    try:
+        return cell_groups(size)
+    except DoesNotFitError:
+        return (), ()
+
+
+def _lmcache(service: AzureService) -> LmcachePool | None:
+    return service.lmcache if isinstance(service, PrefillDecodeCell | AggregatedService) else None

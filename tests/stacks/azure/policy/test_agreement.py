@@ -1,0 +1,124 @@
+"""`voice plan` and `voice preview azure` refuse the same files for the same reasons."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, event, example, given, settings
+from hypothesis import strategies as st
+from pulumi_policy import EnforcementLevel
+
+from blueprint import catalog
+from blueprint.file.errors import DeploymentFileError
+from blueprint.file.model.azure import TopologyPolicy
+from stacks.azure.policy import pack
+from tests.blueprint.checks.azure_cases import CASES, CELLS, RESERVED, SPOT, public
+from tests.blueprint.checks.cases import Case
+from tests.blueprint.documents import DEPLOYMENTS, Edits, edited
+from tests.stacks.azure import recorded
+from tests.stacks.azure.policy.agreement import SHARED, answers
+from tests.stacks.azure.policy.graphs import DIGESTS
+
+POOLS, SERVICES = range(5), range(4)
+CELL, PAIR, SPEECH, QWEN = (f"azure.services.{index}" for index in SERVICES)
+SIZES = st.sampled_from(sorted(catalog.vm_sizes()))
+COUNTS = st.builds(lambda low, more: {"min": low, "max": low + more}, st.integers(0, 4), st.integers(1, 8))
+POLICIES = st.sampled_from([str(policy) for policy in TopologyPolicy])
+MODELS = st.sampled_from(sorted(catalog.models()))
+
+
+def _of_pools() -> list[st.SearchStrategy[Edits]]:
+    pool = st.sampled_from([f"azure.pools.{index}" for index in POOLS])
+    return [
+        st.builds(lambda at, value: {f"{at}.vm_size": value}, pool, SIZES),
+        st.builds(lambda at, value: {f"{at}.nodes": value}, pool, COUNTS),
+        st.builds(lambda at, value: {f"{at}.purchase": value}, pool, st.sampled_from([RESERVED, SPOT])),
+        st.builds(lambda at, value: {f"{at}.topology_policy": value}, pool, POLICIES),
+        st.builds(lambda at, value: {f"{at}.availability_zones": [value]}, pool, st.sampled_from(["1", "2", "4"])),
+    ]
+
+
+def _of_services() -> list[st.SearchStrategy[Edits]]:
+    service = st.sampled_from([CELL, PAIR, SPEECH, QWEN])
+    pool = st.sampled_from(["cells", "h100", "h200", "a100", "a10"])
+    return [
+        st.builds(lambda at, value: {f"{at}.model": value}, service, MODELS),
+        st.builds(lambda at, value: {f"{at}.replicas": value}, service, COUNTS),
+        st.builds(lambda at, value: {f"{at}.cpus": value}, service, st.integers(1, 100)),
+        st.builds(lambda at, value: {f"{at}.pool": value}, st.sampled_from([CELL, PAIR, SPEECH]), pool),
+        st.builds(lambda value: {f"{QWEN}.pools": value}, st.lists(pool, min_size=1, max_size=3, unique=True)),
+        st.builds(lambda value: {f"{PAIR}.tensor_parallel": value}, st.integers(1, 8)),
+        st.builds(
+            lambda at, l1, l2: {f"{at}.lmcache": {"l1_gib": l1, "l2_nvme_gib": l2}},
+            st.sampled_from([CELL, PAIR]), st.integers(1, 900), st.sampled_from([0, 500, 1750, 3400, 3500]),
+        ),
+        st.builds(lambda at, value: {f"{at}.load.context_tokens": value}, st.sampled_from([CELL, PAIR, QWEN]),
+                  st.sampled_from([2048, 32768, 65536])),
+        st.builds(lambda at, value: {f"{at}.kv_cache_type": value}, st.sampled_from([PAIR, QWEN]), st.just("fp8")),
+    ]  # fmt: skip
+
+
+def _of_the_whole() -> list[st.SearchStrategy[Edits]]:
+    agreement = {"model": "voxtral-4b-tts", "reference": "contract 2026-17 with the owner"}
+    return [
+        st.builds(lambda value: {"azure.location": value}, st.sampled_from(["westus2", "westus3", "eastus"])),
+        st.builds(lambda value: {"azure.availability_zones": value}, st.sampled_from([["1"], ["1", "4"], ["2", "3"]])),
+        st.builds(lambda low: {"azure.system_pool.nodes": {"min": low, "max": 6}}, st.integers(0, 3)),
+        st.builds(lambda value: {"azure.system_pool.vm_size": value}, SIZES),
+        st.builds(lambda value: {"azure.model_cache_gib": value}, st.integers(100, 300)),
+        st.builds(lambda more: {"azure.commercial": True, "azure.model_agreements": more},
+                  st.sampled_from([[], [agreement]])),
+        st.builds(lambda value: public(*value), st.sampled_from([["0.0.0.0/0"], ["203.0.113.0/24"]])),
+    ]  # fmt: skip
+
+
+EDITS = st.lists(st.one_of(*_of_pools(), *_of_services(), *_of_the_whole()), min_size=1, max_size=3).map(
+    lambda several: {key: value for edits in several for key, value in edits.items()}
+)
+
+
+@settings(max_examples=6, suppress_health_check=[HealthCheck.too_slow])
+@given(edits=EDITS)
+@example(edits={"azure.commercial": True})
+@example(edits={f"{PAIR}.cpus": 76, f"{PAIR}.lmcache": {"l1_gib": 560, "l2_nvme_gib": 0}})
+@example(edits={f"{CELL}.lmcache": {"l1_gib": 200, "l2_nvme_gib": 3500}, f"{CELLS}.nodes": {"min": 0, "max": 1}})
+@example(edits={"azure.pools.3.topology_policy": "single-numa-node"})
+def test_plan_and_preview_agree(edits: Edits) -> None:
+    _agree(edits)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+@given(edits=EDITS)
+def test_plan_and_preview_agree_on_many_files(edits: Edits) -> None:
+    _agree(edits)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.check}-{case.at}")
+def test_plan_and_preview_agree_on_every_check(case: Case) -> None:
+    found = answers(edited(case.trips, case.base))
+    assert found.preview is None or found.preview == found.plan & SHARED
+
+
+def _agree(edits: Edits) -> None:
+    try:
+        found = answers(recorded.edited({**DIGESTS, **edits}))
+    except DeploymentFileError:
+        event("no deployment file")
+        return
+    event("refused for good" if found.preview is None else "accepted")
+    assert found.preview is None or found.preview == found.plan & SHARED
+
+
+def test_accepted_findings_advise(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    document = (DEPLOYMENTS / "production-azure.yaml").read_text(encoding="utf-8")
+    file = tmp_path / "accepting.yaml"
+    ids = ("licence-allows-use", "load-fits-gpus", "ranges-nest")
+    reasons = "".join(f"  - {{id: {each}, reason: asked for by a test}}\n" for each in ids)
+    file.write_text(f"{document}accepted_checks:\n{reasons}")
+    monkeypatch.setenv("PULUMI_CONFIG", json.dumps({"voice-workloads:deployment": str(file)}))
+    advising = {policy.name for policy in pack.policies() if policy.enforcement_level is EnforcementLevel.ADVISORY}
+    # The second cannot be accepted, and the third is nothing that a file could say.
+    assert advising == {"licence-allows-use"}
