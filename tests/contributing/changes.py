@@ -229,7 +229,7 @@ CHANGES: dict[str, Change] = {
             ),
         },
         tests=(
-            "images/test_published_metrics.py",
+            "tests/contract/test_published_metrics.py",
             "tests/contract/test_contract_is_kept.py",
             "tests/stacks/aws/test_alert_table.py",
         ),

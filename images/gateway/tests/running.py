@@ -365,9 +365,11 @@ class Hosts:
         stopping = threading.Event()
         thread = threading.Thread(target=lambda: asyncio.run(self._run(settings, stopping)))
         thread.start()
-        yield
-        stopping.set()
-        thread.join()
+        try:
+            yield
+        finally:
+            stopping.set()
+            thread.join()
 
     async def _run(self, settings: StoreSettings, stopping: threading.Event) -> None:
         async with connect(settings) as store:
