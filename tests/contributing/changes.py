@@ -64,25 +64,25 @@ NEW_TYPE = """\
 
 NEW_ALERT = """
     yield Alert(
-        "sessions-ended-early",
+        "sessions-flood",
         Tier.GATEWAY,
-        "Callers' sessions end before they close them.",
-        (of_fleet(deployment, names.GATEWAY_FLEET, "SessionsEnded", "Sum"),),
+        "Callers ask for more sessions than they ever did.",
+        (of_fleet(deployment, names.GATEWAY_FLEET, "SessionsRequested", "Sum"),),
         above(5, 2, 3),
         MINUTE_S,
     )
 """
 
 RUNBOOK = """\
-# sessions-ended-early
+# sessions-flood
 
 ## What it means
 
-Sessions end before their callers close them.
+Callers ask for more sessions than they ever did.
 
 ## How to see it
 
-The metric `SessionsEnded` on the dashboard `$D-edge`.
+The metric `SessionsRequested` on the dashboard `$D-edge`.
 
 ## What to do
 
@@ -131,11 +131,11 @@ CHANGES: dict[str, Change] = {
     ),
     "an alert's threshold": Change(
         files={
-            "blueprint/aws/alerts/tiers.py": Edit("above(97, 6, 6)", "above(95, 6, 6)", instead=True),
-            INDEX: Edit("`RxRingOccupancy` | above 97 %", "`RxRingOccupancy` | above 95 %", instead=True),
+            "blueprint/aws/alerts/fleets.py": Edit("above(2, 1, 1)", "above(1, 1, 1)", instead=True),
+            INDEX: Edit("`AsrHostsAbandoned` | above 2", "`AsrHostsAbandoned` | above 1", instead=True),
         },
-        tests=("tests/stacks/aws/test_alert_table.py", "tests/stacks/aws/test_alerts_and_scaling.py"),
-        without={"blueprint/aws/alerts/tiers.py": INDEX, INDEX: INDEX},
+        tests=("tests/stacks/aws/test_alert_table.py", "tests/blueprint/test_alerts.py"),
+        without={"blueprint/aws/alerts/fleets.py": INDEX, INDEX: INDEX},
     ),
     "an instance type": Change(
         files={
@@ -200,7 +200,7 @@ CHANGES: dict[str, Change] = {
         made={"deployments/schema.json": ("schema",), "docs/deployment-file.md": ("schema", "--markdown")},
         tests=("tests/images/test_specs.py", "tests/blueprint/test_contract.py", "tests/ops/test_schema.py"),
         without={
-            "blueprint/contract/images.py": "node-exporter",
+            "blueprint/contract/images.py": "AttributeError: NODE_EXPORTER",
             "blueprint/contract/environment.py": "blueprint/contract/environment.py",
             "blueprint/catalog/engines.yaml": "node-exporter is no engine",
             "blueprint/hosts.py": "blueprint/hosts.py",
@@ -212,19 +212,19 @@ CHANGES: dict[str, Change] = {
     "a metric with an alarm": Change(
         files={
             "blueprint/contract/metrics.py": Edit(
-                '\n        Metric("SessionsEnded", "Count", Image.GATEWAY, "Sessions that their callers closed.", _GATEWAY),',
+                '\n        Metric("SessionsRequested", "Count", Image.GATEWAY, "Sessions that callers asked for.", _GATEWAY),',
                 '        Metric("SessionsCreated", "Count", Image.GATEWAY, "Sessions opened.", _GATEWAY),',
             ),
             "images/gateway/src/voice_gateway/session_routes.py": Edit(
-                '    gateway.metrics.count("SessionsEnded")\n', "    await gateway.sessions.close(session)\n"
+                '    gateway.metrics.count("SessionsRequested")\n', "    wanted = await _read(request)\n"
             ),
             "blueprint/aws/alerts/tiers.py": Edit(
                 NEW_ALERT,
                 '    """Yield what callers would complain of."""\n',
             ),
-            "docs/runbooks/sessions-ended-early.md": Edit(RUNBOOK),
+            "docs/runbooks/sessions-flood.md": Edit(RUNBOOK),
             INDEX: Edit(
-                "| [sessions-ended-early](sessions-ended-early.md) | Sum of `SessionsEnded` | above 5 | 2 of 3, 60 s each |  |  |\n",
+                "| [sessions-flood](sessions-flood.md) | Sum of `SessionsRequested` | above 5 | 2 of 3, 60 s each |  |  |\n",
                 '| [callers-affected](callers-affected.md) | alarms of alerts with "yes" | any in alarm |  |  | yes |\n',
             ),
         },
@@ -234,10 +234,10 @@ CHANGES: dict[str, Change] = {
             "tests/stacks/aws/test_alert_table.py",
         ),
         without={
-            "blueprint/contract/metrics.py": "SessionsEnded",
-            "images/gateway/src/voice_gateway/session_routes.py": "SessionsEnded",
-            "blueprint/aws/alerts/tiers.py": "docs/runbooks/sessions-ended-early.md belongs to no alarm",
-            "docs/runbooks/sessions-ended-early.md": "has no runbook docs/runbooks/sessions-ended-early.md",
+            "blueprint/contract/metrics.py": "SessionsRequested",
+            "images/gateway/src/voice_gateway/session_routes.py": "SessionsRequested",
+            "blueprint/aws/alerts/tiers.py": "docs/runbooks/sessions-flood.md belongs to no alarm",
+            "docs/runbooks/sessions-flood.md": "has no runbook docs/runbooks/sessions-flood.md",
             INDEX: "docs/runbooks/README.md",
         },
     ),
