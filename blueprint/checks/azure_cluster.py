@@ -8,14 +8,7 @@ from blueprint.azure.names import SYSTEM_POOL, pool_taints
 from blueprint.azure.topology import Request
 from blueprint.catalog import Gpu, ModelCard, VmSize
 from blueprint.catalog.inference import Task
-from blueprint.engines.cell import (
-    HELPER_CPUS,
-    LMCACHE_CPUS,
-    cell_requests,
-    cpus_beside_lmcache,
-    engine_cpus,
-    helpers_gib,
-)
+from blueprint.engines.cell import LMCACHE_CPUS, cell_cpus, cell_requests, cpus_beside_lmcache, helpers_gib
 from blueprint.engines.sizing.host import FILE_SYSTEM_SHARE, host_parts
 from blueprint.engines.sizing.layouts import cell_groups
 from blueprint.engines.sizing.memory import GPU_MEMORY_UTILIZATION
@@ -243,7 +236,7 @@ def _pod(service: AzureService, place: Place, pool: Pool, pool_at: Location) -> 
     requests: tuple[Request, ...]
     match service:
         case PrefillDecodeCell():
-            gpus, cpus = size.gpu_count, 2 * engine_cpus(service.cpus) + HELPER_CPUS
+            gpus, cpus = size.gpu_count, cell_cpus(service.cpus)
             requests = cell_requests(gpus, service.cpus)
         case AggregatedService(lmcache=LmcachePool()):
             gpus, alone = service.tensor_parallel, cpus_beside_lmcache(service.cpus)

@@ -45,7 +45,7 @@ def cell_engines_beside_their_gpus(cluster: Cluster) -> Iterator[Violation]:
         # A size that holds no cell is another check's.
         if not pod.is_cell or not pinned or any(refusal(pod.pool_at, pod.title, cell_groups, pod.size)):
             continue
-        if not engines_beside_gpus(pod.size, pod.requests, pinned, pod.pool.policy):
+        if not engines_beside_gpus(pod.size, pod.cpus, pod.requests, pinned, pod.pool.policy):
             asked = " and ".join(str(pod.requests[request].cpus) for request in pinned)
             yield Violation(
                 pod.place.at("cpus"),

@@ -81,23 +81,33 @@ def cell_cpus_remedy(size: VmSize, policy: TopologyPolicy) -> str:
     return f"{possible[0]} to {possible[-1]} cpus" if possible else f"topology_policy: {TopologyPolicy.BEST_EFFORT}"
 
 
+def cell_cpus(cpus: int) -> float:
+    """Return the CPUs that a cell's containers ask for together: engines get whole ones, so it may be a little less."""
+    return 2 * engine_cpus(cpus) + HELPER_CPUS
+
+
 def cell_requests(gpus: int, cpus: int) -> tuple[Request, ...]:
     """Return what a cell's containers ask the kubelet for: prefill, decode, and the holder of the GPUs."""
     return Request(0, engine_cpus(cpus)), Request(0, engine_cpus(cpus)), Request(gpus, None)
 
 
 def engines_beside_gpus(
-    size: VmSize, requests: Sequence[Request], engines: Mapping[int, tuple[int, ...]], policy: TopologyPolicy
+    size: VmSize,
+    cpus: float,
+    requests: Sequence[Request],
+    engines: Mapping[int, tuple[int, ...]],
+    policy: TopologyPolicy,
 ) -> bool:
     """Whether the kubelet admits a pod and pins its engines to the NUMA nodes of their GPUs.
 
     Args:
         size: The node.
+        cpus: CPUs of all containers.
         requests: What the containers ask for, one after another.
         engines: The GPUs of each engine, by the number of its request.
         policy: The kubelet's.
     """
-    if any((requests[engine].cpus or 0) < 1 for engine in engines):
+    if cpus > size.vcpus - RESERVED_CPUS or any((requests[engine].cpus or 0) < 1 for engine in engines):
         return False
     if policy is TopologyPolicy.NONE or not size.numa_nodes:
         return True
@@ -109,7 +119,8 @@ def engines_beside_gpus(
 
 def _fits(size: VmSize, cpus: int, policy: TopologyPolicy) -> bool:
     requests = cell_requests(size.gpu_count, cpus)
-    return engines_beside_gpus(size, requests, dict(enumerate(cell_groups(size))), policy)
+    asked = cell_cpus(cpus)
+    return engines_beside_gpus(size, asked, requests, dict(enumerate(cell_groups(size))), policy)
 
 
 def _nodes_of(size: VmSize, gpus: tuple[int, ...]) -> Nodes:

@@ -145,16 +145,15 @@ def listed(cloud: "CloudWatchClient") -> tuple[set[Series], dict[str, set[str]]]
 
 
 async def published_by_gateway(store: Redis, server: StoreServer) -> set[Series]:
-    """Let a gateway take a caller, transcribe, refuse another; return the series of its log."""
+    """Let a gateway take a caller to the end, with a transcript, and refuse another; return the series of its log."""
     rtp_port = free_rtp_port()
     vad, hosts = VadHost(rtp_port), Hosts(store)
     hosts.put(Tier.ASR, "asr-1")
     hosts.put(Tier.VAD, "vad-1")
-    await hosts.beat()
     gateway = GatewayProcess(server, rtp_port).start()
-    with hosts.beating(server.settings):
-        try:
-            await gateway.ready()
+    try:
+        with hosts.beating(server.settings):
+            await (await gateway.ready()).takes_callers()
             opened = await gateway.open()
             async with opened.socket() as connection:
                 await connection.send(bytes(32_000))
@@ -162,15 +161,14 @@ async def published_by_gateway(store: Redis, server: StoreServer) -> set[Series]
                 said = Transcript(kind=EventKind.FINAL, utterance=0, text="yes", start_ms=0, end_ms=400)
                 assert await Transcripts(store).publish(opened.ssrc, said, 1)
                 await holds("the transcript is seen", lambda: bool(gateway.metric("FirstTranscriptLatency")))
+            assert await opened.close() == 204
             hosts.put(Tier.ASR, "asr-1", slots=0)
-            async with gateway.client() as client, asyncio.timeout(30):
-                while (await client.post("/v1/sessions", json={"transport": "srtp"})).status_code != 503:
-                    await asyncio.sleep(0.1)
-            gateway.terminate()
-            assert gateway.wait() == 0
-        finally:
-            vad.stop()
-            gateway.kill()
+            await gateway.answers(503)
+        gateway.terminate()
+        assert gateway.wait() == 0
+    finally:
+        vad.stop()
+        gateway.kill()
     return set(series_of(gateway.logged()))
 
 

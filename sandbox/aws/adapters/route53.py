@@ -15,7 +15,6 @@ class RecordSet(Adapter):
         self._change("UPSERT" if before else "CREATE", after)
 
     def delete(self) -> None:
-        """Delete the record."""
         self._change("DELETE", self.properties)
 
     def _change(self, action: str, properties: Properties) -> None:

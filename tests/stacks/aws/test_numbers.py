@@ -3,12 +3,13 @@
 Each is read out of synthesized templates; who changes one has to change it here too, and its reason with it.
 """
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.synthesized import Stack, Stacks, shipped
+from tests.synthesized import Stack, Stacks, shipped, user_data
 
 GROUP, POLICY, TARGETS = (
     "AutoScaling::AutoScalingGroup",
@@ -244,6 +245,27 @@ def test_number_that_matters(number: tuple[tuple[str, ...], str, str, set[object
     for tier in tiers:
         found = {each for resource in resources(sandbox[tier], kind) for each in at(resource, place)}
         assert found == value, f"{tier}: {place} was {value}: {why}"
+
+
+USER_DATA = {
+    "HEARTBEAT_EVERY_S=300": (HOSTS, "a third of the hook's heartbeat: two may be lost"),
+    "READY_BUDGET_S=900": (HOSTS, "engines fetch weights and compile at their first start"),
+    "VOICE_CHUNK_PORT=5006": (HOSTS, "chunks go from one tier to the other"),
+    "VOICE_VALKEY_PORT=6379": (HOSTS, "the store's own"),
+    "VOICE_PROMETHEUS_PORT=9400": (HOSTS, "telemetry, on the loopback only"),
+    "VOICE_HEALTH_PORT=8081": (("vad",), "the load balancer asks it"),
+    "VOICE_HEALTH_PORT=8082": (("asr",), "another than the data plane's"),
+    "--shm-size=16384m": (("asr",), "hidden states pass through it"),
+}
+
+
+@pytest.mark.parametrize("word", USER_DATA)
+def test_number_that_hosts_are_told(word: str, sandbox: Stacks) -> None:
+    tiers, why = USER_DATA[word]
+    for tier in HOSTS:
+        for template in sandbox[tier].properties("EC2::LaunchTemplate"):
+            told = re.search(rf"(?<!\w){re.escape(word)}(?!\w)", user_data(template)) is not None
+            assert told is (tier in tiers), f"{tier}: {word}: {why}"
 
 
 @pytest.mark.parametrize(

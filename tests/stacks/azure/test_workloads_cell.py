@@ -109,7 +109,7 @@ def test_a_volume_on_nvme_holds_what_both_servers_may_keep(cell: Pod, azure: Azu
     assert service.lmcache.l2_nvme_gib * GIB < asked <= size_of(cell, azure).nvme_gib * GIB
 
 
-@pytest.mark.parametrize("cpus", [5, 20, 78, 96])
+@pytest.mark.parametrize("cpus", [5, 20, 78, 97])
 @pytest.mark.parametrize("policy", [TopologyPolicy.BEST_EFFORT, TopologyPolicy.RESTRICTED])
 def test_cpus_that_would_put_an_engine_far_from_its_gpus_are_refused(cpus: int, policy: TopologyPolicy) -> None:
     with pytest.raises(DoesNotFitError) as refused:
