@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from blueprint.file.model.deployment import Deployment
 from ops.cost.earlier import LAST_RELEASE, NoSuchRevisionError, other
@@ -17,8 +16,9 @@ from ops.cost.prices import PriceBook, price_book, save_fetched
 from ops.cost.refresh import PricesUnreachableError, refresh_aws, refresh_azure
 from ops.cost.report import as_dict, difference_as_dict, print_difference, print_estimate
 from ops.exits import FAILED, REFUSED
+from ops.findings import load_checked
 from ops.options import DeploymentFile, Json
-from ops.output import err, load_checked, print_json
+from ops.output import complain, err, print_json, stop
 from sandbox.azure.errors import EngineError
 from sandbox.azure.rehearsal import ROOT
 
@@ -44,7 +44,7 @@ def cost(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Price a deployment from its templates and its Pulumi graph: low, expected, peak; by tier and by audio hour.
+    """Price a deployment from its templates and its Pulumi graph: by tier and by audio hour.
 
     Low is every size at its minimum, peak at its maximum. List prices with their date and region, without discounts
     and taxes; what is not priced is listed. Needs no credentials and no network but for --refresh-prices.
@@ -82,16 +82,14 @@ def _other(file: Path, asked: str) -> tuple[str, Deployment]:
         with other(file, asked) as found:
             return found.name, load_checked(found.path)
     except NoSuchRevisionError as error:
-        err.print(f"[red]✗[/] {escape(str(error))}", soft_wrap=True)
-        raise typer.Exit(REFUSED) from None
+        raise stop(str(error), REFUSED) from None
 
 
 def _halves(deployment: Deployment, assumed: Assumptions) -> list[Half]:
     try:
         return halves(deployment, assumed)
     except EngineError as error:
-        err.print(f"[red]✗[/] {escape(str(error))}", soft_wrap=True)
-        raise typer.Exit(FAILED) from None
+        raise stop(str(error), FAILED) from None
 
 
 def price_list() -> PriceBook:
@@ -99,8 +97,7 @@ def price_list() -> PriceBook:
     try:
         return price_book(FETCHED)
     except ValueError as error:
-        err.print(f"[red]✗[/] {escape(str(error))}", soft_wrap=True)
-        raise typer.Exit(REFUSED) from None
+        raise stop(str(error), REFUSED) from None
 
 
 def _refresh(asked: Iterable[Half]) -> bool:
@@ -111,7 +108,7 @@ def _refresh(asked: Iterable[Half]) -> bool:
         try:
             found = ask(half.items, half.region)
         except PricesUnreachableError as error:
-            err.print(f"[red]✗[/] {escape(str(error))}", soft_wrap=True)
+            complain(str(error))
             answered = False
             continue
         save_fetched(FETCHED, found.prices)
