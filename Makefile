@@ -25,7 +25,7 @@ $(UV):
 	.tools/bin/pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 
 $(SETUP): $(UV) pyproject.toml uv.lock package.json package-lock.json
-	$(UV) sync --frozen --quiet
+	$(UV) sync --frozen --all-extras --quiet
 	npm ci --no-audit --no-fund --loglevel=error
 	touch $@
 
