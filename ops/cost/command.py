@@ -13,16 +13,14 @@ from ops.cost.earlier import LAST_RELEASE, NoSuchRevisionError, other
 from ops.cost.estimate import Assumptions, Half, halves, price
 from ops.cost.model import EXPECTED_UTILISATION, Estimate
 from ops.cost.prices import PriceBook, price_book, save_fetched
-from ops.cost.refresh import PricesUnreachableError, refresh_aws, refresh_azure
 from ops.cost.report import as_dict, difference_as_dict, print_difference, print_estimate
 from ops.exits import FAILED, REFUSED
 from ops.findings import load_checked
 from ops.options import DeploymentFile, Json
 from ops.output import complain, err, print_json, stop
 from sandbox.azure.errors import EngineError
-from sandbox.azure.rehearsal import ROOT
 
-FETCHED = ROOT / ".voice/prices.json"
+FETCHED = Path(__file__).parents[2] / ".voice/prices.json"
 """Fetched prices; they come before the catalogue's until the file is deleted."""
 
 DIFF_HELP = f"Show what FILE costs more or less than another file, or than itself at a git revision or {LAST_RELEASE}."
@@ -102,6 +100,8 @@ def price_list() -> PriceBook:
 
 def _refresh(asked: Iterable[Half]) -> bool:
     """Fetch the prices of what is rented; return whether every API answered."""
+    from ops.cost.refresh import PricesUnreachableError, refresh_aws, refresh_azure  # noqa: PLC0415  imports boto3
+
     answered = True
     for half in asked:
         ask = refresh_aws if half.cloud == "aws" else refresh_azure

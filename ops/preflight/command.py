@@ -20,10 +20,6 @@ from ops.preflight.report import Increase, IncreaseError, Row, Status, print_rep
 from ops.progress import Progress
 from ops.synthesis import templates
 from sandbox.azure.errors import EngineError
-from sandbox.azure.project import Project
-from sandbox.azure.recorder import Existing, Mode
-from sandbox.azure.rehearsal import PROJECTS
-from sandbox.azure.run import run
 
 PERMISSIONS_HELP = "Print the least permissions that the deploy needs, as policies, and ask nobody anything."
 INCREASES_HELP = "File the quota increases that are missing and that nobody has requested yet; asks first."
@@ -76,6 +72,11 @@ def _made(deployment: Deployment) -> tuple[dict[str, dict[str, Any]], Counter[st
         with progress.phase("synthesize the CloudFormation templates"):
             made = templates(deployment)
     if deployment.azure_half:
+        from sandbox.azure.project import Project  # noqa: PLC0415
+        from sandbox.azure.recorder import Existing, Mode  # noqa: PLC0415
+        from sandbox.azure.rehearsal import PROJECTS  # noqa: PLC0415
+        from sandbox.azure.run import run  # noqa: PLC0415
+
         with progress.phase("run the cluster's Pulumi program"):
             config = {"deployment": str(Path(deployment.source.file).resolve())}
             project = Project.load(PROJECTS[0], deployment.name, config)

@@ -147,6 +147,13 @@ def test_plan_imports_nothing_that_an_extra_brings(file: str) -> None:
     assert not imported_by("plan", f"deployments/{file}") & EXTRA_MODULES
 
 
+@pytest.mark.parametrize(("file", "extra"), [("production-us-east-1.yaml", "aws"), ("production-azure.yaml", "azure")])
+def test_cost_imports_nothing_of_the_other_cloud(file: str, extra: str) -> None:
+    imported = imported_by("cost", f"deployments/{file}")
+    assert imported & EXTRAS[extra]
+    assert not imported & EXTRA_MODULES - EXTRAS[extra]
+
+
 def test_version_is_that_of_the_package() -> None:
     pinned = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
     result = voice("--version")
