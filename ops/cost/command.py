@@ -26,7 +26,7 @@ FETCHED = Path(__file__).parents[2] / ".voice/prices.json"
 DIFF_HELP = f"Show what FILE costs more or less than another file, or than itself at a git revision or {LAST_RELEASE}."
 REFRESH_HELP = "Ask the price APIs first, and keep their answers for later runs in .voice/prices.json."
 UTILISATION_HELP = "Place of the expected size between the smallest (0) and the largest (1)."
-SESSIONS_HELP = "Callers that one ASR host on AWS carries, as `voice bench` measured it."
+SESSIONS_HELP = "Callers that one ASR host on AWS carries, as `voice loadtest` measured it."
 
 
 def cost(

@@ -18,7 +18,7 @@ from ops.loadtest.options import OptionError
 from ops.loadtest.price import PriceError
 from ops.loadtest.report import Report
 from ops.loadtest.scenarios import SOURCE
-from ops.loadtest.session import BenchError
+from ops.loadtest.session import LoadTestError
 from ops.loadtest.tables import comparison_grid, markdown, results_grid
 from ops.options import Json
 from ops.output import err, out, print_json, stop
@@ -66,7 +66,7 @@ def loadtest(  # noqa: PLR0917  typer's parameters have names
     """
     asked = locals()
     try:
-        work = Asked(**{field.name: asked[field.name] for field in fields(Asked)}).bench()
+        work = Asked(**{field.name: asked[field.name] for field in fields(Asked)}).load_test()
         if output:
             output.mkdir(parents=True, exist_ok=True)
     except (OptionError, InputFileError, PriceError) as error:
@@ -75,7 +75,7 @@ def loadtest(  # noqa: PLR0917  typer's parameters have names
         raise stop(f"--output {output}: {error.strerror}", REFUSED) from None
     try:
         report = asyncio.run(work.run(Progress(err)))
-    except BenchError as error:
+    except LoadTestError as error:
         raise stop(str(error), FAILED) from None
     except KeyboardInterrupt:
         raise stop("interrupted: nothing was reported", INTERRUPTED) from None

@@ -154,7 +154,7 @@ class AsrFleet(Model):
     vllm: VllmOptions | None = None
     """What vLLM serves; for the engine ``vllm`` only."""
     sessions: int | None = Field(default=None, ge=1, le=4096)
-    """Most sessions of a host, for the engine ``whisper``, where you have measured it (``voice bench``); by default the
+    """Most sessions of a host, for the engine ``whisper``, where you have measured it (``voice loadtest``); by default the
     ceiling of its accelerators' memory."""
     purchase: Purchase = OnDemand()
     availability_zones: tuple[str, ...] | None = None
