@@ -12,8 +12,10 @@ SETUP := .venv/.ready
 CHECKOV := .tools/checkov/.ready
 BENCH_VAD := .tools/bench/.ready
 INSTALL := images/vad-dataplane/tests/install.sh
+# How the data plane is built for its tests: Meson's b_sanitize.
+SANITIZERS := none address,undefined
 
-.PHONY: help setup demo demo-page test test-native test-arm64 test-voice images refresh-engines sandbox bench-synth bench-dataplane bench-vad bench-voice bench-simulate lint format lock clean
+.PHONY: help setup demo demo-page test test-machines test-nightly test-native test-arm64 test-mutants test-voice images refresh-engines sandbox bench-synth bench-dataplane bench-vad bench-voice bench-simulate diagram schema lint format lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -41,7 +43,7 @@ $(BENCH_VAD): $(UV) bench/vad/requirements.txt bench/vad/silero.txt
 	$(UV) pip sync --quiet --require-hashes --python .tools/bench/bin/python bench/vad/requirements.txt bench/vad/silero.txt
 	touch $@
 
-test: $(SETUP) $(CHECKOV) ## Run every check and test
+test: $(SETUP) ## Run every check and test
 	ruff check .
 	ruff format --check .
 	yamllint --strict .
@@ -49,13 +51,24 @@ test: $(SETUP) $(CHECKOV) ## Run every check and test
 	hadolint images/*/Dockerfile
 	mypy
 	$(INSTALL) tests/packages.txt
-	pytest -n 2 --dist loadgroup --ignore tests/voice
+	pytest -n 2 --dist loadfile --no-loadscope-reorder --ignore tests/voice
+
+test-nightly: $(SETUP) $(CHECKOV) ## The tests that are too long for every change
+	$(INSTALL) tests/packages.txt
+	pytest -m nightly --ignore tests/voice
+
+test-machines: $(SETUP) ## Run the Python tests (TESTS=...) as an older CPU, a single core and busy cores would
+	$(INSTALL) tests/packages.txt
+	tests/machines.sh --ignore tests/voice $(TESTS)
 
 test-native: $(SETUP) ## Build the data plane and test it: units, sanitizers, end to end (as root)
-	images/vad-dataplane/tests/run.sh
+	images/vad-dataplane/tests/run.sh $(SANITIZERS)
 
 test-arm64: ## Cross-compile the data plane for arm64 and test it under emulation
 	images/vad-dataplane/cross/run.sh
+
+test-mutants: $(SETUP) ## Change the sources one place at a time and see that a test fails; ARGS as `python -m tests.mutants --help`
+	python -m tests.mutants $(ARGS)
 
 test-voice: $(SETUP) ## The whole voice path with real processes: faults, a drain, the page in a browser
 	$(INSTALL) tests/voice/packages.txt
@@ -95,6 +108,10 @@ bench-simulate: $(SETUP) ## Simulate a day of a million calls, in bulk beside on
 
 diagram: $(SETUP) ## Draw docs/architecture.svg anew, from the templates
 	voice diagram deployments/production-us-east-1.yaml --output docs/architecture.svg
+
+schema: $(SETUP) ## Write deployments/schema.json and docs/deployment-file.md anew, from the model
+	voice schema > deployments/schema.json
+	voice schema --markdown > docs/deployment-file.md
 
 refresh-engines: $(SETUP) ## Read the engines' published releases again, into blueprint/engines/published/tables
 	python -m ops.engine_tables

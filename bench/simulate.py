@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 import blueprint
-from blueprint.file.model.scaling import ScalingRules, Step
+from blueprint.file.model.scaling import ScalingRules
 from ops.simulate.capacity import FleetPlan, Overrides, fleet_plans
 from ops.simulate.policies import policies
 from ops.simulate.report import summarize
@@ -56,7 +56,9 @@ def _times(plan: FleetPlan, factor: int) -> FleetPlan:
     )
     rules: ScalingRules = tuple(
         rule.model_copy(
-            update={"steps": tuple(Step(beyond=step.beyond, change=step.change * factor) for step in rule.steps)}
+            update={
+                "steps": tuple(step.model_copy(update={"adjustment": step.adjustment * factor}) for step in rule.steps)
+            }
         )
         for rule in plan.rules
     )

@@ -71,6 +71,15 @@ def images_of(deployment: Deployment) -> tuple[Image, ...]:
     return tuple(dict.fromkeys(images))
 
 
+NO_DIGEST = f"sha256:{'0' * 64}"
+"""Stands where an image has no digest yet: no registry has such an image, and nothing that names it is started."""
+
+
+def digest(deployment: Deployment, image: Image) -> str:
+    """Return an image's digest, or ``NO_DIGEST``."""
+    return deployment.images.get(image, NO_DIGEST)
+
+
 def held_back(deployment: Deployment, images: tuple[Image, ...]) -> bool:
     """Whether hosts or tasks that run these images must wait for a digest."""
     return any(image not in deployment.images for image in images)

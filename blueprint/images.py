@@ -16,7 +16,7 @@ from blueprint import catalog
 from blueprint.azure import contract as cluster_contract
 from blueprint.base import Model
 from blueprint.contract import network
-from blueprint.contract.images import Image
+from blueprint.contract.images import UNPRIVILEGED_USER, Image
 from blueprint.contract.network import Port
 
 CONTEXT = Path(__file__).parents[1]
@@ -155,7 +155,7 @@ class _Spec(Model):
     ports: tuple[PortName, ...] = ()
     """Every port that some launcher makes it listen on, by the name of its constant."""
     health: HttpHealth | TcpHealth | CommandHealth | NoHealth
-    user_id: int = Field(ge=0)
+    user_id: int = Field(default=UNPRIVILEGED_USER, ge=0)
     root_because: str | None = None
     capabilities: tuple[Annotated[str, Field(pattern=r"^[A-Z_]+$")], ...] = ()
     """Linux capabilities that its container is given, without ``CAP_``; it keeps no other."""

@@ -26,6 +26,7 @@ COMMANDS = {
     "drain": "Let a host finish its sessions, and have its group terminate it.",
     "teardown": "Show what goes, what stays and what that costs; delete the stacks; say what is left.",
     "checks": "List every check: what must hold, how much it matters, where the rule comes from.",
+    "schema": "Print the JSON schema of deployment files.",
     "call": "Speak a recording in real time, and print what is heard as it comes.",
     "loadtest": "Put an endpoint under load: latency, throughput, starved streams, goodput, cost.",
 }

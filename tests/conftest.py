@@ -10,6 +10,10 @@ settings.register_profile("ci", derandomize=True, deadline=None)
 settings.register_profile("developer", deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") else "developer")
 
+# rich asks these how a terminal looks; what commands print is judged as a pipe gets it.
+for name in ("FORCE_COLOR", "COLUMNS"):
+    os.environ.pop(name, None)
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Refuse to run where the tests could only fail in a way that nobody understands."""

@@ -10,7 +10,7 @@ from typing import Any
 import blueprint
 from blueprint import Deployment
 from stacks.aws.app import make_app
-from tests.blueprint.documents import ABSENT, Edits, load_text, location, parsed, text
+from tests.blueprint.documents import Edits, edited, load_text
 
 ROOT = Path(__file__).parents[1]
 Properties = dict[str, Any]
@@ -62,17 +62,8 @@ def shipped(name: str) -> Stacks:
 
 def edited_sandbox(edits: Edits, folder: Path) -> Stacks:
     """Synthesize the sandbox deployment with some values replaced."""
-    document = parsed((ROOT / "deployments/sandbox.yaml").read_text(encoding="utf-8"))
-    for place, value in edits.items():
-        *parents, last = location(place)
-        at = document
-        for part in parents:
-            at = at[part]
-        if value is ABSENT:
-            del at[last]
-        else:
-            at[last] = value
-    return synthesize(load_text(text(document), folder))
+    base = (ROOT / "deployments/sandbox.yaml").read_text(encoding="utf-8")
+    return synthesize(load_text(edited(edits, base), folder))
 
 
 def user_data(template: Properties) -> str:

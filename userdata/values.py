@@ -206,7 +206,7 @@ class HostBoot:
         auto_scaling_group: The group's literal name. A reference would be a cycle: the group refers to the launch
             template, which holds this.
         hooks: Its lifecycle hooks.
-        containers: What runs.
+        containers: What runs, telemetry last: it is stopped when the others have drained.
         log_group: CloudWatch log group of hosts and containers.
         state_secret: Password of the state store.
         environment: Variables of every container, such as the endpoint of the state store.

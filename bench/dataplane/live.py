@@ -50,7 +50,7 @@ class DeafHost:
 
     def _beat(self) -> None:
         beats = 0
-        record = ("kind", "silicon", "address", LOOPBACK, "free_slots", 1_000_000, "draining", 0)
+        record = ("kind", "neuron", "address", LOOPBACK, "free_slots", 1_000_000, "draining", 0)
         while not self._stopping.wait(0.3):
             beats += 1
             with contextlib.suppress(OSError):

@@ -8,8 +8,8 @@ from pathlib import Path
 import httpx2
 
 from bench.voice.processes import cpu_s
+from blueprint.contract.metrics import ENGINE_METRICS_PATH
 from ops.demo.services import IMAGES, LOOPBACK, ROOT, Gateway, VoicePath
-from voice_whisper.health import METRICS_PATH
 from voice_whisper.settings import Layout
 
 PRODUCT = ROOT / "build/vad-dataplane/release"
@@ -86,7 +86,7 @@ class Running:
         port = self._path.services["asr"].environment["VOICE_HEALTH_PORT"]
         limit = time.monotonic() + EMPTY_WITHIN_S
         while time.monotonic() < limit:
-            told = httpx2.get(f"http://{LOOPBACK}:{port}{METRICS_PATH}").json()
+            told = httpx2.get(f"http://{LOOPBACK}:{port}{ENGINE_METRICS_PATH}").json()
             if told["EncoderQueueDepth"] == told["DecoderQueueDepth"] == 0:
                 return
             time.sleep(0.2)

@@ -35,14 +35,14 @@ class AlarmRule:
     """The part of an alarm that decides its state.
 
     Attributes:
-        breaching_datapoints: M, how many datapoints must breach.
-        evaluated_datapoints: N, among how many.
+        datapoints_to_alarm: M, how many datapoints must breach.
+        evaluation_periods: N, among how many.
     """
 
     comparison: Comparison
     threshold: float
-    breaching_datapoints: int
-    evaluated_datapoints: int
+    datapoints_to_alarm: int
+    evaluation_periods: int
     missing_data: MissingData
 
     def breaches(self, value: float) -> bool:
@@ -52,7 +52,7 @@ class AlarmRule:
 
 def evaluation_range(rule: AlarmRule) -> int:
     """Return how many periods to hand to ``evaluate``: N and two more, as in CloudWatch's own examples."""
-    return rule.evaluated_datapoints + 2
+    return rule.evaluation_periods + 2
 
 
 def evaluate(rule: AlarmRule, datapoints: Sequence[float | None], current: AlarmState) -> AlarmState:
@@ -69,22 +69,22 @@ def evaluate(rule: AlarmRule, datapoints: Sequence[float | None], current: Alarm
     present = [value for value in datapoints if value is not None]
     if not present:
         return _without_data(rule.missing_data, current)
-    window = present[-rule.evaluated_datapoints :]
+    window = present[-rule.evaluation_periods :]
     breaching = sum(map(rule.breaches, window))
-    if breaching >= rule.breaching_datapoints:
+    if breaching >= rule.datapoints_to_alarm:
         return AlarmState.ALARM
-    gaps = rule.evaluated_datapoints - len(window)
+    gaps = rule.evaluation_periods - len(window)
     if gaps == 0 or rule.missing_data is MissingData.NOT_BREACHING:
         return AlarmState.OK
     if rule.missing_data is MissingData.BREACHING:
-        return AlarmState.ALARM if breaching + gaps >= rule.breaching_datapoints else AlarmState.OK
+        return AlarmState.ALARM if breaching + gaps >= rule.datapoints_to_alarm else AlarmState.OK
     if breaching < len(window):
         return AlarmState.OK
     # Nothing but breaching datapoints, and too few of them.
     if rule.missing_data is MissingData.MISSING:
         oldest = next(index for index, value in enumerate(datapoints) if value is not None)
         age = len(datapoints) - oldest
-        return AlarmState.ALARM if age >= rule.breaching_datapoints else current
+        return AlarmState.ALARM if age >= rule.datapoints_to_alarm else current
     return current
 
 

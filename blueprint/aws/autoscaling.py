@@ -2,46 +2,28 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from blueprint.aws.alarms import AlarmRule
-from blueprint.file.model.scaling import Comparison, ScalingRule
+from blueprint.file.model.scaling import Band, ScalingRule
 
 ACTION_REPEAT_S = 60
 """While an alarm stays in ALARM its Auto Scaling actions are repeated so often.
 https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarm-actions.html"""
 
 
-@dataclass(frozen=True)
-class Band:
-    """One step of a step policy: bounds relative to the alarm's threshold, infinite where the policy names none."""
-
-    lower: float
-    upper: float
-    change: int
-
-
-def bands(rule: ScalingRule) -> tuple[Band, ...]:
-    """Return a rule's steps as a step policy has them."""
-    ends = pairwise((*(step.beyond for step in rule.steps), float("inf")))
-    if rule.comparison is Comparison.ABOVE:
-        return tuple(Band(near, far, step.change) for step, (near, far) in zip(rule.steps, ends, strict=True))
-    return tuple(Band(-far, -near, step.change) for step, (near, far) in zip(rule.steps, ends, strict=True))
-
-
-def step_change(steps: Sequence[Band], distance: float) -> int:
-    """Return the change of the step that a breach falls into; 0 where none does.
+def step_adjustment(bands: Sequence[Band], distance: float) -> int:
+    """Return the adjustment of the step that a breach falls into; 0 where none does.
 
     Past the threshold upwards the lower bound belongs to a step, past it downwards the upper one:
     https://docs.aws.amazon.com/autoscaling/ec2/userguide/as-scaling-simple-step.html
 
     Args:
-        steps: Steps of the policy.
+        bands: What the steps of the policy cover.
         distance: Metric value minus alarm threshold.
     """
-    for band in steps:
+    for band in bands:
         if band.lower <= distance < band.upper if distance > 0 else band.lower < distance <= band.upper:
-            return band.change
+            return band.adjustment
     return 0
 
 
@@ -49,8 +31,8 @@ def alarm_of(rule: ScalingRule) -> AlarmRule:
     return AlarmRule(
         comparison=rule.comparison,
         threshold=rule.threshold,
-        breaching_datapoints=rule.breaching_datapoints,
-        evaluated_datapoints=rule.evaluated_datapoints,
+        datapoints_to_alarm=rule.datapoints_to_alarm,
+        evaluation_periods=rule.evaluation_periods,
         missing_data=rule.missing_data,
     )
 
@@ -78,18 +60,18 @@ class GroupSize:
         return min(max(hosts, self.minimum), self.maximum)
 
 
-def desired_after(size: GroupSize, change: int) -> int:
+def desired_after(size: GroupSize, adjustment: int) -> int:
     """Return the desired capacity after a step adjustment of the type ``ChangeInCapacity``.
 
     Scaling out starts from the hosts that are through their warm-up, so that a breach that lasts while they warm up
     does not add them again; scaling in counts terminating hosts as still there, and waits until nothing warms up:
     https://docs.aws.amazon.com/autoscaling/ec2/userguide/as-scaling-simple-step.html ("Instance warmup").
     """
-    if change > 0:
-        return size.clamp(max(size.desired, size.in_service + change))
+    if adjustment > 0:
+        return size.clamp(max(size.desired, size.in_service + adjustment))
     if size.warming:
         return size.desired
-    return size.clamp(min(size.desired, size.in_service + size.terminating + change))
+    return size.clamp(min(size.desired, size.in_service + size.terminating + adjustment))
 
 
 def warm_pool_size(size: GroupSize, pool_minimum: int) -> int:

@@ -160,7 +160,7 @@ def _asr(deployment: Deployment) -> Dashboard:
     fleets = deployment.aws.asr
     return Dashboard(
         "asr",
-        "Speech recognition: silicon first, GPUs when it is full.",
+        "Speech recognition: Neuron hosts first, GPUs when they are full.",
         _alarms(deployment, lambda alert: alert.tier is Tier.ASR),
         (
             _headroom(deployment),

@@ -107,7 +107,7 @@ class WarmPoolAllowed(Check):
 
 
 class EngineSupportsAccelerator(Check):
-    """Engines drop old silicon."""
+    """Engines drop old accelerators."""
 
     id = "engine-supports-accelerator"
     level = Level.ERROR

@@ -40,11 +40,11 @@ class AlarmPeriod(Check):
                     f"CloudWatch has no alarm period of {rule.period_s} s",
                     "take 10, 20, 30 or a multiple of 60",
                 )
-            span_s = rule.period_s * rule.evaluated_datapoints
+            span_s = rule.period_s * rule.evaluation_periods
             if span_s > LONGEST_EVALUATION_S:
                 yield Violation(
-                    (*location, "evaluated_datapoints"),
-                    f"{rule.evaluated_datapoints} periods of {rule.period_s} s are {span_s} s, more than one day",
+                    (*location, "evaluation_periods"),
+                    f"{rule.evaluation_periods} periods of {rule.period_s} s are {span_s} s, more than one day",
                     "evaluate fewer or shorter periods",
                 )
 
@@ -204,7 +204,7 @@ class MissingDataIsSafe(Check):
             if rule.missing_data in {MissingData.BREACHING, MissingData.MISSING}:
                 yield Violation(
                     (*location, "missing_data"),
-                    f"without data, {rule.name} would change fleet {fleet.name} by {rule.steps[0].change} hosts",
+                    f"without data, {rule.name} would change fleet {fleet.name} by {rule.steps[0].adjustment} hosts",
                     "use not-breaching",
                 )
 
@@ -227,7 +227,7 @@ class SilentAlarmEnds(Check):
                 yield Violation(
                     (*location, "missing_data"),
                     f"if the exporters die while {rule.name} is in ALARM, it stays there and changes fleet "
-                    f"{fleet.name} by {rule.steps[0].change} every minute, to its bound",
+                    f"{fleet.name} by {rule.steps[0].adjustment} every minute, to its bound",
                     "use not-breaching",
                 )
 

@@ -34,8 +34,9 @@ INTERFACE = Variable("VOICE_INTERFACE", "Network interface that receives audio")
 RX_QUEUES = Variable("VOICE_RX_QUEUES", "Receive queues that are polled, one core each")
 RX_RING_SIZE = Variable("VOICE_RX_RING_SIZE", "Descriptors in each receive ring")
 HUGE_PAGE_SIZE_MIB = Variable("VOICE_HUGE_PAGE_SIZE_MIB", "Size of one huge page, MiB")
-HOST_KIND = Variable("VOICE_HOST_KIND", "silicon or gpu: placement fills silicon first")
+HOST_KIND = Variable("VOICE_HOST_KIND", "neuron or gpu: placement fills Neuron hosts first")
 ENGINE = Variable("VOICE_ENGINE", "whisper, or vllm on the host's loopback")
+MODEL = Variable("VOICE_MODEL", "Whisper model of the engine: a repository at Hugging Face, or a folder")
 SESSIONS = Variable("VOICE_SESSIONS", "Most sessions of an ASR host at a time; a full one refuses")
 ENCODERS = Variable("VOICE_ENCODERS", "Worker processes for Whisper's prefill")
 DECODERS = Variable("VOICE_DECODERS", "Worker processes for Whisper's decode")
@@ -48,20 +49,24 @@ JWT_ISSUER = Variable(
     "VOICE_JWT_ISSUER", "OpenID Connect issuer of callers' tokens; empty: API Gateway lets callers in"
 )
 JWT_AUDIENCE = Variable("VOICE_JWT_AUDIENCE", "Audience that those tokens must name; empty without an issuer")
+ALLOWED_ORIGINS = Variable("VOICE_ALLOWED_ORIGINS", "Origins of web pages that may use the session API, by commas")
+SESSION_MAX_S = Variable("VOICE_SESSION_MAX_S", "Longest that a session lasts, seconds")
+CALLER_SESSIONS = Variable("VOICE_CALLER_SESSIONS", "Live sessions of one caller")
+CALLER_CREATIONS_PER_S = Variable("VOICE_CALLER_CREATIONS_PER_S", "Sessions that one caller may open in a second")
+MAX_CONNECTIONS = Variable("VOICE_MAX_CONNECTIONS", "Audio sockets and event streams of one gateway task")
 MEDIA_HOST = Variable("VOICE_MEDIA_HOST", "Public host name of the TLS and UDP listeners")
 IDLE_TIMEOUT_S = Variable("VOICE_IDLE_TIMEOUT_S", "Longest silence on a socket before it is closed, seconds")
 DRAIN_TIMEOUT_S = Variable("VOICE_DRAIN_TIMEOUT_S", "Time that a stopping process may finish sessions in, seconds")
 
-_IDENTITY = (DEPLOYMENT, FLEET, HOST, HOST_ADDRESS, REGION)
 _STATE = (VALKEY_HOST, VALKEY_PORT, VALKEY_USER, VALKEY_PASSWORD_FILE)
 _WHISPER = (
-    *_IDENTITY, *_STATE, CHUNK_PORT, HEALTH_PORT, HOST_KIND, ENGINE, SESSIONS, ENCODERS, DECODERS, CACHE_DIR,
-    DRAIN_TIMEOUT_S,
+    HOST, HOST_ADDRESS, *_STATE, CHUNK_PORT, HEALTH_PORT, HOST_KIND, ENGINE, MODEL, SESSIONS, ENCODERS, DECODERS,
+    CACHE_DIR, DRAIN_TIMEOUT_S,
 )  # fmt: skip
 
 ENVIRONMENT: dict[Image, tuple[Variable, ...]] = {
     Image.VAD_DATAPLANE: (
-        *_IDENTITY, *_STATE, DATA_PATH, INTERFACE, RX_QUEUES, RX_RING_SIZE, HUGE_PAGE_SIZE_MIB, RTP_PORT,
+        HOST, HOST_ADDRESS, *_STATE, DATA_PATH, INTERFACE, RX_QUEUES, RX_RING_SIZE, HUGE_PAGE_SIZE_MIB, RTP_PORT,
         CHUNK_PORT, CHUNK_KIND, HEALTH_PORT, DRAIN_TIMEOUT_S,
     ),
     Image.WHISPER_ENGINE: _WHISPER,
@@ -73,10 +78,11 @@ ENVIRONMENT: dict[Image, tuple[Variable, ...]] = {
     Image.PD_ROUTER: (),
     Image.DEVICE_PLUGIN: (),
     Image.DCGM_EXPORTER: (),
-    Image.TELEMETRY: (*_IDENTITY, *_STATE, TELEMETRY_SOURCES, PROMETHEUS_PORT),
+    Image.TELEMETRY: (DEPLOYMENT, FLEET, HOST, REGION, *_STATE, TELEMETRY_SOURCES, PROMETHEUS_PORT),
     Image.GATEWAY: (
-        DEPLOYMENT, FLEET, REGION, VALKEY_HOST, VALKEY_PORT, VALKEY_USER, VALKEY_PASSWORD, HTTP_PORT,
-        MEDIA_PORT, RTP_PORT, TOKEN_KEY, TOKEN_TTL_S, JWT_ISSUER, JWT_AUDIENCE, MEDIA_HOST, IDLE_TIMEOUT_S,
-        DRAIN_TIMEOUT_S,
+        DEPLOYMENT, FLEET, VALKEY_HOST, VALKEY_PORT, VALKEY_USER, VALKEY_PASSWORD, HTTP_PORT, MEDIA_PORT, RTP_PORT,
+        TOKEN_KEY, TOKEN_TTL_S, JWT_ISSUER, JWT_AUDIENCE, ALLOWED_ORIGINS, SESSION_MAX_S, CALLER_SESSIONS,
+        CALLER_CREATIONS_PER_S, MAX_CONNECTIONS, MEDIA_HOST, IDLE_TIMEOUT_S, DRAIN_TIMEOUT_S,
     ),
 }  # fmt: skip
+"""What each image's program reads of it, all set by its launcher. What else a program reads stays at its default."""

@@ -2,6 +2,9 @@
 
 from enum import StrEnum
 
+UNPRIVILEGED_USER = 10001
+"""Runs every image that does not say why it needs root. It owns nothing in the image but a folder for caches."""
+
 
 class Image(StrEnum):
     """A container image of this project; the value is its folder under ``images/`` and its repository."""

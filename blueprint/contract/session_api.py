@@ -20,6 +20,8 @@ CALLER_HEADER = "X-Voice-Caller"
 SESSIONS_PATH = "/v1/sessions"
 SESSION_PATH = "/v1/sessions/{id}"
 EVENTS_PATH = "/v1/sessions/{id}/events"
+AUDIO_PATH = "/v1/sessions/{id}/audio"
+"""Of the media port, the only route there: a WebSocket."""
 
 LAST_EVENT_ID_HEADER = "Last-Event-ID"
 """Where a caller's event stream goes on after a break (HTML Standard, section 9.2, server-sent events)."""

@@ -84,7 +84,7 @@ class HostField(StrEnum):
     """Fields of the hash of a host."""
 
     KIND = "kind"
-    """``silicon`` or ``gpu`` in the ASR tier, where silicon is filled first; ``vad`` in the VAD tier."""
+    """``neuron`` or ``gpu`` in the ASR tier, where Neuron hosts are filled first; ``vad`` in the VAD tier."""
     ADDRESS = "address"
     """IPv4 address that other tiers send to."""
     FREE_SLOTS = "free_slots"

@@ -170,6 +170,14 @@ class _Reader:
         return DeploymentFileError([Problem(self._file, line, message)])
 
 
+RENAMED = {
+    "breaching_datapoints": ("datapoints_to_alarm",),
+    "evaluated_datapoints": ("evaluation_periods",),
+    "change": ("adjustment",),
+    "beyond": ("lower_bound", "upper_bound"),
+}
+"""Settings that had another name in an earlier release, with the names of today."""
+
 _SUBJECT = re.compile(r"^(Input|String|Tuple) ")
 """How pydantic's messages start; ours start with the setting."""
 
@@ -178,9 +186,10 @@ def _mistakes(error: ValidationError) -> list[ErrorDetails]:
     """Return what pydantic found, each mistake once: a misspelt required key is unknown, not missing too."""
     details = error.errors()
     meant = {
-        (*detail["loc"][:-1], _nearest(str(detail["loc"][-1]), _fields_at(detail["loc"][:-1])))
+        (*detail["loc"][:-1], name)
         for detail in details
         if detail["type"] == "extra_forbidden"
+        for name in _meant(str(detail["loc"][-1]), _fields_at(detail["loc"][:-1]))
     }
     inside = {detail["loc"][:length] for detail in details for length in range(len(detail["loc"]))}
     return [
@@ -190,6 +199,13 @@ def _mistakes(error: ValidationError) -> list[ErrorDetails]:
         # A list is not too short when its items are wrong: pydantic counts the good ones only.
         and not (detail["type"] == "too_short" and detail["loc"] in inside)
     ]
+
+
+def _meant(word: str, fields: list[str]) -> list[str]:
+    """Return what a setting that does not exist is called: under today's names, or the nearest one."""
+    renamed = [name for name in RENAMED.get(word, ()) if name in fields]
+    near = _nearest(word, fields)
+    return renamed or ([near] if near else [])
 
 
 def _describe(detail: ErrorDetails, source: SourceMap) -> tuple[Location, str]:
@@ -203,8 +219,11 @@ def _describe(detail: ErrorDetails, source: SourceMap) -> tuple[Location, str]:
     path = ".".join(map(str, location))
     match detail["type"]:
         case "extra_forbidden":
-            near = suggestion(str(location[-1]), _fields_at(detail["loc"][:-1]))
-            message = f"`{path}` is no setting{near}"
+            fields = _fields_at(detail["loc"][:-1])
+            word = str(location[-1])
+            today = " or ".join(f"`{name}`" for name in _meant(word, fields) if word in RENAMED)
+            hint = f"; it is called {today} now" if today else suggestion(word, fields)
+            message = f"`{path}` is no setting{hint}"
         case "missing" | "union_tag_not_found":
             message = f"`{path}` is missing"
         case "union_tag_invalid":
@@ -292,22 +311,22 @@ def _names(deployment: Deployment) -> Iterator[_Named]:
 
 
 def _aws_names(aws: Aws) -> Iterator[_Named]:
-    kind, known = "EC2 instance type in the catalogue", catalog.instance_types()
+    kind, known = "EC2 instance type in blueprint/catalog/instance_types.yaml", catalog.instance_types()
     yield ("aws", "vad", "instance_type"), aws.vad.instance_type, kind, known
     for index, fleet in enumerate(aws.asr):
         yield ("aws", "asr", index, "instance_type"), fleet.instance_type, kind, known
         if fleet.vllm:
             yield ("aws", "asr", index, "vllm", "model"), fleet.vllm.model, _MODEL, catalog.models()
-    yield ("aws", "region"), aws.region, "AWS region in the catalogue", catalog.regions()
+    yield ("aws", "region"), aws.region, "AWS region in blueprint/catalog/regions.yaml", catalog.regions()
     node_types = catalog.cache_node_types()
-    yield ("aws", "state", "node_type"), aws.state.node_type, "ElastiCache node type in the catalogue", node_types
+    yield ("aws", "state", "node_type"), aws.state.node_type, "ElastiCache node type in blueprint/catalog/cache_node_types.yaml", node_types
 
 
-_MODEL = "model in the catalogue"
+_MODEL = "model in blueprint/catalog/models.yaml"
 
 
 def _azure_names(azure: Azure) -> Iterator[_Named]:
-    kind, known = "Azure VM size in the catalogue", catalog.vm_sizes()
+    kind, known = "Azure VM size in blueprint/catalog/vm_sizes.yaml", catalog.vm_sizes()
     yield ("azure", "system_pool", "vm_size"), azure.system_pool.vm_size, kind, known
     for index, pool in enumerate(azure.pools):
         yield ("azure", "pools", index, "vm_size"), pool.vm_size, kind, known

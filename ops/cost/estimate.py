@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from blueprint.aws import names
 from blueprint.file.model.deployment import Deployment
-from blueprint.hosts import images_of
+from blueprint.hosts import NO_DIGEST, images_of
 from ops.cost import aws, azure
 from ops.cost.audio import aws_audio, azure_audio
 from ops.cost.model import EXPECTED_UTILISATION, Audio, Estimate, Line, Unpriced, Use
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from sandbox.azure.graph import Graph
 
 Cloud = Literal["aws", "azure"]
-ANY_DIGEST = "sha256:" + "0" * 64
 NEW_TYPE = "no rule of ops/cost knows this type"
 SPOT = "spot hosts are priced On-Demand, which is their ceiling"
 POOLS = "pools"
@@ -100,7 +99,7 @@ def halves(deployment: Deployment, assumed: Assumptions) -> list[Half]:
 
 def with_images(deployment: Deployment) -> Deployment:
     """Return the deployment as if every image had been pushed."""
-    missing = {image: ANY_DIGEST for image in images_of(deployment) if image not in deployment.images}
+    missing = {image: NO_DIGEST for image in images_of(deployment) if image not in deployment.images}
     return deployment.model_copy(update={"images": {**deployment.images, **missing}})
 
 

@@ -239,8 +239,8 @@ class ReferenceVad(asyncio.DatagramProtocol):
 
 
 def _preference(host: Host) -> tuple[bool, int]:
-    """Silicon before GPUs, and the emptiest of them."""
-    return host.kind is HostKind.SILICON, host.free_slots
+    """Neuron hosts before GPUs, and the emptiest of them."""
+    return host.kind is HostKind.NEURON, host.free_slots
 
 
 async def run(settings: Settings, store: Redis) -> None:

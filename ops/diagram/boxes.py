@@ -8,10 +8,10 @@ from typing import Any
 
 from blueprint import catalog
 from blueprint.contract.environment import JWT_ISSUER
+from blueprint.hosts import NO_DIGEST
 from ops.diagram.graph import Node
 from ops.diagram.templates import Key, Resource, Templates
 
-NO_DIGEST = f"sha256:{'0' * 64}"
 HELD = "*"
 """Marks a size that is held at 0 because an image has no digest yet."""
 

@@ -1,7 +1,8 @@
 """A graph in Graphviz' language."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from html import escape
+from textwrap import wrap
 
 from ops.diagram.graph import Edge, Graph, Node, Path
 
@@ -25,6 +26,10 @@ TIERS = {
 """Fill and border of the tiers on the callers' paths."""
 _OTHER_TIER = ("#f1f4f7", "#c3ccd5")
 
+_LABEL_WIDTH = 30
+"""Characters of an arrow's label on one line: the whole picture stays within 1,000 units, so it is legible at 1,000
+pixels."""
+
 _AWS_APIS = "aws-apis"
 ROWS = (
     ("session-api", "public-load-balancer"),
@@ -39,10 +44,10 @@ def render(graph: Graph) -> str:
         "digraph {",
         f'graph [rankdir=TB newrank=true fontname="{FONT}" fontcolor="{INK}" bgcolor="white"',
         f"  nodesep=0.3 ranksep=0.32 pad=0.2 labelloc=t label=<{_heading(graph)}>];",
-        f'node [shape=plain fontname="{FONT}" fontcolor="{INK}" fontsize=12];',
-        f'edge [fontname="{FONT}" fontsize=10 arrowsize=0.75];',
+        f'node [shape=plain fontname="{FONT}" fontcolor="{INK}" fontsize=13];',
+        f'edge [fontname="{FONT}" fontsize=11 arrowsize=0.75];',
     ]
-    lines += [_shape(caller.id, _box(caller)) for caller in graph.of_tier(None)]
+    lines += [_shape(caller.id, _box(graph, caller)) for caller in graph.of_tier(None)]
     for tier in graph.tiers:
         lines += _tier(graph, tier)
     lines += _arrows(graph)
@@ -55,13 +60,13 @@ def _heading(graph: Graph) -> str:
         f'<TD><FONT COLOR="{colour}"><B>━━▶</B></FONT></TD><TD ALIGN="LEFT">{escape(meaning)}   </TD>'
         for colour, _, meaning in PATHS.values()
     )
-    if graph.signals:
-        legend += f'<TD><FONT COLOR="{SIGNAL}"><B>╍╍▶</B></FONT></TD><TD ALIGN="LEFT">scaling signal   </TD>'
-    notes = "".join(f'<TD ALIGN="LEFT">{escape(note)}</TD>' for note in graph.notes)
+    notes = [f'<FONT COLOR="{SIGNAL}">when a fleet scales: change</FONT>'] if graph.signals else []
+    notes += [escape(note) for note in graph.notes]
+    rows = [f'<TABLE BORDER="0" CELLSPACING="0"><TR>{legend}</TR></TABLE>', *(["   ".join(notes)] if notes else [])]
     return (
         f'<TABLE BORDER="0" CELLSPACING="2"><TR><TD><FONT POINT-SIZE="18"><B>{escape(graph.title)}</B></FONT></TD></TR>'
-        f'<TR><TD><FONT POINT-SIZE="11"><TABLE BORDER="0" CELLSPACING="0"><TR>{legend}{notes}</TR></TABLE></FONT></TD>'
-        "</TR></TABLE>"
+        + "".join(f'<TR><TD><FONT POINT-SIZE="11">{row}</FONT></TD></TR>' for row in rows)
+        + "</TABLE>"
     )
 
 
@@ -79,15 +84,15 @@ def _tier(graph: Graph, tier: str) -> Iterator[str]:
         yield f'subgraph "cluster_{tier}" {{'
         yield f'label=<{title}> labeljust=l labelloc=b fontsize=12 margin=9 style="rounded,filled"'
         yield f'fillcolor="{fill}" color="{border}"'
-        yield from (_shape(node.id, _with_signals(graph, node)) for node in boxes)
+        yield from (_shape(node.id, _box(graph, node)) for node in boxes)
         yield "}"
-    elif len(boxes) > 1 or graph.signals_of(boxes[0].id):
-        row = "<TD>&#160;&#160;&#160;</TD>".join(f"<TD>{_with_signals(graph, node)}</TD>" for node in boxes)
+    elif len(boxes) > 1:
+        row = "<TD> </TD>".join(f"<TD>{_box(graph, node)}</TD>" for node in boxes)
         title_row = f'<TR><TD ALIGN="LEFT" COLSPAN="{2 * len(boxes) - 1}">{title}</TD></TR>'
         attributes = f'BORDER="1" CELLBORDER="0" CELLPADDING="5" BGCOLOR="{fill}" COLOR="{border}"'
         yield _shape(tier, _table(f"<TR>{row}</TR>{title_row}", attributes))
     else:
-        yield _shape(tier, _box(boxes[0], fill, border))
+        yield _shape(tier, _box(graph, boxes[0], fill, border))
 
 
 def _shape(id_: str, html: str) -> str:
@@ -98,30 +103,21 @@ def _table(rows: str, attributes: str) -> str:
     return f'<TABLE STYLE="ROUNDED" CELLSPACING="0" {attributes}>{rows}</TABLE>'
 
 
-def _box(node: Node, fill: str = "white", border: str = "#8795a1") -> str:
-    rows = "".join(_row(line, QUIET) for line in node.lines)
-    return _table(
-        f'<TR><TD ALIGN="LEFT"><B>&#160;{escape(node.title)}&#160;</B></TD></TR>{rows}',
-        f'BORDER="1" CELLBORDER="0" CELLPADDING="3" BGCOLOR="{fill}" COLOR="{border}"',
-    )
+def _box(graph: Graph, node: Node, fill: str = "white", border: str = "#8795a1") -> str:
+    """Return a box: its title, what to know of it, and under a line each signal that scales it."""
+    rows = [_row(f"<B>{escape(node.title)}</B>"), *([_row(_small(node.lines, QUIET))] if node.lines else [])]
+    for signal in graph.signals_of(node.id):
+        rows += ["<HR/>", _row(_small((f"{signal.metric} {signal.condition}:", signal.change), SIGNAL))]
+    attributes = f'BORDER="1" CELLBORDER="0" CELLPADDING="4" BGCOLOR="{fill}" COLOR="{border}"'
+    return _table("".join(rows), attributes)
 
 
-def _with_signals(graph: Graph, node: Node) -> str:
-    rows = "".join(_row(signal.text, SIGNAL) for signal in graph.signals_of(node.id))
-    if not rows:
-        return _box(node)
-    signals = _table(rows, f'BORDER="1" CELLBORDER="0" CELLPADDING="2" COLOR="{SIGNAL}"').replace(
-        "ROUNDED", "ROUNDED,DASHED"
-    )
-    arrow = f'<TD><FONT COLOR="{SIGNAL}">╍╍▶</FONT></TD>'
-    return (
-        f'<TABLE BORDER="0" CELLSPACING="0" CELLPADDING="0">'
-        f'<TR><TD>{signals}</TD>{arrow}<TD PORT="{escape(node.id)}">{_box(node)}</TD></TR></TABLE>'
-    )
+def _row(text: str) -> str:
+    return f'<TR><TD ALIGN="LEFT" BALIGN="LEFT">{text}</TD></TR>'
 
 
-def _row(text: str, colour: str) -> str:
-    return f'<TR><TD ALIGN="LEFT"><FONT POINT-SIZE="10" COLOR="{colour}">&#160;{escape(text)}&#160;</FONT></TD></TR>'
+def _small(lines: Iterable[str], colour: str) -> str:
+    return f'<FONT POINT-SIZE="11" COLOR="{colour}">{"<BR/>".join(map(escape, lines))}</FONT>'
 
 
 def _arrows(graph: Graph) -> Iterator[str]:
@@ -131,12 +127,13 @@ def _arrows(graph: Graph) -> Iterator[str]:
     for (source, target), edges in ends.items():
         shown = edges[0]
         colour, width, _ = PATHS[shown.path]
+        labels = (f" {part} " for line in shown.lines for part in wrap(line, _LABEL_WIDTH))
         attributes = {
             "color": colour,
             "fontcolor": QUIET if shown.path is Path.SUPPORT else colour,
             "penwidth": width,
             "weight": 1 if shown.path is Path.SUPPORT else 4,
-            "label": "" if shown.target == _AWS_APIS else "\\n".join(f" {line} " for line in shown.lines),
+            "label": "" if shown.target == _AWS_APIS else "\\n".join(labels),
             "tooltip": shown.purpose,
         }
         # What lies behind AWS' APIs stands above them, fleets below: Graphviz ranks by the direction it is told.
@@ -149,14 +146,14 @@ def _arrows(graph: Graph) -> Iterator[str]:
 
 
 def _place(graph: Graph, node_id: str) -> str:
-    """Return the shape that a box stands in, with its port if others stand there too."""
+    """Return the shape that a box stands in."""
     node = next(node for node in graph.nodes if node.id == node_id)
     if node.tier and _is_one_shape(graph, node.tier):
         return f'"{node.tier}"'
-    return f'"{node.id}":"{node.id}"' if graph.signals_of(node.id) else f'"{node.id}"'
+    return f'"{node.id}"'
 
 
 def _rows(graph: Graph) -> Iterator[str]:
     present = {node.id for node in graph.nodes}
     for row in ROWS:
-        yield f"{{rank=same {' '.join(_place(graph, node).partition(':')[0] for node in row if node in present)}}}"
+        yield f"{{rank=same {' '.join(_place(graph, node) for node in row if node in present)}}}"

@@ -1,7 +1,7 @@
 """Calls in bulk: how many each host has, and how many come and go in a tick.
 
 A call takes a place on a VAD host and one on an ASR host. Its zone and VAD host are chosen by the load balancer, evenly
-and by chance; its ASR host is the one with the most free places, silicon before GPUs
+and by chance; its ASR host is the one with the most free places, Neuron hosts before GPUs
 (images/vad-dataplane/src/ship/pinning.hpp). Calls end independently of each other and of where they are, so that hosts
 need no names for them: what a tick takes from a host is binomial, and whose VAD places go is hypergeometric.
 """
@@ -43,7 +43,7 @@ class Calls(ABC):
 
     Args:
         vad: The VAD fleet.
-        asr: The ASR fleets, silicon first.
+        asr: The ASR fleets, Neuron hosts first.
         trace: Calls that are wanted.
         mean_s: Mean length of a call; lengths are exponential.
         cross_zone: Whether the load balancer sends callers to hosts of all zones alike.
@@ -158,7 +158,7 @@ class BulkCalls(Calls):
     def _fill(self, count: int) -> int:
         """Place calls on ASR hosts; return how many found a place."""
         left = count
-        for kind in ("silicon", "gpu"):
+        for kind in ("neuron", "gpu"):
             fleets = [fleet for fleet in self.asr if fleet.plan.kind == kind]
             if left and fleets:
                 left -= _pour(fleets, left)

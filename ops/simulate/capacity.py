@@ -27,7 +27,7 @@ RESTART_S = 30.0
 
 _UNKNOWN_PULL = next(row for row in BUDGETS[Image.ASR_VLLM] if row.phase is StartPhase.PULL)
 
-Kind = Literal["vad", "silicon", "gpu"]
+Kind = Literal["vad", "neuron", "gpu"]
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class FleetPlan:
     """One fleet.
 
     Attributes:
-        kind: Its part on a call's way; silicon is filled before GPUs.
+        kind: Its part on a call's way; Neuron hosts are filled before GPUs.
         places: Calls that a host takes.
         places_source: Where that number is from.
         usd_per_hour: On-Demand list price of a host; ``None`` where the catalogue has none.
@@ -167,7 +167,7 @@ def _asr(deployment: Deployment, fleet: AsrFleet) -> FleetPlan:
     engine = whisper_engine(fleet)
     return FleetPlan(
         name=fleet.name,
-        kind="gpu" if kind.accelerator and kind.accelerator.kind == "gpu" else "silicon",
+        kind="gpu" if kind.accelerator and kind.accelerator.kind == "gpu" else "neuron",
         instance_type=kind,
         groups=(
             GroupPlan(

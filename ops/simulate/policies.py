@@ -27,22 +27,22 @@ class Policy:
 
 def _seed_rule(kind: str) -> ScalingRule:
     """Return the seed's rule for one kind of fleet, as docs/deviations.md reads it; it only ever adds hosts."""
-    metric, threshold, breaching, change = {
+    metric, threshold, datapoints, adjustment = {
         "vad": ("RxRingOccupancy", 80, 2, 2),
-        "silicon": ("NeuronHeadroom", 20, 3, 1),
+        "neuron": ("NeuronHeadroom", 20, 3, 1),
         "gpu": ("GpuBusy", 90, 3, 1),
     }[kind]
     return ScalingRule(
         name="seed",
         metric=metric,
         statistic=Statistic.MAXIMUM if kind == "vad" else Statistic.AVERAGE,
-        comparison=Comparison.BELOW if kind == "silicon" else Comparison.ABOVE,
+        comparison=Comparison.BELOW if kind == "neuron" else Comparison.ABOVE,
         threshold=threshold,
         period_s=10,
-        breaching_datapoints=breaching,
-        evaluated_datapoints=3,
+        datapoints_to_alarm=datapoints,
+        evaluation_periods=3,
         missing_data=MissingData.NOT_BREACHING,
-        steps=(Step(change=change),),
+        steps=(Step(adjustment=adjustment),),
     )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import simpy
 
 from blueprint.aws.alarms import AlarmRule, AlarmState, evaluate, evaluation_range
-from blueprint.aws.autoscaling import ACTION_REPEAT_S, GroupSize, alarm_of, bands, desired_after, step_change
+from blueprint.aws.autoscaling import ACTION_REPEAT_S, GroupSize, alarm_of, desired_after, step_adjustment
 from blueprint.file.model.scaling import Comparison, MissingData, ScalingRule, Statistic
 from ops.simulate.fleet import Fleet, Group, Steps
 from ops.simulate.metrics import MODELS, Period, load_percent
@@ -56,7 +56,7 @@ class StepScaler(Scaler):
 
     def __init__(self, env: simpy.Environment, fleet: Fleet, rule: ScalingRule) -> None:
         super().__init__(env, alarm_of(rule), rule.period_s, rule.statistic)
-        self._fleet, self._rule, self._bands = fleet, rule, bands(rule)
+        self._fleet, self._rule, self._bands = fleet, rule, rule.bands
 
     def sample(self) -> None:
         """Take what the hosts publish now."""
@@ -64,9 +64,9 @@ class StepScaler(Scaler):
 
     def act(self, value: float) -> None:
         """Change every group by the step that the value falls into."""
-        change = step_change(self._bands, value - self._rule.threshold)
-        for group in self._fleet.groups if change else ():
-            group.resize(desired_after(group.size, change))
+        adjustment = step_adjustment(self._bands, value - self._rule.threshold)
+        for group in self._fleet.groups if adjustment else ():
+            group.resize(desired_after(group.size, adjustment))
 
 
 CPU_TARGET = 50.0

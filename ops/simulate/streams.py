@@ -99,7 +99,7 @@ class StreamCalls(Calls):
         return int(self.chance.choice(hosts))
 
     def _asr_host(self) -> tuple[Fleet, int] | None:
-        for kind in ("silicon", "gpu"):
+        for kind in ("neuron", "gpu"):
             best, most = None, 0
             for fleet in self.asr:
                 if fleet.plan.kind != kind or not fleet.open.any():

@@ -93,7 +93,7 @@ class AlertDrill:
         beyond = 1 if alarm.rule.comparison is Comparison.ABOVE else -1
         clock = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(days=2)
         state = AlarmState.OK
-        for _ in range(alarm.rule.breaching_datapoints):
+        for _ in range(alarm.rule.datapoints_to_alarm):
             alarm.publish(alarm.rule.threshold + beyond, clock)
             clock += alarm.period
             state = alarm.state(clock, state)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from blueprint.aws import names
 from blueprint.aws.alarms import AlarmState
-from blueprint.aws.autoscaling import Band, GroupSize, desired_after, step_change
+from blueprint.aws.autoscaling import GroupSize, desired_after, step_adjustment
 from blueprint.file.model.deployment import Deployment
-from blueprint.file.model.scaling import Comparison, ScalingRule
+from blueprint.file.model.scaling import Band, Comparison, ScalingRule
 from sandbox.aws.live_alarm import LiveAlarm
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ class Outcome:
     @property
     def expected(self) -> dict[str, int]:
         """Capacities that the rule asks for; the drill's values lie within the first step."""
-        change = self.scenario.rule.steps[0].change if self.scenario.fires else 0
-        return {group: count + change for group, count in self.before.items()}
+        adjustment = self.scenario.rule.steps[0].adjustment if self.scenario.fires else 0
+        return {group: count + adjustment for group, count in self.before.items()}
 
     @property
     def passed(self) -> bool:
@@ -66,21 +66,21 @@ def scenarios(deployment: Deployment) -> Iterator[Scenario]:
     for fleet, rules in fleets.items():
         for rule in (rule for rule in rules if rule.adds_hosts):
             beyond = _beyond(rule)
-            few = rule.breaching_datapoints - 1
+            few = rule.datapoints_to_alarm - 1
             yield Scenario(f"{rule.metric}: no data", fleet, rule, (), fires=False)
             if few:
                 yield Scenario(
-                    f"{rule.metric} {beyond:g} for {few} of {rule.evaluated_datapoints}",
+                    f"{rule.metric} {beyond:g} for {few} of {rule.evaluation_periods}",
                     fleet,
                     rule,
                     (beyond,) * few,
                     fires=False,
                 )
             yield Scenario(
-                f"{rule.metric} {beyond:g} for {rule.breaching_datapoints} of {rule.evaluated_datapoints}",
+                f"{rule.metric} {beyond:g} for {rule.datapoints_to_alarm} of {rule.evaluation_periods}",
                 fleet,
                 rule,
-                (beyond,) * rule.breaching_datapoints,
+                (beyond,) * rule.datapoints_to_alarm,
                 fires=True,
             )
 
@@ -138,13 +138,13 @@ class Drill:
         for policy in self._autoscaling.describe_policies()["ScalingPolicies"]:
             if policy["PolicyARN"] not in alarm.actions:
                 continue
-            steps = [_band(adjustment) for adjustment in policy["StepAdjustments"]]
-            change = step_change(steps, value - alarm.rule.threshold)
+            bands = [_band(step) for step in policy["StepAdjustments"]]
+            adjustment = step_adjustment(bands, value - alarm.rule.threshold)
             group = self._group(policy["AutoScalingGroupName"])
             capacity = group["DesiredCapacity"]
             size = GroupSize(capacity, group["MinSize"], group["MaxSize"], in_service=capacity)
             self._autoscaling.set_desired_capacity(
-                AutoScalingGroupName=group["AutoScalingGroupName"], DesiredCapacity=desired_after(size, change)
+                AutoScalingGroupName=group["AutoScalingGroupName"], DesiredCapacity=desired_after(size, adjustment)
             )
 
     def _capacities(self, fleet: str) -> dict[str, int]:
@@ -157,9 +157,9 @@ class Drill:
         return self._autoscaling.describe_auto_scaling_groups(AutoScalingGroupNames=[name])["AutoScalingGroups"][0]
 
 
-def _band(adjustment: StepAdjustmentTypeDef) -> Band:
+def _band(step: StepAdjustmentTypeDef) -> Band:
     return Band(
-        lower=adjustment.get("MetricIntervalLowerBound", float("-inf")),
-        upper=adjustment.get("MetricIntervalUpperBound", float("inf")),
-        change=adjustment["ScalingAdjustment"],
+        lower=step.get("MetricIntervalLowerBound", float("-inf")),
+        upper=step.get("MetricIntervalUpperBound", float("inf")),
+        adjustment=step["ScalingAdjustment"],
     )

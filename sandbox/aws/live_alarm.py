@@ -41,8 +41,8 @@ class LiveAlarm:
         self.rule = AlarmRule(
             comparison=_COMPARISONS[self._alarm["ComparisonOperator"]],
             threshold=self._alarm["Threshold"],
-            breaching_datapoints=self._alarm["DatapointsToAlarm"],
-            evaluated_datapoints=self._alarm["EvaluationPeriods"],
+            datapoints_to_alarm=self._alarm["DatapointsToAlarm"],
+            evaluation_periods=self._alarm["EvaluationPeriods"],
             missing_data=_MISSING_DATA[self._alarm["TreatMissingData"]],
         )
 

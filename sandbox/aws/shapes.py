@@ -20,7 +20,8 @@ def conform(shape: Shape, value: Json, path: str) -> Json:
     """Return `value` in the form of an API's input shape.
 
     Names are matched without regard to case (`LogGroupName` is `logGroupName`), scalars are converted ("5" is 5,
-    "true" is true), a policy document becomes its JSON text, a list of tags becomes a map where the API takes a map.
+    "true" is true), a policy document becomes its JSON text, a list of tags becomes a map where the API takes a map,
+    and a value that stands for a structure of a single member becomes that member.
 
     Args:
         shape: The shape that botocore knows for the operation's input.
@@ -43,15 +44,22 @@ def conform(shape: Shape, value: Json, path: str) -> Json:
         raise UnknownPropertyError(f"{path}: {value!r} is not of type {shape.type_name}") from error
 
 
+def member(shape: Shape | None, name: str) -> str | None:
+    """Return how a structure writes the name of a member, or None if it has none of that name."""
+    members = shape.members if isinstance(shape, StructureShape) else {}
+    return name if name in members else next((known for known in members if known.lower() == name.lower()), None)
+
+
 def _structure(shape: StructureShape, value: Json, path: str) -> Json:
-    if not isinstance(value, Mapping):
-        raise UnknownPropertyError(f"{path}: expected an object, found {value!r}")
     if getattr(shape, "is_document_type", False):
         return value
-    members = {name.lower(): name for name in shape.members}
+    if not isinstance(value, Mapping):
+        if len(shape.members) != 1:
+            raise UnknownPropertyError(f"{path}: expected an object, found {value!r}")
+        value = {next(iter(shape.members)): value}
     result = {}
     for key, item in value.items():
-        name = key if key in shape.members else members.get(key.lower())
+        name = member(shape, key)
         if name is None:
             raise UnknownPropertyError(
                 f"{path}: unknown property {key} (the API takes {', '.join(sorted(shape.members))})"

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 import boto3
 
 from blueprint.aws import names
-from blueprint.aws.alarms import COMPARISON_OPERATOR
 from blueprint.contract.images import Image
 from blueprint.file.model.deployment import Deployment
-from blueprint.file.model.scaling import ScalingRule
+from blueprint.file.model.scaling import Comparison, ScalingRule
 from blueprint.hosts import VAD_IMAGES, asr_images, held_back
 from sandbox.aws.claim import Claim
 
@@ -84,18 +83,21 @@ class FleetVerifier:
     def _alarm(self, fleet: str, rule: ScalingRule, groups: list[str]) -> Iterator[Claim]:
         name = names.scaling_alarm(self._deployment, fleet, rule)
         alarm = self._cloudwatch.describe_alarms(AlarmNames=[name])["MetricAlarms"][0]
+        operator = "GreaterThanThreshold" if rule.comparison is Comparison.ABOVE else "LessThanThreshold"
         yield Claim(
             f"{name}: {rule.metric} {rule.comparison} {rule.threshold:g}",
-            (alarm["ComparisonOperator"], alarm["Threshold"], alarm["Period"])
-            == (COMPARISON_OPERATOR[rule.comparison], rule.threshold, rule.period_s),
+            (alarm["MetricName"], alarm["ComparisonOperator"], alarm["Threshold"], alarm["Period"])
+            == (rule.metric, operator, rule.threshold, rule.period_s),
         )
         policies = {
             policy["AutoScalingGroupName"]: policy["StepAdjustments"][0]["ScalingAdjustment"]
             for policy in self._autoscaling.describe_policies()["ScalingPolicies"]
             if policy["PolicyARN"] in alarm["AlarmActions"]
         }
-        change = rule.steps[0].change
-        yield Claim(f"{name}: {change:+d} in each of {len(groups)} group(s)", policies == dict.fromkeys(groups, change))
+        adjustment = rule.steps[0].adjustment
+        yield Claim(
+            f"{name}: {adjustment:+d} in each of {len(groups)} group(s)", policies == dict.fromkeys(groups, adjustment)
+        )
 
     def _template(self, group: str) -> ResponseLaunchTemplateDataTypeDef:
         found = self._autoscaling.describe_auto_scaling_groups(AutoScalingGroupNames=[group])["AutoScalingGroups"][0]

@@ -12,7 +12,7 @@ from voice_constructs.aws.accelerator import AcceleratorFleet, AcceleratorFleetP
 
 
 class AsrStack(FleetStack):
-    """Accelerator fleets: Neuron silicon first, GPUs when it is full."""
+    """Accelerator fleets: Neuron hosts first, GPUs when they are full."""
 
     tier = "asr"
     about = "speech recognition on Neuron and GPU hosts"

@@ -54,20 +54,20 @@ aws:
         comparison: above
         threshold: 80
         period_s: 10
-        breaching_datapoints: 2
-        evaluated_datapoints: 3
+        datapoints_to_alarm: 2
+        evaluation_periods: 3
         missing_data: not-breaching
-        steps: [{{change: 2}}]
+        steps: [{{adjustment: 2}}]
       - name: ring-low
         metric: RxRingOccupancy
         statistic: maximum
         comparison: below
         threshold: 20
         period_s: 60
-        breaching_datapoints: 3
-        evaluated_datapoints: 3
+        datapoints_to_alarm: 3
+        evaluation_periods: 3
         missing_data: not-breaching
-        steps: [{{change: -1}}]
+        steps: [{{adjustment: -1}}]
   asr:
     - name: p5
       instance_type: p5.4xlarge
@@ -90,20 +90,20 @@ aws:
           comparison: above
           threshold: 90
           period_s: 10
-          breaching_datapoints: 3
-          evaluated_datapoints: 3
+          datapoints_to_alarm: 3
+          evaluation_periods: 3
           missing_data: not-breaching
-          steps: [{{change: 1}}, {{beyond: 5, change: 2}}]
+          steps: [{{adjustment: 1}}, {{lower_bound: 5, adjustment: 2}}]
         - name: idle
           metric: GpuBusy
           statistic: average
           comparison: below
           threshold: 30
           period_s: 60
-          breaching_datapoints: 3
-          evaluated_datapoints: 3
+          datapoints_to_alarm: 3
+          evaluation_periods: 3
           missing_data: not-breaching
-          steps: [{{change: -1}}]
+          steps: [{{adjustment: -1}}]
   edge:
     authorizer: {{kind: iam}}
     domain: {{name: voice.callers.dev, zone_id: Z0123456789EXAMPLE, zone_name: callers.dev}}

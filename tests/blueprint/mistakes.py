@@ -30,8 +30,16 @@ MISTAKES = {
         ("`aws.vad.scaling.1.metrik`", "did you mean `metric`?"),
     ),
     "unknown key, in a list of a list": Mistake(
-        "{beyond: 5, change: 2}", "{beyonde: 5, change: 2}", "beyonde",
-        ("`aws.asr.1.scaling.0.steps.1.beyonde`", "did you mean `beyond`?"),
+        "{lower_bound: 5, adjustment: 2}", "{lower_bond: 5, adjustment: 2}", "lower_bond",
+        ("`aws.asr.1.scaling.0.steps.1.lower_bond`", "did you mean `lower_bound`?"),
+    ),
+    "setting under its old name": Mistake(
+        "{lower_bound: 5, adjustment: 2}", "{beyond: 5, adjustment: 2}", "beyond",
+        ("steps.1.beyond` is no setting; it is called `lower_bound` or `upper_bound` now",),
+    ),
+    "required setting under its old name": Mistake(
+        "{lower_bound: 5, adjustment: 2}", "{lower_bound: 5, change: 2}", "change",
+        ("steps.1.change` is no setting; it is called `adjustment` now",),
     ),
     "unknown key, in the purchase union": Mistake(
         "reservation_id:", "reservation:", "reservation:",
@@ -58,7 +66,7 @@ MISTAKES = {
     "cache node type": Mistake(
         "cache.r7g.large", "r7g.large", "node_type: r7g", ("ElastiCache node type", "did you mean `cache.r7g.large`?")
     ),
-    "name like nothing": Mistake("c8g.12xlarge", "zzz", "zzz", ("`zzz` is no EC2 instance type in the catalogue",)),
+    "name like nothing": Mistake("c8g.12xlarge", "zzz", "zzz", ("is no EC2 instance type in blueprint/catalog/",)),
     # Wrong types
     "text for a number": Mistake(
         "rx_queues: 4", 'rx_queues: "4"', "rx_queues", ('`aws.vad.data_path.rx_queues` is "4"', "integer")
@@ -77,7 +85,7 @@ MISTAKES = {
         "interface_endpoints: []", "interface_endpoints: {}", "interface_endpoints", ("is {}", "array")
     ),
     "scalar in a list of mappings": Mistake(
-        "steps: [{change: 2}]", "steps: [2]", "[2]", ("`aws.vad.scaling.0.steps.0` is 2", "object")
+        "steps: [{adjustment: 2}]", "steps: [2]", "[2]", ("`aws.vad.scaling.0.steps.0` is 2", "object")
     ),
     "account number without quotes": Mistake(
         '"123456789012"', "123456789012", "account", ("`aws.account` is 123456789012", "put it in quotes")
@@ -124,6 +132,12 @@ MISTAKES = {
     "size that Fargate lacks": Mistake("vcpu: 1,", "vcpu: 3,", "vcpu", ("`aws.edge.gateway`", "no 3 vCPU")),
     "memory below what Fargate sells": Mistake("memory_gib: 2", "memory_gib: 1", "vcpu", ("no 1 GiB with 1 vCPU",)),
     "memory above what Fargate sells": Mistake("memory_gib: 2", "memory_gib: 9", "vcpu", ("take 2 to 8 GiB",)),
+    "sockets that a task refuses before the service grows": Mistake(
+        "sockets_per_task: 1000", "sockets_per_task: 5000", "vcpu", ("max_connections 4096", "sockets_per_task 5000")
+    ),
+    "pages of every origin": Mistake(
+        "    gateway: {vcpu", "    allowed_origins: ['*']\n    gateway: {vcpu", "'*'", ("allowed_origins.0",)
+    ),
     "domain outside its zone": Mistake(
         "zone_name: callers.dev", "zone_name: example.org", "domain", ("voice.callers.dev", "zone example.org")
     ),

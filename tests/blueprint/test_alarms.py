@@ -139,7 +139,7 @@ states = st.sampled_from(AlarmState)
 
 
 def with_treatment(one: AlarmRule, missing_data: MissingData) -> AlarmRule:
-    return rule(one.breaching_datapoints, one.evaluated_datapoints, missing_data, one.comparison)
+    return rule(one.datapoints_to_alarm, one.evaluation_periods, missing_data, one.comparison)
 
 
 @given(one=rules, row=rows, current=states, where=st.integers(0, 7))
@@ -167,8 +167,8 @@ def test_breaching_is_the_strictest_treatment_and_not_breaching_the_mildest(
 
 @given(one=rules, row=st.text(alphabet="0X", min_size=5, max_size=8), current=states)
 def test_with_all_data_only_the_newest_periods_count(one: AlarmRule, row: str, current: AlarmState) -> None:
-    newest = row[-one.evaluated_datapoints :]
-    expected = ALARM if newest.count("X") >= one.breaching_datapoints else OK
+    newest = row[-one.evaluation_periods :]
+    expected = ALARM if newest.count("X") >= one.datapoints_to_alarm else OK
     for item in MissingData:
         assert evaluate(with_treatment(one, item), points(row), current) is expected
 
@@ -183,14 +183,12 @@ def test_only_ignore_and_missing_look_at_the_state_before(one: AlarmRule, row: s
 @given(one=rules, row=rows, current=states)
 def test_insufficient_data_needs_missing_data(one: AlarmRule, row: str, current: AlarmState) -> None:
     if evaluate(one, points(row), current) is INSUFFICIENT:
-        assert "-" in row or len(row) < one.evaluated_datapoints
+        assert "-" in row or len(row) < one.evaluation_periods
         assert one.missing_data in {MissingData.MISSING, MissingData.IGNORE}
 
 
 @given(one=rules, row=rows, current=states)
 def test_below_mirrors_above(one: AlarmRule, row: str, current: AlarmState) -> None:
-    mirrored = rule(
-        one.breaching_datapoints, one.evaluated_datapoints, one.missing_data, Comparison.BELOW, -one.threshold
-    )
+    mirrored = rule(one.datapoints_to_alarm, one.evaluation_periods, one.missing_data, Comparison.BELOW, -one.threshold)
     values = [None if value is None else -value for value in points(row)]
     assert evaluate(mirrored, values, current) is evaluate(one, points(row), current)

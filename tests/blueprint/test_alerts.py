@@ -43,7 +43,7 @@ def test_a_meaning_is_one_line_that_fits_an_alarms_description(sandbox: Deployme
 def test_accelerators_that_are_not_there_raise_no_alert(sandbox: Deployment) -> None:
     neuron, gpu = with_asr(sandbox, "inf2"), with_asr(sandbox, "p5")
     assert ids(sandbox) - ids(neuron) == {"gpu-saturated"}
-    assert ids(sandbox) - ids(gpu) == {"silicon-exhausted"}
+    assert ids(sandbox) - ids(gpu) == {"neuron-exhausted"}
     assert "asr-slots-exhausted" not in ids(with_asr(sandbox))
 
 

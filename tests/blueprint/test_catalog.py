@@ -1,6 +1,7 @@
 """The catalogue: every row loads, names a source, and agrees with the rows beside it."""
 
 import itertools
+import re
 from collections.abc import Callable, Mapping
 from importlib import resources
 
@@ -98,7 +99,7 @@ def test_every_asked_type_is_there() -> None:
 def test_type_refers_to_known_regions_and_its_family_quota(row: InstanceType) -> None:
     assert row.regions
     assert list(row.regions) == sorted(set(row.regions))
-    assert set(row.regions) <= set(catalog.regions())
+    assert set(row.regions) <= set(catalog.regions()), "add the region to blueprint/catalog/regions.yaml"
     assert set(row.usd_per_hour) <= set(row.regions)
     letters = "".join(itertools.takewhile(str.isalpha, row.name))
     assert catalog.quotas()[row.quota_code].family == QUOTA_FAMILY[letters]
@@ -114,7 +115,8 @@ def test_type_agrees_with_itself(row: InstanceType) -> None:
     assert row.ena_express_note is None or row.ena_express
     # Capacity Blocks sell accelerators only.
     assert row.accelerator or not row.capacity_blocks
-    assert (row.architecture == "arm64") == (family(row.name) in {"c8g", "c8gn"})
+    # A g behind the generation is Graviton: c8g, c8gn, r8gd.
+    assert (row.architecture == "arm64") == bool(re.match(r"[a-z]+\d+g", row.name))
 
 
 @pytest.mark.parametrize("row", [row for row in TYPES if row.accelerator], ids=lambda row: row.name)
@@ -222,7 +224,9 @@ def test_ena_express_stays_in_one_zone_in_three_regions() -> None:
 
 
 def test_regions_are_those_of_the_instance_types() -> None:
-    assert set(catalog.regions()) == {region for row in TYPES for region in row.regions} | {"me-south-1"}
+    offered = {region for row in TYPES for region in row.regions} | {"me-south-1"}
+    assert set(catalog.regions()) - offered == set(), "blueprint/catalog/instance_types.yaml has no type for these"
+    assert offered - set(catalog.regions()) == set(), "add these to blueprint/catalog/regions.yaml"
 
 
 def test_larger_cache_node_never_has_less_and_costs_more() -> None:

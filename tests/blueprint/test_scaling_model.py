@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from blueprint.aws.alarms import AlarmRule
+from blueprint.aws.autoscaling import alarm_of, step_adjustment
 from blueprint.file.model.scaling import Comparison, MissingData, ScalingRule, Statistic, Step
 
-ONE_STEP = (Step(change=1),)
+ONE_STEP = (Step(adjustment=1),)
 
 
 def rule(
@@ -27,15 +28,23 @@ def rule(
         comparison=comparison,
         threshold=threshold,
         period_s=10,
-        breaching_datapoints=breaching,
-        evaluated_datapoints=evaluated,
+        datapoints_to_alarm=breaching,
+        evaluation_periods=evaluated,
         missing_data=MissingData.NOT_BREACHING,
         steps=steps,
     )
 
 
-OUT = rule(Comparison.ABOVE, (Step(change=1), Step(beyond=5, change=2), Step(beyond=15, change=4)), 80)
-IN = rule(Comparison.BELOW, (Step(change=-1), Step(beyond=10, change=-2)), 30)
+OUT = rule(
+    Comparison.ABOVE, (Step(adjustment=1), Step(lower_bound=5, adjustment=2), Step(lower_bound=15, adjustment=4))
+)
+IN = rule(Comparison.BELOW, (Step(adjustment=-1), Step(upper_bound=-10, adjustment=-2)), 30)
+
+
+def adjustment_at(scaling: ScalingRule, value: float) -> int:
+    if not alarm_of(scaling).breaches(value):
+        return 0
+    return step_adjustment(scaling.bands, value - scaling.threshold)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +53,7 @@ IN = rule(Comparison.BELOW, (Step(change=-1), Step(beyond=10, change=-2)), 30)
 )
 def test_bands_above_the_threshold(value: float, change: int) -> None:
     # Auto Scaling: above the threshold a band's lower bound belongs to it, its upper bound to the next.
-    assert OUT.change_at(value) == change
+    assert adjustment_at(OUT, value) == change
 
 
 @pytest.mark.parametrize(
@@ -52,28 +61,32 @@ def test_bands_above_the_threshold(value: float, change: int) -> None:
 )
 def test_bands_below_the_threshold(value: float, change: int) -> None:
     # Below it the bounds swap: the upper bound of a band belongs to it.
-    assert IN.change_at(value) == change
+    assert adjustment_at(IN, value) == change
 
 
 def test_direction() -> None:
     assert OUT.adds_hosts
     assert not IN.adds_hosts
     # A falling metric, such as headroom, adds hosts below its threshold.
-    headroom = rule(Comparison.BELOW, (Step(change=1), Step(beyond=10, change=3)), 20)
+    headroom = rule(Comparison.BELOW, (Step(adjustment=1), Step(upper_bound=-10, adjustment=3)), 20)
     assert headroom.adds_hosts
-    assert [headroom.change_at(value) for value in (25, 20, 15, 10, 0)] == [0, 0, 1, 3, 3]
+    assert [adjustment_at(headroom, value) for value in (25, 20, 15, 10, 0)] == [0, 0, 1, 3, 3]
 
 
 @pytest.mark.parametrize(
     ("steps", "says"),
     [
         ((), "at least 1"),
-        ((Step(beyond=5, change=1),), "start at beyond: 0"),
-        ((Step(change=1), Step(change=2)), "rise strictly"),
-        ((Step(change=1), Step(beyond=9, change=2), Step(beyond=5, change=3)), "rise strictly"),
-        ((Step(change=0),), "either all add hosts or all remove"),
-        ((Step(change=1), Step(beyond=5, change=-1)), "either all add hosts or all remove"),
-        ((Step(change=-1), Step(beyond=5, change=0)), "either all add hosts or all remove"),
+        ((Step(lower_bound=5, adjustment=1),), "lower_bound must start at 0"),
+        ((Step(adjustment=1), Step(adjustment=2)), "lead away from it"),
+        (
+            (Step(adjustment=1), Step(lower_bound=9, adjustment=2), Step(lower_bound=5, adjustment=3)),
+            "lead away from it",
+        ),
+        ((Step(adjustment=1), Step(upper_bound=-5, adjustment=2)), "above the threshold has a lower_bound"),
+        ((Step(adjustment=0),), "either all add hosts or all remove"),
+        ((Step(adjustment=1), Step(lower_bound=5, adjustment=-1)), "either all add hosts or all remove"),
+        ((Step(adjustment=-1), Step(lower_bound=5, adjustment=0)), "either all add hosts or all remove"),
     ],
 )
 def test_refused_steps(steps: tuple[Step, ...], says: str) -> None:
@@ -83,7 +96,9 @@ def test_refused_steps(steps: tuple[Step, ...], says: str) -> None:
 
 def test_a_band_starts_in_the_direction_of_the_breach() -> None:
     with pytest.raises(ValidationError, match="greater than or equal to 0"):
-        Step(beyond=-1, change=1)
+        Step(lower_bound=-1, adjustment=1)
+    with pytest.raises(ValidationError, match="less than or equal to 0"):
+        Step(upper_bound=1, adjustment=1)
 
 
 @pytest.mark.parametrize(("breaching", "evaluated"), [(4, 3), (0, 3), (1, 0), (-1, -1)])
@@ -94,7 +109,7 @@ def test_refused_datapoints(breaching: int, evaluated: int) -> None:
 
 @pytest.mark.parametrize(("breaching", "evaluated"), [(3, 3), (1, 3), (1, 1)])
 def test_accepted_datapoints(breaching: int, evaluated: int) -> None:
-    assert rule(breaching=breaching, evaluated=evaluated).breaching_datapoints == breaching
+    assert rule(breaching=breaching, evaluated=evaluated).datapoints_to_alarm == breaching
 
 
 finite = st.floats(-1e6, 1e6)
@@ -105,27 +120,32 @@ def rules(draw: st.DrawFn) -> ScalingRule:
     """Any rule whose steps grow with the distance, as a sensible operator writes them."""
     starts = sorted(draw(st.sets(st.integers(1, 100), max_size=4)))
     sign = draw(st.sampled_from([1, -1]))
+    comparison = draw(st.sampled_from(Comparison))
     changes = sorted(draw(st.lists(st.integers(1, 9), min_size=len(starts) + 1, max_size=len(starts) + 1)))
-    steps = tuple(Step(beyond=b, change=sign * c) for b, c in zip([0, *starts], changes, strict=True))
-    return rule(draw(st.sampled_from(Comparison)), steps, draw(finite))
+    bound, away = ("lower_bound", 1) if comparison is Comparison.ABOVE else ("upper_bound", -1)
+    steps = tuple(
+        Step.model_validate({bound: float(away * start), "adjustment": sign * change})
+        for start, change in zip([0, *starts], changes, strict=True)
+    )
+    return rule(comparison, steps, draw(finite))
 
 
 @given(one=rules(), value=finite)
 def test_hosts_change_exactly_when_the_alarm_breaches(one: ScalingRule, value: float) -> None:
     alarm = AlarmRule(one.comparison, one.threshold, 1, 1, one.missing_data)
-    assert (one.change_at(value) != 0) == alarm.breaches(value)
+    assert (adjustment_at(one, value) != 0) == alarm.breaches(value)
 
 
 @given(one=rules(), distances=st.tuples(st.floats(0, 1e6), st.floats(0, 1e6)))
 def test_farther_from_the_threshold_never_changes_less(one: ScalingRule, distances: tuple[float, float]) -> None:
     sign = 1 if one.comparison is Comparison.ABOVE else -1
-    near, far = (abs(one.change_at(one.threshold + sign * distance)) for distance in sorted(distances))
+    near, far = (abs(adjustment_at(one, one.threshold + sign * distance)) for distance in sorted(distances))
     assert near <= far
-    assert far <= abs(one.steps[-1].change)
+    assert far <= abs(one.steps[-1].adjustment)
 
 
 @given(one=rules(), value=finite)
 def test_every_change_is_one_of_the_steps(one: ScalingRule, value: float) -> None:
-    change = one.change_at(value)
-    assert change in {0, *(step.change for step in one.steps)}
-    assert change == 0 or math.copysign(1, change) == math.copysign(1, one.steps[0].change)
+    change = adjustment_at(one, value)
+    assert change in {0, *(step.adjustment for step in one.steps)}
+    assert change == 0 or math.copysign(1, change) == math.copysign(1, one.steps[0].adjustment)

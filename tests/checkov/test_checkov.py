@@ -1,6 +1,7 @@
 """checkov on the production templates: nothing fails but what accepted.yaml gives a reason for.
 
-checkov pins libraries that the project has outgrown, so it has an environment of its own, which `make test` makes.
+checkov pins libraries that the project has outgrown, so it has an environment of its own, which `make test-nightly`
+makes. On every change cfn-lint and cdk-nag read the same templates (tests/stacks/aws/test_validated.py).
 """
 
 import json
@@ -15,19 +16,22 @@ from tests.blueprint.documents import parsed
 
 ROOT = Path(__file__).parents[2]
 CHECKOV = ROOT / ".tools/checkov/bin/checkov"
+
+pytestmark = pytest.mark.nightly
+
 Finding = tuple[str, str, str]
 """Check id, tier of the stack, resource."""
 
 
 @pytest.fixture(scope="module")
 def findings(tmp_path_factory: pytest.TempPathFactory) -> set[Finding]:
-    assert CHECKOV.exists(), "checkov is not installed: run `make test`, or `make .tools/checkov/.ready` once"
+    assert CHECKOV.exists(), "checkov is not installed: run `make .tools/checkov/.ready` once"
     deployment = blueprint.load(ROOT / "deployments/production-us-east-1.yaml")
     folder = tmp_path_factory.mktemp("templates")
     make_app(deployment, outdir=str(folder)).synth()
     done = subprocess.run(  # noqa: S603
         [CHECKOV, "--directory", folder, "--framework", "cloudformation", "--output", "json", "--skip-download"],
-        capture_output=True, text=True, check=False, timeout=200,
+        capture_output=True, text=True, check=False, timeout=600,
     )  # fmt: skip
     report = json.loads(done.stdout)
     assert report["summary"]["passed"] > 200, done.stderr

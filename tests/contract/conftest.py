@@ -1,11 +1,14 @@
-"""A sandbox deployment's templates, to be changed by hand."""
+"""A sandbox deployment's templates, to be changed by hand; the store that programs run with."""
 
 import copy
 
 import pytest
 
+from images.conftest import store, store_server
 from tests.contract.sources import SANDBOX
 from tests.contract.templates import Template
+
+__all__ = ["store", "store_server", "templates"]
 
 
 @pytest.fixture

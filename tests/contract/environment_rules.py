@@ -2,8 +2,8 @@
 
 import re
 import shlex
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from blueprint.contract.environment import Variable
 from blueprint.contract.images import Image
@@ -36,14 +36,14 @@ class Launch:
     """One container as a launcher starts it.
 
     Attributes:
-        own: Variables that it alone gets.
+        own: Variables that it alone gets, with their values; what only the host knows is empty.
         shared: Variables of every container beside it.
     """
 
     where: str
     image: str
-    own: frozenset[str]
-    shared: frozenset[str] = frozenset()
+    own: Mapping[str, str]
+    shared: Mapping[str, str] = field(default_factory=dict)
 
 
 def launches(templates: Templates) -> Iterator[Launch]:
@@ -52,8 +52,9 @@ def launches(templates: Templates) -> Iterator[Launch]:
         yield from _of_host(str(template), text(template.properties["LaunchTemplateData"]["UserData"]))
     for task in of_type(templates, "ECS::TaskDefinition"):
         for container in task.properties["ContainerDefinitions"]:
-            given = [*container.get("Environment", []), *container.get("Secrets", [])]
-            yield Launch(str(task), container["Name"], frozenset(entry["Name"] for entry in given))
+            given = {entry["Name"]: text(entry["Value"]) for entry in container.get("Environment", [])}
+            secrets = {entry["Name"]: text(entry["ValueFrom"]) for entry in container.get("Secrets", [])}
+            yield Launch(str(task), container["Name"], given | secrets)
 
 
 def violations(templates: Templates, environment: Mapping[Image, Collection[Variable]]) -> list[str]:
@@ -68,31 +69,34 @@ def check(launch: Launch, environment: Mapping[Image, Collection[Variable]]) -> 
         yield f"{where}: the contract knows no such image"
         return
     read = {variable.name for variable in environment[Image(launch.image)]}
-    for name in sorted(read - launch.own - launch.shared):
+    for name in sorted(read - launch.own.keys() - launch.shared.keys()):
         yield f"{where}: {name} is read and not set"
-    for name in sorted(launch.own - read - _engines_own(Image(launch.image), launch.own)):
+    for name in sorted(launch.own.keys() - read - _engines_own(Image(launch.image), launch.own)):
         yield f"{where}: {name} is set and not read"
+    anywhere = {variable.name for variables in environment.values() for variable in variables}
+    for name in sorted(launch.shared.keys() - anywhere):
+        yield f"{where}: {name} is set and read by no image"
 
 
-def _engines_own(image: Image, names: Collection[str]) -> set[str]:
+def _engines_own(image: Image, names: Iterable[str]) -> set[str]:
     """Return the variables among ``names`` that the image's engine, or a library of it, reads."""
     if image not in ENGINE_TABLES:
         return set()
     table = ENGINE_TABLES[image]
-    of_engine = {name for name in names if name in published(table).environment} if table else set()
-    return of_engine | (OF_LIBRARIES.keys() & names)
+    known = OF_LIBRARIES.keys() | (published(table).environment if table else set())
+    return {name for name in names if name in known}
 
 
 def _of_host(where: str, script: str) -> Iterator[Launch]:
     tables = dict(_tables(script))
     on_the_host = re.search(r"^environment_of\(\) \{\n(.*?)^\}", script, re.DOTALL | re.MULTILINE)
-    shared = _names(re.findall(rf"{PREFIX}\w+=", on_the_host[1] if on_the_host else ""))
+    shared = dict.fromkeys(re.findall(rf"{PREFIX}\w+(?==)", on_the_host[1] if on_the_host else ""), "")
     common = re.search(r"^COMMON=('.*?')$", script, re.DOTALL | re.MULTILINE)
-    shared |= _names(shlex.split(common[1])[0].splitlines() if common else [])
+    shared |= _pairs(shlex.split(common[1])[0].splitlines() if common else [])
     for name, uri in tables["IMAGE"].items():
         # The address has the repository as a reference to the registry's resource: the digest is what is literal.
         assert "@sha256:" in uri
-        yield Launch(where, name, _names(tables.get("ENVIRONMENT", {}).get(name, "").splitlines()), shared)
+        yield Launch(where, name, _pairs(tables.get("ENVIRONMENT", {}).get(name, "").splitlines()), shared)
 
 
 def _tables(script: str) -> Iterator[tuple[str, dict[str, str]]]:
@@ -104,5 +108,6 @@ def _tables(script: str) -> Iterator[tuple[str, dict[str, str]]]:
         yield name, {key: shlex.split(value)[0] for key, value in entries}
 
 
-def _names(assignments: Collection[str]) -> frozenset[str]:
-    return frozenset(assignment.partition("=")[0] for assignment in assignments)
+def _pairs(assignments: Iterable[str]) -> dict[str, str]:
+    split = (assignment.partition("=") for assignment in assignments)
+    return {name: value for name, _, value in split}

@@ -1,13 +1,13 @@
 """What is provisioned keeps the contract.
 
 Of the two sides of the contract this looks at the provisioning one: alarms, dashboards, scaling policies, security
-groups, user data and task definitions in synthesized templates. The other side are the images. Those that publish,
-images/telemetry and images/gateway, do not exist yet: until they are checked against the ``publisher`` column of the
-tables, a metric counts as published because the table says so.
+groups, user data and task definitions in synthesized templates. The other side are the programs: what they publish is
+compared in test_published_metrics.py, what they read from their environment in test_programs.py.
 """
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -24,7 +24,7 @@ from tests.contract.sources import DECLARED, RUNBOOKS, SANDBOX, deployment, temp
 from tests.contract.templates import Templates, of_type, text
 from tests.synthesized import edited_sandbox, shipped
 
-DEPLOYMENTS = ("sandbox", "production-us-east-1")
+DEPLOYMENTS = ("sandbox", "production-us-east-1", "both")
 
 Check = Callable[[Templates, Deployment], list[str]]
 
@@ -75,7 +75,7 @@ def test_every_metric_of_aws_and_of_logs_is_read_by_something() -> None:
     assert {name for name in LOG_METRICS if (f"VoiceServe/Logs/{of.name}", name) not in read} == set()
 
 
-@pytest.mark.parametrize("folded", ["silicon-exhausted", "asr-slots-exhausted"])
+@pytest.mark.parametrize("folded", ["neuron-exhausted", "asr-slots-exhausted"])
 def test_alarm_over_several_fleets_returns_one_series(folded: str) -> None:
     (alarm,) = (
         each.properties
@@ -112,37 +112,20 @@ def test_topic_is_encrypted_and_takes_messages_of_this_account_over_tls_only() -
     assert allow["Condition"] == {"StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}}
 
 
-VLLM_OPTIONS = {
-    "model": "whisper-large-v3",
-    "load": {"sessions": 32, "session_tokens": 448, "context_tokens": 448},
-}
-
-
-@pytest.fixture(scope="module")
-def other_choices(tmp_path_factory: pytest.TempPathFactory) -> Templates:
-    """A chat webhook, vLLM on the GPU fleet, one kind of accelerator only."""
-    folder = tmp_path_factory.mktemp("edited")
-    edits = {
-        "aws.observability.chat_webhook_secret": "voice/chat",
-        "aws.asr.2.engine": "vllm",
-        "aws.asr.2.vllm": VLLM_OPTIONS,
-    }
-    return templates_of(edited_sandbox(edits, folder))
-
-
-def test_address_of_the_chat_is_read_from_its_secret_at_deploy(other_choices: Templates) -> None:
+def test_address_of_the_chat_is_read_from_its_secret_at_deploy(tmp_path: Path) -> None:
+    with_chat = templates_of(edited_sandbox({"aws.observability.chat_webhook_secret": "voice/chat"}, tmp_path))
     endpoints = {
         each.properties["Protocol"]: text(each.properties["Endpoint"])
-        for each in of_type(other_choices, "SNS::Subscription")
+        for each in of_type(with_chat, "SNS::Subscription")
     }
     assert endpoints["https"] == "{{resolve:secretsmanager:voice/chat:SecretString:::}}"
-    assert secret_rules.violations(other_choices) == []
+    assert secret_rules.violations(with_chat) == []
 
 
-def test_every_image_has_a_launcher_that_sets_its_variables(other_choices: Templates) -> None:
-    launched = {launch.image for launch in environment_rules.launches(other_choices)}
+def test_every_image_is_launched_by_a_shipped_file() -> None:
+    each = (templates_of(shipped(name)) for name in DEPLOYMENTS)
+    launched = {launch.image for templates in each for launch in environment_rules.launches(templates)}
     assert launched == {image.value for image in AWS_IMAGES}
-    assert environment_rules.violations(other_choices, ENVIRONMENT) == []
 
 
 def test_runbooks_name_dashboards_and_graphs_that_exist() -> None:

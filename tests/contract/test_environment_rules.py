@@ -64,6 +64,6 @@ def test_launcher_sets_a_variable_that_nobody_reads(templates: Mutable) -> None:
     ],
 )
 def test_variables_of_an_engine_are_for_its_image_and_of_its_release(image: Image, name: str, understood: bool) -> None:
-    launch = environment_rules.Launch("here", image.value, frozenset({name}))
+    launch = environment_rules.Launch("here", image.value, {name: "1"})
     refusal = f"here, container {image}: {name} is set and not read"
     assert list(environment_rules.check(launch, {image: ()})) == ([] if understood else [refusal])

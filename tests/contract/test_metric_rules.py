@@ -59,7 +59,7 @@ def test_alarm_drops_a_dimension(name: str, templates: Mutable) -> None:
 
 
 def test_alarm_over_several_fleets_names_one_that_is_not_there(templates: Mutable) -> None:
-    alarm(templates, "sandbox-alert-silicon-exhausted")["Metrics"][1]["MetricStat"]["Metric"]["Dimensions"][1][
+    alarm(templates, "sandbox-alert-neuron-exhausted")["Metrics"][1]["MetricStat"]["Metric"]["Dimensions"][1][
         "Value"
     ] = "inf3"
     (problem,) = problems_of(templates)

@@ -22,7 +22,9 @@ def test_locks_have_the_versions_of_the_catalogue(spec: BuiltImage) -> None:
         del wanted[(spec.folder / BASE).read_text(encoding="utf-8").split()[-1]]
     assert wanted
     for package, version in wanted.items():
-        assert found[package][0] == version, f"run `make lock`: {package} is {found[package][0]}"
+        assert found[package][0] == version, (
+            f"blueprint/catalog/engines.yaml has another; run `make lock`: {package} is {found[package][0]}"
+        )
 
 
 @pytest.mark.parametrize("spec", LOCKED, ids=lambda spec: spec.name)

@@ -1,9 +1,11 @@
 """Each rule holds for what is here, and fails on a mistake that is planted."""
 
+import re
 from pathlib import Path
 
 import pytest
 
+from blueprint.contract.images import Image
 from blueprint.images import FILE, FOLDER, BuiltImage, HttpHealth, specs
 from tests.images import rules
 from tests.images.dockerfile import parse, read
@@ -27,6 +29,23 @@ def test_dockerfiles_and_specs_hold_no_version_of_the_catalogue(spec: BuiltImage
 def test_mirrored_specs_hold_no_version_of_the_catalogue() -> None:
     for file in FOLDER.glob(f"*/{FILE}"):
         assert list(rules.no_second_version(file.read_text(encoding="utf-8"))) == [], file
+
+
+PYTHON_PROGRAMS = (Image.GATEWAY, Image.TELEMETRY, Image.WHISPER_ENGINE)
+"""Over Debian's Python. A Dockerfile cannot include another, and one for all would need a stage, a command and
+packages of each: three files, which may differ in what an image needs and not in how it is built."""
+
+
+def build_stage(image: Image) -> list[str]:
+    """Return the instructions of the first stage without the names that differ: the image's, and its folder's."""
+    instructions = read(FOLDER / image).stages[0]
+    return [re.sub(rf"/opt/\w+|images/{image}", "<own>", f"{each.keyword} {each.text}") for each in instructions]
+
+
+def test_python_programs_are_built_alike() -> None:
+    first, *others = map(build_stage, PYTHON_PROGRAMS)
+    assert len(first) > 5
+    assert all(other == first for other in others)
 
 
 PLANTED = [

@@ -25,6 +25,8 @@ AUDIO += [("native-client", "public-load-balancer"), ("inf2", "valkey"), ("trn1"
 CONTROL = [("browser", "session-api"), ("native-client", "session-api"), ("session-api", "api-load-balancer")]
 CONTROL += [("api-load-balancer", "gateway"), ("gateway", "valkey")]
 
+SVG = "{http://www.w3.org/2000/svg}"
+
 
 def graph_from(stacks: Stacks, *, without: str | None = None) -> Graph:
     return derive("title", {tier: stack.template for tier, stack in stacks.items() if tier != without})
@@ -118,7 +120,7 @@ def test_the_gateway_scales_on_its_sockets(production: Graph) -> None:
 
 
 def test_another_deployment_is_another_picture(sandbox: Graph, tmp_path: Path) -> None:
-    steps = [{"change": 1}, {"beyond": 15, "change": 3}]
+    steps = [{"adjustment": 1}, {"lower_bound": 15, "adjustment": 3}]
     changed = graph_from(
         edited_sandbox(
             {
@@ -164,8 +166,46 @@ def test_svg_shows_every_box_and_signal(production: Graph) -> None:
     texts = {"".join(element.itertext()).strip().replace("\xa0", "") for element in parsed(drawn).iter()}
     for box in production.nodes:
         assert {box.title, *box.lines} <= texts
-    assert {signal.text for signal in production.signals} <= texts
+    for signal in production.signals:
+        assert {f"{signal.metric} {signal.condition}:", signal.change} <= texts
     assert drawn == svg.render(production)
+
+
+def drawn_boxes(group: ET.Element) -> list[tuple[float, float, float, float]]:
+    """Left, top, right and bottom of the outlines that a group draws."""
+    found = []
+    for shape in group.iter():
+        if shape.get("stroke", "none") == "none":
+            continue
+        numbers = [float(each) for each in re.findall(r"-?[\d.]+", shape.get("d") or shape.get("points") or "")]
+        across, down = numbers[::2], numbers[1::2]
+        found.append((min(across), min(down), max(across), max(down)))
+    return found
+
+
+def test_no_font_makes_a_text_longer_than_its_box(production: Graph) -> None:
+    """A viewer squeezes or stretches a text to its ``textLength``, whichever font it has."""
+    inside = set()
+    for group in parsed(svg.render(production)).iter(f"{SVG}g"):
+        boxes = drawn_boxes(group) if group.get("class") == "node" else []
+        for text in group.iter(f"{SVG}text") if boxes else ():
+            assert text.attrib["lengthAdjust"] == "spacingAndGlyphs"
+            assert text.attrib["text-anchor"] == "start"
+            x, y, length = (float(text.attrib[name]) for name in ("x", "y", "textLength"))
+            around = [box for box in boxes if box[0] < x < box[2] and box[1] < y < box[3]]
+            right = min(around, key=lambda box: box[2] - box[0])[2]
+            assert x + length < right, text.text
+            inside.add(text.text)
+    assert {line for node in production.nodes for line in (node.title, *node.lines)} <= inside
+    assert {signal.change for signal in production.signals} <= inside
+
+
+def test_the_picture_is_legible_at_1000_pixels(production: Graph) -> None:
+    picture = parsed(svg.render(production))
+    scale = 1000 / float(picture.attrib["viewBox"].split()[2])
+    texts = list(picture.iter(f"{SVG}text"))
+    assert min(float(text.attrib["font-size"]) for text in texts) * scale >= 11
+    assert all(float(text.attrib["textLength"]) * scale < 1000 for text in texts)
 
 
 def test_mermaid_declares_what_its_arrows_join(production: Graph) -> None:

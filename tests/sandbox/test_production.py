@@ -1,4 +1,4 @@
-"""What a real account gets is what was rehearsed: the production file deploys on the local AWS too."""
+"""What real accounts get is what was rehearsed: `voice sandbox` passes the production files too."""
 
 import pytest
 from typer.testing import CliRunner
@@ -6,11 +6,22 @@ from typer.testing import CliRunner
 from ops.cli import app
 from sandbox.aws.cdk import ROOT
 
+pytestmark = [pytest.mark.sandbox]
 
-@pytest.mark.sandbox
-@pytest.mark.timeout(300)
-def test_the_production_file_is_rehearsed_but_for_its_teardown() -> None:
-    result = CliRunner().invoke(app, ["sandbox", str(ROOT / "deployments/production-us-east-1.yaml")])
+
+def rehearsed(name: str) -> str:
+    result = CliRunner().invoke(app, ["sandbox", str(ROOT / f"deployments/{name}.yaml")])
     assert result.exit_code == 0, result.output
-    assert "0, 0, 0   2, 2, 2" in result.stdout
-    assert "teardown is not rehearsed: a production deployment" in result.stdout
+    return result.stdout
+
+
+def test_aws_is_rehearsed_but_for_its_teardown() -> None:
+    said = rehearsed("production-us-east-1")
+    assert "0, 0, 0   2, 2, 2" in said
+    assert "teardown is not rehearsed: a production deployment" in said
+
+
+def test_azure_is_rehearsed_to_its_teardown() -> None:
+    said = rehearsed("production-azure")
+    assert " 0 refuse" in said
+    assert "deleted, none while something needs it" in said

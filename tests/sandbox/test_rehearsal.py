@@ -27,24 +27,50 @@ if TYPE_CHECKING:
 
 FILE = ROOT / "deployments/sandbox.yaml"
 
-pytestmark = [pytest.mark.sandbox, pytest.mark.xdist_group("rehearsal"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.sandbox]
 
 
 @pytest.fixture(scope="module")
-def rehearsal() -> Iterator[Rehearsal]:
-    """One deployed suite for all tests of this file, which run in the order they are written in."""
+def account() -> Iterator[Rehearsal]:
+    """One local AWS for all tests of this file, which run in the order they are written in."""
     with Rehearsal(blueprint.load(FILE)) as running:
-        running.bootstrap()
-        running.cdk.deploy()
         yield running
 
 
-@pytest.fixture
-def operator(rehearsal: Rehearsal, monkeypatch: pytest.MonkeyPatch) -> Rehearsal:
-    """The same, with the environment of somebody who is signed in there."""
-    for name, value in rehearsal.aws.environment(rehearsal.home).items():
+@pytest.fixture(scope="module")
+def bootstrapped(account: Rehearsal) -> Rehearsal:
+    account.bootstrap()
+    return account
+
+
+@pytest.fixture(scope="module")
+def rehearsal(bootstrapped: Rehearsal) -> Rehearsal:
+    """The same with the suite deployed."""
+    bootstrapped.cdk.deploy()
+    return bootstrapped
+
+
+@pytest.fixture(autouse=True)
+def _signed_in(account: Rehearsal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands run in the environment of somebody who is signed in there."""
+    for name, value in account.aws.environment(account.home).items():
         monkeypatch.setenv(name, value)
-    return rehearsal
+
+
+@pytest.mark.usefixtures("account")
+def test_preflight_asks_for_the_bootstrap() -> None:
+    assert preflight()["CDK bootstrap"]["remedy"] == "run `cdk bootstrap aws://123456789012/us-east-1`"
+
+
+@pytest.mark.usefixtures("bootstrapped")
+def test_preflight_is_answered_once_the_real_cdk_has_bootstrapped() -> None:
+    """This AWS knows no EC2 quotas and no simulator: both are unanswered there, and said to be."""
+    answers = preflight()
+    assert answers["CDK bootstrap"]["status"] == "fine"
+    assert int(answers["CDK bootstrap"]["found"].removeprefix("version ")) >= 6
+    assert answers["hosted zone Z0123456789EXAMPLE"]["status"] == "fine"
+    assert answers["launch of a p5 host"]["status"] == "fine"
+    assert answers["service quotas and open requests"]["status"] == "unanswered"
 
 
 def test_every_resource_of_every_template_exists(rehearsal: Rehearsal) -> None:
@@ -62,7 +88,7 @@ def test_what_boto3_sees_is_what_the_file_says(rehearsal: Rehearsal) -> None:
     assert [claim.text for claim in claims if not claim.holds] == []
 
 
-@pytest.mark.usefixtures("operator")
+@pytest.mark.usefixtures("rehearsal")
 def test_status_finds_what_was_deployed_and_says_what_this_aws_lacks() -> None:
     result = voice("status", FILE, "--json")
     rows = {row["asked"]: row for row in json.loads(result.stdout)["rows"]}
@@ -82,8 +108,8 @@ def test_status_finds_what_was_deployed_and_says_what_this_aws_lacks() -> None:
     assert result.exit_code == 1
 
 
-def test_status_names_alarms_and_images_that_are_not_the_file_s(operator: Rehearsal, tmp_path: Path) -> None:
-    cloudwatch = operator.session.client("cloudwatch", endpoint_url=operator.aws.endpoint)
+def test_status_names_alarms_and_images_that_are_not_the_file_s(rehearsal: Rehearsal, tmp_path: Path) -> None:
+    cloudwatch = rehearsal.session.client("cloudwatch", endpoint_url=rehearsal.aws.endpoint)
     alarm = "sandbox-alert-sessions-refused"
     cloudwatch.set_alarm_state(AlarmName=alarm, StateValue="ALARM", StateReason="a test")
     document = parsed(FILE.read_text())
@@ -102,10 +128,10 @@ def test_status_names_alarms_and_images_that_are_not_the_file_s(operator: Rehear
 
 
 def test_a_drained_host_is_held_until_it_says_so_and_replaced(
-    operator: Rehearsal, monkeypatch: pytest.MonkeyPatch
+    rehearsal: Rehearsal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ops.drain.command.POLL_S", 0.1)
-    autoscaling = operator.session.client("autoscaling", endpoint_url=operator.aws.endpoint)
+    autoscaling = rehearsal.session.client("autoscaling", endpoint_url=rehearsal.aws.endpoint)
     group = names.vad_groups(blueprint.load(FILE))[0]
     (before,) = _hosts(autoscaling, group)
     refused = voice("drain", FILE, before)
@@ -121,7 +147,7 @@ def test_a_drained_host_is_held_until_it_says_so_and_replaced(
     assert seen == ["no action yet", "Terminating:Wait", "alive", "gone"]
     (after,) = _hosts(autoscaling, group)
     assert after != before
-    reservations = operator.session.client("ec2", endpoint_url=operator.aws.endpoint).describe_instances(
+    reservations = rehearsal.session.client("ec2", endpoint_url=rehearsal.aws.endpoint).describe_instances(
         InstanceIds=[before]
     )["Reservations"]
     assert reservations[0]["Instances"][0]["State"]["Name"] == "terminated"
@@ -171,40 +197,44 @@ def test_one_changed_number_changes_only_what_it_should(rehearsal: Rehearsal, tm
     assert "There were no differences" in changed.diff()
 
 
-def test_a_dry_teardown_deletes_nothing(operator: Rehearsal) -> None:
+def test_a_dry_teardown_deletes_nothing(rehearsal: Rehearsal) -> None:
     result = voice("teardown", FILE, "--dry-run")
     assert result.exit_code == 0, result.output
     assert "kept: nothing" in result.stdout
-    assert operator.left().total() > 100
+    assert rehearsal.left().total() > 100
 
 
-def test_teardown_empties_log_buckets_and_names_what_it_did_not_make(operator: Rehearsal) -> None:
-    s3 = operator.session.client("s3", endpoint_url=operator.aws.endpoint)
+def test_teardown_empties_log_buckets_and_names_what_it_did_not_make(rehearsal: Rehearsal) -> None:
+    s3 = rehearsal.session.client("s3", endpoint_url=rehearsal.aws.endpoint)
     (logs,) = (b["Name"] for b in s3.list_buckets()["Buckets"] if b["Name"].startswith("sandbox-edge-"))
     for key in ("AWSLogs/1.gz", "AWSLogs/1.gz", "AWSLogs/2.gz"):
         s3.put_object(Bucket=logs, Key=key, Body=b"a line")
     s3.delete_object(Bucket=logs, Key="AWSLogs/2.gz")
     group = "/voice/sandbox/by-hand"
-    log_groups = operator.session.client("logs", endpoint_url=operator.aws.endpoint)
+    log_groups = rehearsal.session.client("logs", endpoint_url=rehearsal.aws.endpoint)
     log_groups.create_log_group(logGroupName=group)
     result = voice("teardown", FILE, "--yes", "--json")
     report = json.loads(result.stdout)
     assert result.exit_code == 1
     assert sum(sum(types.values()) for types in report["aws"]["deleted"].values()) > 200
     assert [left["id"] for left in report["left"]["behind"]] == [group]
-    assert operator.left() == {"log group": 1}
+    assert rehearsal.left() == {"log group": 1}
     log_groups.delete_log_group(logGroupName=group)
 
 
-def test_teardown_leaves_nothing(operator: Rehearsal) -> None:
+def test_teardown_leaves_nothing(rehearsal: Rehearsal) -> None:
     result = voice("teardown", FILE, "--yes")
     assert result.exit_code == 0, result.output
     assert "left behind: nothing" in result.stdout
-    assert dict(operator.left()) == {}
+    assert dict(rehearsal.left()) == {}
 
 
 def voice(*arguments: str | Path) -> Result:
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def preflight() -> dict[str, dict[str, str]]:
+    return {row["asked"]: row for row in json.loads(voice("preflight", FILE, "--json").stdout)["answers"]}
 
 
 def _hosts(autoscaling: AutoScalingClient, group: str) -> list[str]:
@@ -223,7 +253,7 @@ def _be_the_host(autoscaling: AutoScalingClient, group: str, instance: str, seen
         autoscaling.record_lifecycle_action_heartbeat(**action)
         raise AssertionError("a host in service has no action to keep alive")
     seen.append("no action yet")
-    limit = time.monotonic() + 60
+    limit = time.monotonic() + 300
     while (state := _state(autoscaling, instance)) == "InService":
         assert time.monotonic() < limit
         time.sleep(0.05)

@@ -71,7 +71,7 @@ def vad(port: int = READY_PORT) -> HostBoot:
                     "VOICE_DRAIN_TIMEOUT_S": "110",
                 },
                 health=HealthPort(port),
-                capabilities=("NET_ADMIN", "NET_RAW", "BPF", "PERFMON", "IPC_LOCK", "SYS_ADMIN"),
+                capabilities=("NET_ADMIN", "NET_RAW", "BPF", "PERFMON", "IPC_LOCK", "SYS_ADMIN", "SYS_NICE"),
                 hardware=True,
                 mounts=(Mount(CONTROL_DIR, CONTROL_DIR, writable=True),),
                 arguments=("--log", "json"),
@@ -112,7 +112,7 @@ def asr(port: int = READY_PORT) -> HostBoot:
                 environment={
                     "VOICE_CHUNK_PORT": "5006",
                     "VOICE_HEALTH_PORT": str(port),
-                    "VOICE_HOST_KIND": "silicon",
+                    "VOICE_HOST_KIND": "neuron",
                     "VOICE_ENGINE": "whisper",
                     "VOICE_CACHE_DIR": "/var/cache/voice",
                     "VOICE_DRAIN_TIMEOUT_S": "110",

@@ -114,6 +114,28 @@ def test_vad_host_gives_up(machine: Machine, ready_port: int, damage: Break, rea
     assert_abandoned(machine, hosts.vad(ready_port), reason)
 
 
+REFUSED = "docker: Error response from daemon: invalid CapAdd: unknown capability"
+
+
+def test_a_container_that_docker_cannot_start_ends_the_wait_with_dockers_words(
+    machine: Machine, silent_port: int
+) -> None:
+    machine.set("exit-status", "125")
+    machine.set("restarts", "5")
+    machine.set("journal", REFUSED)
+    assert_abandoned(machine, hosts.vad(silent_port), f"serve: vad-dataplane cannot be started; {REFUSED}")
+    assert sum(line == "sleep 5" for line in machine.transcript) == 0
+
+
+def test_a_container_that_crashes_is_given_its_time(machine: Machine, silent_port: int) -> None:
+    machine.set("exit-status", "1")
+    machine.set("restarts", "9")
+    machine.set("journal", "no route to the store")
+    assert_abandoned(
+        machine, hosts.vad(silent_port), "serve: not ready after 60 s: vad-dataplane; no route to the store"
+    )
+
+
 def no_secondary(machine: Machine) -> None:
     machine.metadata("network/interfaces/macs.listing", f"{PRIMARY}/")
 

@@ -21,6 +21,22 @@ def test_drain_sends_heartbeats_until_the_sessions_have_ended(machine: Machine, 
     check_golden("drain", drained(machine))
 
 
+def test_telemetry_ends_after_what_it_watches(machine: Machine, ready_port: int) -> None:
+    machine.set("drain-polls", "2")
+    machine.launch(hosts.vad(ready_port))
+    lines = machine.transcript
+    stops = [index for index, line in enumerate(lines) if line.startswith("systemctl stop")]
+    assert "telemetry" not in lines[stops[0]]
+    assert "telemetry" in lines[stops[1]]
+    assert any("is-active" in line for line in lines[stops[0] : stops[1]])
+
+
+def test_the_host_waits_for_the_network_before_it_asks_for_metadata(machine: Machine, ready_port: int) -> None:
+    machine.launch(hosts.vad(ready_port))
+    unit = machine.file("etc/systemd/system/voice-host.service").splitlines()
+    assert {"Wants=network-online.target", "After=network-online.target"} <= set(unit)
+
+
 def test_drain_ends_with_its_budget(machine: Machine, ready_port: int) -> None:
     machine.set("drain-polls", "1000")
     machine.launch(hosts.vad(ready_port))

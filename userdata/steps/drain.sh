@@ -2,9 +2,12 @@
 # shellcheck disable=SC2034 # lifecycle.sh reads waited
 # Watches for the end of the host, and lets the containers finish their sessions before it.
 
+# Telemetry is the last of the containers, and ends last: a drain that nobody sees looks like a host that is gone.
+SERVING=("${UNITS[@]:0:${#UNITS[@]} > 1 ? ${#UNITS[@]} - 1 : 1}")
+
 # `docker stop` holds a unit in "deactivating" until its container has ended.
 still_running() {
-  (systemctl is-active "${UNITS[@]}" || true) | grep -qvxE 'inactive|failed'
+  (systemctl is-active "${SERVING[@]}" || true) | grep -qvxE 'inactive|failed'
 }
 
 # drain BUDGET_S
@@ -13,8 +16,9 @@ drain() {
   [[ -e $RUN/serving ]] || return 0
   log "draining for at most $1 s"
   [[ -z $TARGET_GROUP ]] || retry 3 target deregister-targets || true
-  systemctl stop --no-block "${UNITS[@]}"
+  systemctl stop --no-block "${SERVING[@]}"
   while still_running && ((waited < $1)); do pause "$TERMINATE_HOOK"; done
+  systemctl stop --no-block "${UNITS[@]}"
   rm "$RUN/serving"
   log "drained in $waited s"
 }

@@ -9,7 +9,7 @@ unit() (
 
 install_self() {
   install -D -m 0700 "${BASH_SOURCE[0]}" "$ROOT$SELF"
-  unit host '[Unit]' After=network-online.target '[Service]' "ExecStart=$SELF boot" Restart=on-abnormal \
+  unit host '[Unit]' Wants=network-online.target After=network-online.target '[Service]' "ExecStart=$SELF boot" Restart=on-abnormal \
     '[Install]' WantedBy=multi-user.target
   unit container@ '[Unit]' After=docker.service '[Service]' 'ExecStartPre=-docker rm -f %i' \
     "ExecStart=$SELF run %i" "ExecStop=docker stop -t $DRAIN_BUDGET_S %i" \

@@ -44,15 +44,34 @@ is_ready() {
   fi
 }
 
+# What a container said last: Docker's own words, where it could not start it, are in no log group.
+last_words() {
+  local words
+  words=$(journalctl -q --no-pager -o cat -n 3 -u "voice-container@$1") || true
+  [[ -z $words ]] || echo "; $words"
+}
+
+# Docker exits with 125 to 127 where it cannot start a container or its command; another try ends no better.
+cannot_start() {
+  local status tries
+  status=$(systemctl show -P ExecMainStatus "voice-container@$1")
+  tries=$(systemctl show -P NRestarts "voice-container@$1")
+  ((status >= 125 && status <= 127 && tries >= 5))
+}
+
 serve() {
   local waited=0 name late
   touch "$RUN/serving"
   systemctl start --no-block "${UNITS[@]}"
   while :; do
     late=
-    for name in "${CONTAINERS[@]}"; do is_ready "$name" || late+=" $name"; done
+    for name in "${CONTAINERS[@]}"; do
+      is_ready "$name" && continue
+      late+=" $name"
+      ! cannot_start "$name" || fail "$name cannot be started$(last_words "$name")"
+    done
     [[ -n $late ]] || break
-    ((waited < READY_BUDGET_S)) || fail "not ready after $READY_BUDGET_S s:$late"
+    ((waited < READY_BUDGET_S)) || fail "not ready after $READY_BUDGET_S s:$late$(for name in $late; do last_words "$name"; done)"
     pause "$LAUNCH_HOOK"
   done
   [[ -z $STARTING ]] || phases "$waited"

@@ -54,7 +54,7 @@ def of_asr(deployment: Deployment) -> Iterator[Alert]:
     if neuron:
         # A fleet grows below 20 % headroom and stays there for as long as a launch takes; 5 % is the end of it.
         yield Alert(
-            "silicon-exhausted",
+            "neuron-exhausted",
             Tier.ASR,
             "No Neuron fleet has headroom left: new sessions go to GPUs, which cost more and are fewer.",
             _each(deployment, neuron, "NeuronHeadroom", "Average"),

@@ -23,6 +23,7 @@ class Network(Model):
     interface_endpoints: tuple[str, ...] = ()
     """AWS services reached inside the VPC, such as ``ecr.dkr``; each costs an hourly price per zone."""
     flow_log_retention_days: LogRetentionDays = 30
+    """How long the VPC's flow logs are kept, days."""
 
     @field_validator("cidr")
     @classmethod
@@ -37,23 +38,27 @@ class StateStore(Model):
     """ElastiCache for Valkey: session state, host registry, transcript streams."""
 
     node_type: str
+    """ElastiCache node type of the catalogue, such as ``cache.r7g.large``."""
     replicas: int = Field(default=1, ge=0, le=5)
     """Replicas of the primary; one or more makes the store survive the loss of a zone."""
     snapshot_retention_days: int = Field(default=1, ge=0, le=35)
+    """How long daily snapshots are kept, days; 0 takes none."""
 
 
 class HugePages(Model):
     """Memory set aside for DPDK at boot."""
 
     size_mib: Literal[2, 32, 1024] = 2
-    """Page size; the ones that arm64 kernels with 4 KiB base pages have."""
+    """Page size, MiB; the ones that arm64 kernels with 4 KiB base pages have."""
     count: int = Field(gt=0)
+    """Pages that every host reserves when it boots."""
 
 
 class EnaExpress(Model):
     """AWS's Scalable Reliable Datagram between two network interfaces of one region."""
 
     enabled: bool = False
+    """Whether TCP between the hosts goes through it; the instance type has to support it."""
     udp: bool = False
     """UDP is a separate switch, on both ends."""
 
@@ -78,6 +83,7 @@ class DataPath(Model):
 
     mode: DataPathMode = DataPathMode.AF_XDP
     mtu: int = Field(default=3498, ge=1280, le=9001)
+    """Largest packet of the interface, bytes. XDP and ENA Express have limits of their own, which checks hold."""
     rx_queues: int = Field(default=4, gt=0)
     """Receive queues that are polled, one core each."""
     rx_ring_size: int = Field(default=256, gt=0)
@@ -88,15 +94,17 @@ class VadFleet(Model):
     """Graviton4 hosts that turn RTP into chunks of speech; one Auto Scaling group per zone."""
 
     instance_type: str
+    """EC2 instance type of the catalogue, such as ``c8g.12xlarge``."""
     hosts_per_zone: HostCount
     huge_pages: HugePages
     ena_express: EnaExpress = EnaExpress()
     data_path: DataPath = DataPath()
     root_volume_gib: int = Field(default=40, ge=30)
+    """Root volume of a host, GiB; it holds the images."""
     drain_timeout_s: int = Field(default=600, ge=30, le=7200)
-    """Longest that a terminating host may take to hand over its sessions."""
+    """Longest that a terminating host may take to hand over its sessions, seconds."""
     warm_up_s: int = Field(default=120, ge=0, le=3600)
-    """From launch to carrying load; until then scaling counts the host as on its way."""
+    """From launch to carrying load, seconds; until then scaling counts the host as on its way."""
     scaling: ScalingRules
 
 
@@ -117,6 +125,7 @@ class CapacityReservation(Model):
 
     option: Literal["capacity-reservation"]
     reservation_id: Annotated[str, Field(pattern=r"^cr-[0-9a-f]{8,17}$")]
+    """Id of the reservation, ``cr-`` and hexadecimal digits."""
 
 
 class CapacityBlock(Model):
@@ -124,6 +133,7 @@ class CapacityBlock(Model):
 
     option: Literal["capacity-block"]
     reservation_id: Annotated[str, Field(pattern=r"^cr-[0-9a-f]{8,17}$")]
+    """Id of the block's reservation, ``cr-`` and hexadecimal digits."""
 
 
 Purchase = Annotated[OnDemand | Spot | CapacityReservation | CapacityBlock, Field(discriminator="option")]
@@ -133,6 +143,7 @@ class WarmPool(Model):
     """Hosts that have booted and pulled their images, then stopped; they cost their volumes only."""
 
     min_size: int = Field(gt=0)
+    """Hosts that are kept ready at least."""
 
 
 class Engine(StrEnum):
@@ -148,21 +159,31 @@ class AsrFleet(Model):
     """Accelerator hosts behind one Auto Scaling group."""
 
     name: Name
+    """Unique among the fleets; its hosts, metrics and alarms carry it."""
     instance_type: str
+    """EC2 instance type of the catalogue, with Neuron devices or GPUs, such as ``inf2.48xlarge``."""
     hosts: HostCount
     engine: Engine = Engine.WHISPER
     vllm: VllmOptions | None = None
     """What vLLM serves; for the engine ``vllm`` only."""
+    model: Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]*/[\w.-]+$", max_length=96)] | None = None
+    """Repository at Hugging Face of the Whisper model, for the engine ``whisper``: one in CTranslate2's format on GPUs,
+    one of OpenAI's on Neuron. By default large-v2. With another one hosts of the VAD tier send samples instead of
+    log-mel features, since only the engine knows how many mel bins it takes."""
     sessions: int | None = Field(default=None, ge=1, le=4096)
-    """Most sessions of a host, for the engine ``whisper``, where you have measured it (``voice loadtest``); by default the
-    ceiling of its accelerators' memory."""
+    """Most sessions of a host, for the engine ``whisper``, where you have measured it (``voice loadtest``); by default
+    the ceiling of its accelerators' memory."""
     purchase: Purchase = OnDemand()
+    """How the hosts are bought: On-Demand, spot, a reservation or a Capacity Block."""
     availability_zones: tuple[str, ...] | None = None
     """Zones of this fleet, where it cannot use all of the deployment's."""
     warm_pool: WarmPool | None = None
     root_volume_gib: int = Field(default=200, ge=30)
+    """Root volume of a host, GiB; it holds the images."""
     drain_timeout_s: int = Field(default=900, ge=30, le=7200)
+    """Longest that a terminating host may take to finish its sessions, seconds."""
     warm_up_s: int = Field(default=300, ge=0, le=3600)
+    """From launch to carrying load, seconds; until then scaling counts the host as on its way."""
     scaling: ScalingRules
 
     @model_validator(mode="after")
@@ -171,6 +192,8 @@ class AsrFleet(Model):
             raise ValueError("`vllm` names the model for `engine: vllm`, and belongs to no other engine")
         if self.vllm and self.sessions:
             raise ValueError("`sessions` belongs to `engine: whisper`; vLLM's are `vllm.load.sessions`")
+        if self.vllm and self.model:
+            raise ValueError("`model` belongs to `engine: whisper`; vLLM's is `vllm.model`")
         return self
 
 
@@ -178,7 +201,9 @@ class Aws(Model):
     """Everything that is deployed to AWS."""
 
     region: str
+    """AWS region of the catalogue, such as ``us-east-1``."""
     availability_zones: tuple[str, ...] = Field(min_length=1)
+    """Zones that everything is spread over. They are named here, so that a synth asks AWS nothing."""
     account: Annotated[str, Field(pattern=r"^[0-9]{12}$")] | None = None
     """When given, a deploy with credentials of another account is refused by the CDK CLI."""
     network: Network = Network()

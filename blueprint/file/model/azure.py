@@ -24,6 +24,7 @@ class ClusterNetwork(Model):
     pod_cidr: str = "10.244.0.0/16"
     """Range of the pods' overlay; every node takes a /24 of it."""
     service_cidr: str = "10.61.0.0/16"
+    """IPv4 range of the cluster's services; pods and nodes take no addresses in it."""
     private_cluster: bool = True
     """The API server is reached inside the virtual network only."""
     authorized_ranges: tuple[str, ...] = ()
@@ -56,6 +57,7 @@ class SystemPool(Model):
     """The nodes of the cluster's own pods, of the router and of what has no GPU."""
 
     vm_size: str
+    """Azure VM size of the catalogue, without a GPU."""
     nodes: HostCount
 
 
@@ -70,7 +72,7 @@ class SpotNodes(Model):
 
     option: Literal["spot"]
     max_usd_per_hour: float | None = Field(default=None, gt=0)
-    """Evicted when the price is above; absent: never evicted for its price."""
+    """Price in USD above which a node is evicted; absent, none is for its price."""
 
 
 class ReservedNodes(Model):
@@ -78,6 +80,7 @@ class ReservedNodes(Model):
 
     option: Literal["capacity-reservation"]
     group_id: Annotated[str, Field(pattern=r"^/subscriptions/.+/capacityReservationGroups/[^/]+$")]
+    """Resource id of the group, from ``/subscriptions/`` on."""
 
 
 NodePurchase = Annotated[PayAsYouGo | SpotNodes | ReservedNodes, Field(discriminator="option")]
@@ -96,11 +99,14 @@ class GpuPool(Model):
     """Nodes of one GPU size."""
 
     name: PoolName
+    """Unique among the pools; services name the pool by it. AKS allows twelve lower-case letters and digits."""
     vm_size: str
+    """Azure VM size of the catalogue, with GPUs, such as ``Standard_NC96ads_A100_v4``."""
     nodes: HostCount
     availability_zones: tuple[str, ...] | None = None
     """Zones of this pool, where it cannot use all of the cluster's."""
     purchase: NodePurchase = PayAsYouGo()
+    """How the nodes are bought: by the second, spot, or from a capacity reservation."""
     topology_policy: TopologyPolicy = TopologyPolicy.BEST_EFFORT
     os_disk_gib: int = Field(default=256, ge=128, le=2048)
     """Holds the images; an inference image unpacks to about 30 GiB."""
@@ -110,22 +116,23 @@ class LmcachePool(Model):
     """Host memory and disk that keep the KV cache of sessions that may come back."""
 
     l1_gib: int = Field(default=200, gt=0)
-    """Host memory of a cell in total, over its LMCache servers."""
+    """Host memory of a cell in total, over its LMCache servers, GiB."""
     l2_nvme_gib: int = Field(default=0, ge=0)
-    """Local NVMe of a cell in total; 0 is none."""
+    """Local NVMe of a cell in total, GiB; 0 is none."""
 
 
 class Service(Model):
     """What every service on the cluster has."""
 
     name: Name
+    """Unique among the services; pods, alerts and scaling name the service by it."""
     model: str
     """A model of the catalogue."""
     revision: Revision | None = None
     """Commit of the model's repository; absent, the newest is fetched."""
     replicas: HostCount
     drain_timeout_s: int = Field(default=600, ge=30, le=3600)
-    """Time that a stopping replica may finish requests in."""
+    """Time that a stopping replica may finish requests in, seconds."""
 
 
 class PrefillDecodeCell(Service):
@@ -133,6 +140,7 @@ class PrefillDecodeCell(Service):
 
     kind: Literal["prefill-decode-cell"]
     pool: PoolName
+    """Pool of this file whose nodes run the cells; a cell takes a whole node."""
     load: Load
     cpus: int = Field(default=80, gt=0)
     """CPUs that the pod asks for in whole; NUMA admission counts them."""
@@ -145,9 +153,12 @@ class AggregatedService(Service):
 
     kind: Literal["aggregated"]
     pool: PoolName
+    """Pool of this file whose nodes run the replicas."""
     load: Load
     tensor_parallel: int = Field(default=1, gt=0)
+    """GPUs that one engine is split over; they have to share an NVLink domain."""
     cpus: int = Field(default=20, gt=0)
+    """CPUs that a replica's pod asks for."""
     quantization: Quantization = Quantization.NONE
     kv_cache_type: KvCacheType = KvCacheType.AUTO
     lmcache: LmcachePool | None = None
@@ -162,8 +173,10 @@ class ChatService(Service):
 
     kind: Literal["chat"]
     pools: tuple[PoolName, ...] = Field(min_length=1)
+    """Pools of this file that run replicas; each gets flags of its own."""
     load: Load
     cpus: int = Field(default=10, gt=0)
+    """CPUs that a replica's pod asks for."""
     quantization: Quantization = Quantization.NONE
     kv_cache_type: KvCacheType = KvCacheType.AUTO
     profile: Profile = Profile.TUNED
@@ -174,9 +187,11 @@ class TtsService(Service):
 
     kind: Literal["tts"]
     pool: PoolName
+    """Pool of this file whose nodes run the replicas."""
     sessions: int = Field(gt=0)
     """Callers who are spoken to at the same time, over all replicas."""
     cpus: int = Field(default=10, gt=0)
+    """CPUs that a replica's pod asks for."""
     cuda_graphs: bool = True
     """Off is eager mode, for the comparison in the bench."""
 
@@ -198,12 +213,14 @@ class Router(Model):
 
     routing: Routing = Routing.SESSION
     replicas: int = Field(default=2, ge=1, le=10)
+    """Pods of the router; two or more make it survive the loss of one."""
 
 
 class ModelAgreement(Model):
     """A licence that was agreed with a model's owner, beyond the published one."""
 
     model: str
+    """The model of the catalogue that was agreed on."""
     reference: Annotated[str, Field(min_length=10)]
     """Where the agreement can be found."""
 
@@ -212,15 +229,20 @@ class MaintenanceWindow(Model):
     """When AKS may upgrade the cluster and its node images, UTC."""
 
     day: Literal["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"] = "Sunday"
+    """Day of the week."""
     start: Annotated[str, Field(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")] = "01:00"
+    """Start of the window, hours and minutes, UTC."""
     hours: int = Field(default=6, ge=4, le=24)
+    """Length of the window, hours."""
 
 
 class Azure(Model):
     """Everything that is deployed to Azure."""
 
     location: str
+    """Azure region, such as ``westeurope``."""
     availability_zones: tuple[str, ...] = ("1", "2", "3")
+    """Zones of the region that nodes are spread over."""
     kubernetes_version: Annotated[str, Field(pattern=r"^1\.[0-9]{2}$")]
     """Minor version; AKS applies patches."""
     admin_groups: tuple[ObjectId, ...] = Field(min_length=1)
@@ -229,6 +251,7 @@ class Azure(Model):
     system_pool: SystemPool
     pools: tuple[GpuPool, ...] = Field(min_length=1)
     services: tuple[AzureService, ...] = Field(min_length=1)
+    """What the cluster serves: cells, aggregated engines, chat models, text to speech."""
     router: Router = Router()
     model_cache_gib: int = Field(default=1024, ge=100)
     """Shared file storage for weights and compile caches; Azure's premium shares start at 100 GiB."""
@@ -237,6 +260,7 @@ class Azure(Model):
     model_agreements: tuple[ModelAgreement, ...] = ()
     maintenance: MaintenanceWindow = MaintenanceWindow()
     log_retention_days: int = Field(default=30, ge=30, le=730)
+    """How long logs are kept, days."""
 
     @model_validator(mode="after")
     def _names_and_zones(self) -> "Azure":

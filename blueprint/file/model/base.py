@@ -40,7 +40,9 @@ class HostCount(Model):
     """Bounds of a fleet, pool or service. The number between them belongs to its scaling."""
 
     min: int = Field(ge=0)
+    """Fewest that run; scaling never goes below."""
     max: int = Field(gt=0)
+    """Most that run; scaling never goes above."""
 
     @model_validator(mode="after")
     def _ordered(self) -> "HostCount":

@@ -28,7 +28,9 @@ class AcceptedCheck(Model):
     """A check whose finding the operator has read and accepts."""
 
     id: str
+    """Id of the check; ``voice checks`` lists them."""
     reason: Annotated[str, Field(min_length=10)]
+    """Why the finding is accepted, for whoever reads the file next."""
 
 
 class Deployment(Model):
@@ -37,6 +39,7 @@ class Deployment(Model):
     model_config = ConfigDict(serialize_by_alias=True)
 
     name: Name
+    """Name of the deployment. Stacks and resources start with it, so two deployments can share an account."""
     environment: Environment
     images: dict[Image, ImageDigest] = Field(default_factory=dict, strict=False)
     """Digest of each image in the deployment's own registry; an image without one is not pulled."""

@@ -9,6 +9,10 @@ from blueprint.base import Model
 HttpsUrl = Annotated[str, Field(pattern=r"^https://[^\s/]+(/\S*)?$")]
 
 
+Origin = Annotated[str, Field(pattern=r"^(https://[^\s/,*]+|http://localhost(:[0-9]+)?)$")]
+"""Scheme, host and port of a web page, as browsers send them. ``*`` is none: it would let in every page there is."""
+
+
 class IamAuthorizer(Model):
     """Callers sign their requests with AWS credentials (SigV4)."""
 
@@ -20,7 +24,9 @@ class JwtAuthorizer(Model):
 
     kind: Literal["jwt"]
     issuer: HttpsUrl
+    """Address of the issuer, as its tokens have it in ``iss``."""
     audience: str = Field(min_length=1)
+    """What tokens have to have in ``aud``."""
 
 
 class ApiKeyAuthorizer(Model):
@@ -42,8 +48,11 @@ class Domain(Model):
     """A name of one's own in a Route 53 zone of the same account: ``api.<name>`` and ``media.<name>``."""
 
     name: Annotated[str, Field(pattern=r"^([a-z0-9-]+\.)+[a-z]{2,}$")]
+    """Name that ``api.`` and ``media.`` are put before; it lies in the zone."""
     zone_id: Annotated[str, Field(pattern=r"^Z[A-Z0-9]{1,31}$")]
+    """Id of the public hosted zone in Route 53."""
     zone_name: Annotated[str, Field(pattern=r"^([a-z0-9-]+\.)+[a-z]{2,}$")]
+    """Name of that zone."""
 
     @model_validator(mode="after")
     def _name_in_zone(self) -> "Domain":
@@ -56,7 +65,9 @@ class Throttle(Model):
     """Limits of the session API, for all callers together and for one address."""
 
     requests_per_s: int = Field(default=100, gt=0)
+    """Requests of all callers together, in a second."""
     burst: int = Field(default=200, gt=0)
+    """Requests that may come at once, beyond the rate."""
     requests_per_address_5_min: int = Field(default=1000, ge=10)
     """WAF blocks an address above this rate; AWS counts over five minutes."""
 
@@ -65,7 +76,9 @@ class TaskCount(Model):
     """Bounds of the gateway service."""
 
     min: int = Field(ge=1)
+    """Fewest tasks that run."""
     max: int = Field(gt=0)
+    """Most tasks that run."""
 
     @model_validator(mode="after")
     def _ordered(self) -> "TaskCount":
@@ -83,10 +96,23 @@ class GatewayService(Model):
     """The gateway on ECS Fargate, arm64."""
 
     vcpu: float = 1
+    """vCPUs of a task, as Fargate sells them."""
     memory_gib: int = 2
+    """Memory of a task, GiB; each number of vCPUs has a range of its own."""
     tasks: TaskCount
     sockets_per_task: int = Field(default=1000, gt=0)
     """Open sockets that one task is meant to carry; the service grows to keep below it."""
+    max_connections: int = Field(default=4096, gt=0)
+    """Open sockets at which a task refuses more, until the service has grown."""
+
+    @model_validator(mode="after")
+    def _grows_before_it_refuses(self) -> "GatewayService":
+        if self.max_connections < self.sockets_per_task:
+            raise ValueError(
+                f"max_connections {self.max_connections} is below sockets_per_task {self.sockets_per_task}: "
+                "tasks would refuse callers before the service grows"
+            )
+        return self
 
     @model_validator(mode="after")
     def _is_a_fargate_size(self) -> "GatewayService":
@@ -106,6 +132,7 @@ class Edge(Model):
     """REST API for control and events, network load balancer for audio, gateway service behind both."""
 
     authorizer: Authorizer
+    """Who may open a session: callers with AWS credentials, a token, a key, or anybody."""
     gateway: GatewayService
     throttle: Throttle = Throttle()
     domain: Domain | None = None
@@ -116,9 +143,17 @@ class Edge(Model):
     cross_zone: bool = False
     """Spread callers over all zones, at the price of traffic between zones."""
     token_ttl_s: int = Field(default=300, ge=30, le=3600)
-    """Lifetime of a session token."""
+    """Lifetime of a session token, seconds."""
     idle_timeout_s: int = Field(default=60, ge=5)
-    """Longest silence on a socket or event stream before it is closed; heartbeats come at a third of it."""
+    """Longest silence on a socket or event stream before it is closed, seconds; heartbeats come at a third of it."""
+    session_max_s: int = Field(default=3600, ge=60, le=86_400)
+    """Longest that a session lasts, seconds; callers who have more to say open another."""
+    caller_sessions: int = Field(default=1000, gt=0)
+    """Live sessions of one caller, at all tasks together."""
+    caller_creations_per_s: int = Field(default=50, gt=0)
+    """Sessions that one caller may open in a second, at all tasks together."""
+    allowed_origins: tuple[Origin, ...] = ()
+    """Web pages that may use the session API from a browser, such as ``https://app.example.com``."""
 
     @model_validator(mode="after")
     def _has_certificate(self) -> "Edge":

@@ -13,7 +13,7 @@ class Observability(Model):
     """Dashboards, alarms, logs, budget."""
 
     monthly_budget_usd: int = Field(gt=0)
-    """AWS Budgets reports at 80 % of it spent and at 100 % forecast."""
+    """Budget of a month, USD; AWS Budgets reports at 80 % of it spent and at 100 % forecast."""
     email: Annotated[str, Field(pattern=r"^[^@\s]+@[^@\s]+\.[^@\s]+$")] | None = None
     """Gets every alarm; AWS asks it to confirm first."""
     chat_webhook_secret: Annotated[str, Field(pattern=r"^[\w/+=.@-]+$")] | None = None
@@ -22,6 +22,7 @@ class Observability(Model):
     The address has to confirm an SNS subscription, as those of PagerDuty and Opsgenie do. Slack's and Teams' own
     webhooks do not: put Amazon Q Developer in chat applications (once AWS Chatbot), or a relay, between."""
     log_retention_days: LogRetentionDays = 30
+    """How long logs of hosts and services are kept, days."""
     runbook_url: Annotated[str, Field(pattern=r"^https://\S+[^/]$")] = (
         "https://github.com/voice-serve/voice-serve/blob/main/docs/runbooks"
     )

@@ -1,7 +1,9 @@
 """Scaling as data: one rule is one metric, one alarm and one step policy."""
 
+import math
 from enum import StrEnum
-from typing import Annotated
+from itertools import pairwise
+from typing import Annotated, NamedTuple
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -35,58 +37,83 @@ class MissingData(StrEnum):
 
 
 class Step(Model):
-    """One band of a step policy, in the metric's unit, measured away from the threshold."""
+    """One step adjustment, in EC2 Auto Scaling's words; a bound is the metric's value minus the threshold.
 
-    beyond: float = Field(default=0, ge=0)
-    """The band starts this far past the threshold, in the direction of the breach."""
-    change: int
+    A step has the bound that lies nearer to the threshold, and ends where the next one begins.
+    """
+
+    adjustment: int
     """Hosts to add (positive) or remove (negative); in every availability zone for the VAD fleet."""
+    lower_bound: float | None = Field(default=None, ge=0)
+    """Where a step above the threshold begins, in the metric's unit; the first begins at 0."""
+    upper_bound: float | None = Field(default=None, le=0)
+    """Where a step below the threshold begins, in the metric's unit; the first begins at 0."""
+
+
+class Band(NamedTuple):
+    """What a step covers: metric values minus the threshold, infinite where nothing ends it."""
+
+    lower: float
+    upper: float
+    adjustment: int
 
 
 class ScalingRule(Model):
     """When a metric crosses a threshold, the fleet changes by a number of hosts."""
 
     name: Name
+    """Unique in its fleet; it becomes the alarm's name."""
     metric: str
     """A metric of ``blueprint.contract`` that the fleet's hosts publish."""
     statistic: Statistic
     comparison: Comparison
     threshold: float
+    """Value that a datapoint is compared with, in the metric's unit."""
     period_s: int = Field(gt=0)
-    breaching_datapoints: int = Field(gt=0)
-    """M of M-of-N: so many datapoints must breach ..."""
-    evaluated_datapoints: int = Field(gt=0)
+    """Length of one period, seconds."""
+    datapoints_to_alarm: int = Field(gt=0)
+    """M of M-of-N: so many periods must breach ..."""
+    evaluation_periods: int = Field(gt=0)
     """... among the last N."""
     missing_data: MissingData
     steps: tuple[Step, ...] = Field(min_length=1)
-    """Bands in rising order of ``beyond``; the first starts at 0."""
+    """In the order in which they lead away from the threshold."""
 
     @model_validator(mode="after")
     def _datapoints_and_steps(self) -> "ScalingRule":
-        if self.breaching_datapoints > self.evaluated_datapoints:
+        if self.datapoints_to_alarm > self.evaluation_periods:
             raise ValueError(
-                f"breaching_datapoints {self.breaching_datapoints} is more than "
-                f"evaluated_datapoints {self.evaluated_datapoints}: the alarm could never fire"
+                f"datapoints_to_alarm {self.datapoints_to_alarm} is more than "
+                f"evaluation_periods {self.evaluation_periods}: the alarm could never fire"
             )
-        starts = [step.beyond for step in self.steps]
+        near, other = ("lower_bound", "upper_bound") if self._rises else ("upper_bound", "lower_bound")
+        if any(getattr(step, other) is not None for step in self.steps):
+            raise ValueError(f"a step {self.comparison} the threshold has a {near}; it ends where the next begins")
+        starts = [abs(getattr(step, near) or 0) for step in self.steps]
         if starts[0] != 0 or starts != sorted(set(starts)):
-            raise ValueError(f"steps must start at beyond: 0 and rise strictly, not {starts}")
-        signs = {step.change > 0 for step in self.steps}
-        if 0 in (step.change for step in self.steps) or len(signs) > 1:
+            raise ValueError(f"the steps' {near} must start at 0 and lead away from it, not {starts}")
+        signs = {step.adjustment > 0 for step in self.steps}
+        if 0 in (step.adjustment for step in self.steps) or len(signs) > 1:
             raise ValueError("the steps of one rule either all add hosts or all remove hosts")
         return self
 
     @property
+    def _rises(self) -> bool:
+        return self.comparison is Comparison.ABOVE
+
+    @property
     def adds_hosts(self) -> bool:
         """Whether the rule scales out (otherwise in)."""
-        return self.steps[0].change > 0
+        return self.steps[0].adjustment > 0
 
-    def change_at(self, value: float) -> int:
-        """Return the hosts to add or remove for a breaching datapoint; 0 when ``value`` does not breach."""
-        distance = value - self.threshold if self.comparison is Comparison.ABOVE else self.threshold - value
-        if distance <= 0:
-            return 0
-        return next(step.change for step in reversed(self.steps) if distance >= step.beyond)
+    @property
+    def bands(self) -> tuple[Band, ...]:
+        """What each step covers, as a step policy has them."""
+        if self._rises:
+            ends = pairwise((*(step.lower_bound or 0 for step in self.steps), math.inf))
+            return tuple(Band(near, far, step.adjustment) for step, (near, far) in zip(self.steps, ends, strict=True))
+        ends = pairwise((*(step.upper_bound or 0 for step in self.steps), -math.inf))
+        return tuple(Band(far, near, step.adjustment) for step, (near, far) in zip(self.steps, ends, strict=True))
 
 
 def _names_differ(rules: tuple[ScalingRule, ...]) -> tuple[ScalingRule, ...]:

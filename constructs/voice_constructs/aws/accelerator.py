@@ -1,4 +1,4 @@
-"""ASR fleets on Neuron silicon and GPUs."""
+"""ASR fleets on Neuron accelerators and GPUs."""
 
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
@@ -11,7 +11,7 @@ from blueprint import catalog
 from blueprint.aws import names
 from blueprint.aws.alerts import scaling_runbook
 from blueprint.contract.environment import CACHE_DIR, CHUNK_PORT, DRAIN_TIMEOUT_S, ENGINE, HEALTH_PORT, HOST_KIND
-from blueprint.contract.images import Image
+from blueprint.contract.images import UNPRIVILEGED_USER, Image
 from blueprint.contract.metrics import NEURON_TOOLS_DIR, START_PHASES_FILE
 from blueprint.contract.network import CHUNK, ENGINE_HEALTH, VLLM, Tier
 from blueprint.engines.launch.services import HOST_CACHE_DIR, fleet_launch, neuron_launch
@@ -19,7 +19,7 @@ from blueprint.engines.launch.vllm import START_LOG
 from blueprint.engines.launch.whisper import whisper_engine
 from blueprint.file.model.aws import AsrFleet, Engine
 from blueprint.hosts import asr_images
-from voice_constructs.aws.fleet import UNPRIVILEGED_USER, FleetContext
+from voice_constructs.aws.fleet import FleetContext
 from voice_constructs.aws.host import (
     HostGroupProps,
     HostTemplateProps,
@@ -47,7 +47,7 @@ class AcceleratorFleetProps:
 class AcceleratorFleet(Construct):
     """Hosts of one accelerator type behind one Auto Scaling group.
 
-    No load balancer: the VAD tier pins each session to a host from the host registry, silicon first.
+    No load balancer: the VAD tier pins each session to a host from the host registry, Neuron hosts first.
 
     Attributes:
         group: The Auto Scaling group.
@@ -168,7 +168,7 @@ class AcceleratorFleet(Construct):
                 DRAIN_TIMEOUT_S: str(self._fleet.drain_timeout_s),
                 CHUNK_PORT: str(CHUNK.number),
                 HEALTH_PORT: str(ENGINE_HEALTH.number),
-                HOST_KIND: "gpu" if gpu else "silicon",
+                HOST_KIND: "gpu" if gpu else "neuron",
                 ENGINE: self._fleet.engine.value,
             },
             userdata.HealthPort(ENGINE_HEALTH.number),

@@ -17,19 +17,16 @@ from blueprint.contract.environment import (
     VALKEY_USER,
     Variable,
 )
-from blueprint.contract.images import Image
+from blueprint.contract.images import UNPRIVILEGED_USER, Image
 from blueprint.contract.network import PROMETHEUS, VALKEY, Tier
 from blueprint.file.model.deployment import Deployment
-from blueprint.hosts import held_back
+from blueprint.hosts import digest, held_back
 from voice_constructs.aws.encryption import EncryptionKey
 from voice_constructs.aws.host import HostRole, HostRoleProps
 from voice_constructs.aws.logs import log_group
 from voice_constructs.aws.network import VoiceNetwork
 from voice_constructs.aws.retention import Retention
 from voice_constructs.aws.state import PASSWORD_FIELD, ValkeyStore
-
-UNPRIVILEGED_USER = 10001
-"""User id of every container that opens no raw sockets; the images have it."""
 
 Environment = Mapping[Variable, str]
 
@@ -59,9 +56,7 @@ class FleetContext:
 
     def image_uri(self, image: Image) -> str:
         """Return an image's address by digest; for an image without one, an address that pulls nothing."""
-        repository = self.repositories[image]
-        digest = self.deployment.images.get(image)
-        return repository.repository_uri_for_digest(digest or f"sha256:{'0' * 64}")
+        return self.repositories[image].repository_uri_for_digest(digest(self.deployment, image))
 
     def role(
         self, scope: Construct, id_: str, *, groups: Sequence[str], tier: Tier, images: Sequence[Image]

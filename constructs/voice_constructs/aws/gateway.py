@@ -14,18 +14,21 @@ from constructs import Construct
 from blueprint.aws import names
 from blueprint.aws.edge import FARGATE_STOP_TIMEOUT_S, GATEWAY_DRAIN_TIMEOUT_S
 from blueprint.contract.environment import (
+    ALLOWED_ORIGINS,
+    CALLER_CREATIONS_PER_S,
+    CALLER_SESSIONS,
     DEPLOYMENT,
     DRAIN_TIMEOUT_S,
-    ENVIRONMENT,
     FLEET,
     HTTP_PORT,
     IDLE_TIMEOUT_S,
     JWT_AUDIENCE,
     JWT_ISSUER,
+    MAX_CONNECTIONS,
     MEDIA_HOST,
     MEDIA_PORT,
-    REGION,
     RTP_PORT,
+    SESSION_MAX_S,
     TOKEN_KEY,
     TOKEN_TTL_S,
     VALKEY_HOST,
@@ -34,20 +37,18 @@ from blueprint.contract.environment import (
     VALKEY_USER,
     Variable,
 )
-from blueprint.contract.images import Image
+from blueprint.contract.images import UNPRIVILEGED_USER, Image
 from blueprint.contract.network import GATEWAY_HTTP, GATEWAY_MEDIA, RTP, VALKEY, Tier
 from blueprint.contract.session_api import HEALTH_COMMAND
 from blueprint.file.model.edge import JwtAuthorizer
 from blueprint.file.model.scaling import Statistic
-from blueprint.hosts import GATEWAY_IMAGES, held_back
+from blueprint.hosts import GATEWAY_IMAGES, digest, held_back
 from voice_constructs.aws.acknowledge import acknowledge
 from voice_constructs.aws.edge import EdgeContext
 from voice_constructs.aws.scaling import fleet_metric
 from voice_constructs.aws.state import PASSWORD_FIELD, ValkeyStore
 
 CONTAINER = "gateway"
-USER = "65532:65532"
-"""A user that owns nothing in the image; the number is what distroless images call ``nonroot``."""
 
 TOKEN_KEY_LENGTH = 64
 """Characters of the key that signs session tokens: 62 to choose from, so more than the 256 bits of HMAC-SHA-256."""
@@ -132,7 +133,6 @@ class Gateway(Construct):
         return {
             DEPLOYMENT: self._deployment.name,
             FLEET: names.GATEWAY_FLEET,
-            REGION: self._deployment.aws.region,
             VALKEY_HOST: self._props.store.endpoint,
             VALKEY_PORT: str(VALKEY.number),
             VALKEY_USER: Tier.GATEWAY.value,
@@ -142,6 +142,11 @@ class Gateway(Construct):
             TOKEN_TTL_S: str(settings.token_ttl_s),
             JWT_ISSUER: jwt.issuer if jwt else "",
             JWT_AUDIENCE: jwt.audience if jwt else "",
+            ALLOWED_ORIGINS: ",".join(settings.allowed_origins),
+            SESSION_MAX_S: str(settings.session_max_s),
+            CALLER_SESSIONS: str(settings.caller_sessions),
+            CALLER_CREATIONS_PER_S: str(settings.caller_creations_per_s),
+            MAX_CONNECTIONS: str(settings.gateway.max_connections),
             MEDIA_HOST: self._props.media_host,
             IDLE_TIMEOUT_S: str(settings.idle_timeout_s),
             DRAIN_TIMEOUT_S: str(GATEWAY_DRAIN_TIMEOUT_S),
@@ -163,7 +168,6 @@ class Gateway(Construct):
             VALKEY_PASSWORD: self._state_password(task),
             TOKEN_KEY: ecs.Secret.from_secrets_manager(self.token_key),
         }
-        assert {*environment, *secrets} == set(ENVIRONMENT[Image.GATEWAY])  # noqa: S101  the contract is kept
         acknowledge(task, "AwsSolutions-ECS2", "Secrets are injected by reference; the rest are names and numbers")
         acknowledge(
             task,
@@ -175,11 +179,13 @@ class Gateway(Construct):
         task.add_container(
             CONTAINER,
             container_name=CONTAINER,
-            image=ecs.ContainerImage.from_ecr_repository(self._props.repositories[Image.GATEWAY], self._digest()),
+            image=ecs.ContainerImage.from_ecr_repository(
+                self._props.repositories[Image.GATEWAY], digest(self._deployment, Image.GATEWAY)
+            ),
             environment={variable.name: value for variable, value in environment.items()},
             secrets={variable.name: secret for variable, secret in secrets.items()},
             port_mappings=[ecs.PortMapping(container_port=port.number) for port in (GATEWAY_HTTP, GATEWAY_MEDIA)],
-            user=USER,
+            user=f"{UNPRIVILEGED_USER}:{UNPRIVILEGED_USER}",
             readonly_root_filesystem=True,
             linux_parameters=linux,
             health_check=ecs.HealthCheck(
@@ -208,10 +214,6 @@ class Gateway(Construct):
             )
         )
         return ecs.Secret.from_secrets_manager(secret, PASSWORD_FIELD)
-
-    def _digest(self) -> str:
-        """Return the image's digest; without one, a digest that nothing has."""
-        return self._deployment.images.get(Image.GATEWAY) or f"sha256:{'0' * 64}"
 
     def _build_service(self, task: ecs.FargateTaskDefinition) -> ecs.FargateService:
         network = self._props.context.network

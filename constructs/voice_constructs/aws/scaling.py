@@ -1,8 +1,8 @@
 """Scaling rules as CloudWatch alarms and step policies."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from aws_cdk import Duration
 from aws_cdk import aws_autoscaling as autoscaling
@@ -11,7 +11,7 @@ from aws_cdk import aws_cloudwatch_actions as actions
 from constructs import Construct
 
 from blueprint.contract.metrics import DEPLOYMENT_DIMENSION, FLEET_DIMENSION, NAMESPACE
-from blueprint.file.model.scaling import Comparison, MissingData, ScalingRule, Statistic, Step
+from blueprint.file.model.scaling import Comparison, ScalingRule, Statistic
 
 _STATISTIC = {
     Statistic.AVERAGE: cloudwatch.Stats.AVERAGE,
@@ -22,12 +22,6 @@ _STATISTIC = {
 _COMPARISON = {
     Comparison.ABOVE: cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
     Comparison.BELOW: cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
-}
-_MISSING_DATA = {
-    MissingData.NOT_BREACHING: cloudwatch.TreatMissingData.NOT_BREACHING,
-    MissingData.BREACHING: cloudwatch.TreatMissingData.BREACHING,
-    MissingData.IGNORE: cloudwatch.TreatMissingData.IGNORE,
-    MissingData.MISSING: cloudwatch.TreatMissingData.MISSING,
 }
 
 
@@ -90,9 +84,9 @@ class RuleScaling(Construct):
             ),
             comparison_operator=_COMPARISON[rule.comparison],
             threshold=rule.threshold,
-            datapoints_to_alarm=rule.breaching_datapoints,
-            evaluation_periods=rule.evaluated_datapoints,
-            treat_missing_data=_MISSING_DATA[rule.missing_data],
+            datapoints_to_alarm=rule.datapoints_to_alarm,
+            evaluation_periods=rule.evaluation_periods,
+            treat_missing_data=cloudwatch.TreatMissingData[rule.missing_data.name],
         )
         for number, group in enumerate(props.groups):
             self.alarm.add_alarm_action(actions.AutoScalingAction(self._build_policy(f"Policy{number}", rule, group)))
@@ -109,16 +103,10 @@ class RuleScaling(Construct):
             if rule.statistic is Statistic.MAXIMUM
             else autoscaling.MetricAggregationType.AVERAGE,
         )
-        for step, following in pairwise((*rule.steps, None)):
-            assert step is not None  # noqa: S101  only the last of a pair can be None
-            lower, upper = _bounds(rule.comparison, step, following)
-            policy.add_adjustment(adjustment=step.change, lower_bound=lower, upper_bound=upper)
+        for band in rule.bands:
+            policy.add_adjustment(
+                adjustment=band.adjustment,
+                lower_bound=None if math.isinf(band.lower) else band.lower,
+                upper_bound=None if math.isinf(band.upper) else band.upper,
+            )
         return policy
-
-
-def _bounds(comparison: Comparison, step: Step, following: Step | None) -> tuple[float | None, float | None]:
-    """Return a band's bounds relative to the alarm's threshold, as step policies count them."""
-    far = following.beyond if following else None
-    if comparison is Comparison.ABOVE:
-        return step.beyond, far
-    return None if far is None else -far, -step.beyond

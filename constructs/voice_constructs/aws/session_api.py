@@ -133,13 +133,27 @@ class SessionApi(Construct):
         of_session = {f"method.request.header.{TOKEN_HEADER}": True, "method.request.path.id": True}
         session = sessions.add_resource("{id}")
         self._route(session, "DELETE", answers={"204": None, "404": error}, parameters=of_session)
+        events = session.add_resource("events")
         self._route(
-            session.add_resource("events"),
+            events,
             "GET",
             answers={"200": None, "404": error},
             parameters={**of_session, f"method.request.header.{LAST_EVENT_ID_HEADER}": False},
             stream=True,
         )
+        if self._context.settings.allowed_origins:
+            for resource in (sessions, session, events):
+                self._let_pages_ask(resource)
+
+    def _let_pages_ask(self, resource: apigateway.IResource) -> None:
+        """Pass on what a browser asks before a page of another origin may use a route; it does so unauthorized."""
+        made = resource.add_method(
+            "OPTIONS",
+            self.link.integration("OPTIONS", resource.path, caller=None),
+            request_parameters={"method.request.path.id": True} if "{id}" in resource.path else None,
+        )
+        for rule in ("AwsSolutions-APIG4", "AwsSolutions-COG4"):
+            acknowledge(made, rule, "Browsers ask for permission without credentials; the answer is the same for all")
 
     def _model(self, name: str, schema: Schema) -> apigateway.IModel:
         model = apigateway.CfnModel(

@@ -30,9 +30,10 @@ from voice_constructs.aws.host import (
 from voice_constructs.aws.scaling import RuleScaling, ScalingProps
 
 CONTROL_DIR = str(PurePosixPath(CONTROL_SOCKET).parent)
-DATAPLANE_CAPABILITIES = ("NET_ADMIN", "NET_RAW", "BPF", "PERFMON", "IPC_LOCK", "SYS_ADMIN")
-"""What attaching an XDP program and opening AF_XDP sockets through DPDK 22.11 takes; tried one by one."""
-VFIO_CAPABILITIES = ("IPC_LOCK", "SYS_ADMIN", "SYS_RAWIO")
+DATAPLANE_CAPABILITIES = ("NET_ADMIN", "NET_RAW", "BPF", "PERFMON", "IPC_LOCK", "SYS_ADMIN", "SYS_NICE")
+"""What attaching an XDP program and opening AF_XDP sockets through DPDK 22.11 takes; tried one by one. ``SYS_NICE`` is
+for Docker's seccomp profile, which lets nobody else call ``set_mempolicy``, as DPDK does for its huge pages."""
+VFIO_CAPABILITIES = ("IPC_LOCK", "SYS_ADMIN", "SYS_RAWIO", "SYS_NICE")
 """What DPDK takes on a host without an IOMMU: the kernel opens such a vfio group for ``SYS_RAWIO`` alone, and shows
 physical addresses (``/proc/self/pagemap``) to ``SYS_ADMIN``. From their sources: no such host here."""
 
@@ -154,9 +155,9 @@ class VadFleet(Construct):
         )
 
     def _chunk_kind(self) -> str:
-        """Return what every ASR fleet takes: our engine takes both, and before vLLM samples only."""
-        engines = {fleet.engine for fleet in self._deployment.aws.asr}
-        return "pcm16" if Engine.VLLM in engines else "log-mel"
+        """Return what every ASR fleet takes: features fit the model that our engine has by default, samples any."""
+        fleets = self._deployment.aws.asr
+        return "pcm16" if any(fleet.engine is Engine.VLLM or fleet.model for fleet in fleets) else "log-mel"
 
     def _telemetry(self) -> userdata.Container:
         """Return the publisher of the fleet's metrics, in the group that the data plane's socket belongs to."""

@@ -1,7 +1,7 @@
 #!/bin/sh
 # In the built image, as its user: the gateway starts as its service starts it, says what it lacks, and stops in order.
 set -eu
-[ "$(id -u)" = 65532 ] || { echo "runs as $(id -u)" >&2; exit 1; }
+[ "$(id -u)" = 10001 ] || { echo "runs as $(id -u)" >&2; exit 1; }
 # Debian's /run/lock is everybody's; a read-only root file system takes it away.
 writable=$(find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /tmp -o -path /var/tmp -o -path /run/lock \) \
   -prune -o -type d ! -readable -prune -o \( -type d -o -type f \) -writable -print)

@@ -1,6 +1,5 @@
 """A gateway that serves, and hosts behind it."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
@@ -19,15 +18,14 @@ def rtp_port() -> int:
 
 
 @pytest.fixture
-async def hosts(store: Redis) -> AsyncIterator[Hosts]:
+async def hosts(store: Redis, store_server: StoreServer) -> AsyncIterator[Hosts]:
     """A host of each tier, with room."""
     found = Hosts(store)
     found.put(Tier.ASR, "asr-1")
     found.put(Tier.VAD, "vad-1")
     await found.beat()
-    beating = asyncio.create_task(found.run())
-    yield found
-    beating.cancel()
+    with found.beating(store_server.settings):
+        yield found
 
 
 @pytest.fixture
@@ -60,8 +58,7 @@ def running_gateway(store_server: StoreServer, rtp_port: int) -> Iterator[Gatewa
 
 @pytest.fixture
 async def gateway(running_gateway: GatewayProcess, hosts: Hosts) -> GatewayProcess:
-    """A gateway that has seen the hosts."""
-    await running_gateway.ready()
-    await hosts.beat()
-    await asyncio.sleep(0.7)  # it looks every half second
-    return running_gateway
+    """A gateway that has seen these hosts, and none of the test before."""
+    async with hosts.away():
+        await (await running_gateway.ready()).answers(503)
+    return await running_gateway.takes_callers()

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
@@ -20,11 +20,13 @@ import httpx2
 import numpy as np
 import websockets
 from redis.asyncio import Redis
+from redis.exceptions import RedisError
 
 from blueprint.contract.network import Tier
 from blueprint.contract.session_api import HEALTH_PATH, TOKEN_HEADER
-from images.conftest import StoreServer, free_port
+from images.conftest import INHERITED, PATIENCE_S, StoreServer, free_port
 from voice_runtime.hosts import Host, HostKind, HostRegistry
+from voice_runtime.store import StoreSettings, connect
 
 FOLDER = Path(__file__).parents[2]
 SOURCES = os.pathsep.join(map(str, (FOLDER.parent, FOLDER / "gateway/src", FOLDER / "runtime/src")))
@@ -34,7 +36,7 @@ NO_TLS = False
 """Certificates need not be loaded for plain HTTP, which takes longer than the requests."""
 
 
-async def holds(what: str, condition: Callable[[], bool], limit_s: float = 60) -> None:
+async def holds(what: str, condition: Callable[[], bool], limit_s: float = PATIENCE_S) -> None:
     """Wait until something holds."""
     end = time.monotonic() + limit_s
     while not condition():
@@ -73,14 +75,18 @@ class GatewayProcess:
             "DRAIN_TIMEOUT_S": 5,
             "BIND_ADDRESS": "127.0.0.1",
             "CALLER_CREATIONS_PER_S": 10_000,
+            "CALLER_SESSIONS": 1000,
+            "SESSION_MAX_S": 3600,
+            "MAX_CONNECTIONS": 4096,
+            "ALLOWED_ORIGINS": "",
         }
         self.environment = {f"VOICE_{name}": str(value) for name, value in {**defaults, **settings}.items()}
-        self.environment |= {"PYTHONPATH": SOURCES, "PATH": os.environ["PATH"]}
+        self.environment |= {"PYTHONPATH": SOURCES, **INHERITED}
         self.lines: list[str] = []
 
     def start(self) -> Self:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "voice_gateway"],
+            [sys.executable, str(Path(__file__).with_name("counted.py"))],
             env=self.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -98,6 +104,22 @@ class GatewayProcess:
         await holds(f"the gateway is ready: {self.lines}", lambda: self.health() == 200)
         return self
 
+    async def takes_callers(self) -> Self:
+        """Wait until it lets callers in: it looks for hosts every half second."""
+        await self.answers(201)
+        return self
+
+    async def answers(self, status: int, transport: str = "websocket") -> httpx2.Response:
+        """Ask for sessions until the answer has a status, and return that answer; a session is closed again."""
+        async with self.client() as client, asyncio.timeout(PATIENCE_S):
+            while True:
+                answer = await client.post("/v1/sessions", json={"transport": transport})
+                if answer.status_code == 201:
+                    await Opened(self, answer.json()).close()
+                if answer.status_code == status:
+                    return answer
+                await asyncio.sleep(0.1)
+
     def health(self, port: int | None = None) -> int:
         with contextlib.suppress(httpx2.TransportError):
             return httpx2.get(f"http://127.0.0.1:{port or self.http_port}{HEALTH_PATH}", verify=NO_TLS).status_code
@@ -110,6 +132,20 @@ class GatewayProcess:
         """Return the values of a metric that were written so far."""
         found = [line[name] for line in self.logged() if name in line]
         return [value for each in found for value in (each if isinstance(each, list) else [each])]
+
+    async def objects(self) -> int:
+        """Return how many objects it holds."""
+        asked = len(self.metric("objects"))
+        self.process.send_signal(signal.SIGUSR1)
+        await holds("it counts", lambda: len(self.metric("objects")) > asked)
+        return int(self.metric("objects")[-1])
+
+    async def holds_no_more_than(self, objects: float) -> None:
+        """Wait until it holds so few objects."""
+        end = time.monotonic() + PATIENCE_S
+        while (found := await self.objects()) > objects:
+            assert time.monotonic() < end, f"it holds {found} objects, and {objects:.0f} at most are right"
+            await asyncio.sleep(0.5)
 
     @property
     def memory_mib(self) -> float:
@@ -124,8 +160,8 @@ class GatewayProcess:
         self.wait()
 
     def wait(self) -> int:
-        code = self.process.wait(60)
-        self._reader.join(10)
+        code = self.process.wait(PATIENCE_S)
+        self._reader.join(PATIENCE_S)
         return code
 
     @property
@@ -133,11 +169,14 @@ class GatewayProcess:
         return f"http://127.0.0.1:{self.http_port}"
 
     def client(self) -> httpx2.AsyncClient:
-        return httpx2.AsyncClient(base_url=self.url, timeout=30, verify=NO_TLS)
+        return httpx2.AsyncClient(base_url=self.url, timeout=PATIENCE_S, verify=NO_TLS)
 
     async def open(self, transport: str = "websocket", **request: object) -> "Opened":
-        async with self.client() as client:
-            response = await client.post("/v1/sessions", json={"transport": transport, **request})
+        asked = {"transport": transport, **request}
+        async with self.client() as client, asyncio.timeout(PATIENCE_S):
+            # On a busy machine heartbeats miss their time, and so does the store: who is refused tries again.
+            while (response := await client.post("/v1/sessions", json=asked)).status_code == 503:
+                await asyncio.sleep(0.1)
         assert response.status_code == 201, response.text
         return Opened(self, response.json())
 
@@ -281,6 +320,11 @@ class VadHost:
     def of(self, ssrc: int) -> list[Packet]:
         return [packet for packet in self.packets if packet.ssrc == ssrc]
 
+    async def heard(self, ssrc: int, frames: int) -> list[Packet]:
+        """Wait until so many packets of a session have come, and return all that have."""
+        await holds(f"{frames} packets", lambda: len(self.of(ssrc)) >= frames)
+        return self.of(ssrc)
+
     def audio(self, ssrc: int) -> np.ndarray:
         return np.concatenate([packet.samples for packet in self.of(ssrc)] or [np.empty(0, np.int16)])
 
@@ -291,10 +335,10 @@ class VadHost:
 
 
 class Hosts:
-    """Says every half second that hosts are there."""
+    """Says every half second that hosts are there, in a thread of its own: hosts have no part in what a test does."""
 
     def __init__(self, store: Redis) -> None:
-        self._registries = {tier: HostRegistry(store, tier) for tier in (Tier.ASR, Tier.VAD)}
+        self._registries = _registries(store)
         self.present: dict[tuple[Tier, str], Host] = {}
 
     def put(
@@ -303,12 +347,40 @@ class Hosts:
         kind = HostKind.VAD if tier is Tier.VAD else HostKind.GPU
         self.present[tier, host_id] = Host(host_id, kind, address, slots, draining)
 
-    async def beat(self) -> None:
-        for (tier, _), host in list(self.present.items()):
-            await self._registries[tier].beat(host)
+    @contextlib.asynccontextmanager
+    async def away(self) -> AsyncIterator[None]:
+        """Take all hosts out for a while."""
+        present, self.present = self.present, {}
+        for tier, host_id in present:
+            await self._registries[tier].leave(host_id)
+        yield
+        self.present = present
+        await self.beat()
 
-    async def run(self) -> None:
-        while True:
-            with contextlib.suppress(Exception):
-                await self.beat()
-            await asyncio.sleep(0.5)
+    async def beat(self) -> None:
+        await self._beat(self._registries)
+
+    @contextlib.contextmanager
+    def beating(self, settings: StoreSettings) -> Iterator[None]:
+        stopping = threading.Event()
+        thread = threading.Thread(target=lambda: asyncio.run(self._run(settings, stopping)))
+        thread.start()
+        yield
+        stopping.set()
+        thread.join()
+
+    async def _run(self, settings: StoreSettings, stopping: threading.Event) -> None:
+        async with connect(settings) as store:
+            registries = _registries(store)
+            while not stopping.is_set():
+                with contextlib.suppress(RedisError):
+                    await self._beat(registries)
+                await asyncio.sleep(0.5)
+
+    async def _beat(self, registries: dict[Tier, HostRegistry]) -> None:
+        for (tier, _), host in list(self.present.items()):
+            await registries[tier].beat(host)
+
+
+def _registries(store: Redis) -> dict[Tier, HostRegistry]:
+    return {tier: HostRegistry(store, tier) for tier in (Tier.ASR, Tier.VAD)}

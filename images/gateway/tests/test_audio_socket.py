@@ -5,6 +5,7 @@ import contextlib
 import itertools
 import json
 import time
+from pathlib import Path
 
 import numpy as np
 import opuslib_next
@@ -13,6 +14,7 @@ import websockets
 from redis.asyncio import Redis
 
 from blueprint.contract.network import Tier
+from images.conftest import PATIENCE_S
 from images.gateway.tests.conftest import Start
 from images.gateway.tests.running import GatewayProcess, Hosts, Opened, VadHost, holds
 from voice_runtime import state
@@ -20,6 +22,7 @@ from voice_runtime import state
 pytestmark = pytest.mark.usefixtures("hosts", "vad")
 
 RATE = 16_000
+SECOND_BYTES = 2 * RATE
 SILENCE_FRAMES = 50
 TONE_HZ = 440
 
@@ -51,7 +54,7 @@ async def send(
 
 
 async def close_of(connection: websockets.ClientConnection) -> tuple[int | None, str | None]:
-    await asyncio.wait_for(connection.wait_closed(), 60)
+    await asyncio.wait_for(connection.wait_closed(), PATIENCE_S)
     return connection.close_code, connection.close_reason
 
 
@@ -59,7 +62,7 @@ async def test_audio_leaves_unchanged_with_a_second_of_silence_behind_it(gateway
     opened = await gateway.open()
     audio = tone(1.01)  # ends within a frame
     assert await send(opened, audio, message=1234) == 1000
-    await holds("all packets", lambda: len(vad.of(opened.ssrc)) == 51 + SILENCE_FRAMES)
+    assert len(await vad.heard(opened.ssrc, 51 + SILENCE_FRAMES)) == 51 + SILENCE_FRAMES
     heard = vad.audio(opened.ssrc)
     np.testing.assert_array_equal(heard[: len(audio)], audio)
     assert not heard[len(audio) :].any()
@@ -69,7 +72,7 @@ async def test_frames_leave_in_order_and_no_faster_than_real_time(gateway: Gatew
     opened = await gateway.open()
     begin = time.monotonic()
     await send(opened, tone(2), message=32_000)
-    packets = vad.of(opened.ssrc)
+    packets = await vad.heard(opened.ssrc, 100 + SILENCE_FRAMES)
     assert {packet.payload_type for packet in packets} == {96}
     assert len({packet.source for packet in packets}) == 1
     for before, after in itertools.pairwise(packets):
@@ -83,15 +86,16 @@ async def test_frames_leave_in_order_and_no_faster_than_real_time(gateway: Gatew
 async def test_sessions_have_ports_of_their_own(gateway: GatewayProcess, vad: VadHost) -> None:
     first, second = await gateway.open(), await gateway.open()
     await asyncio.gather(send(first, tone(0.1)), send(second, tone(0.1)))
-    assert vad.of(first.ssrc)[0].source != vad.of(second.ssrc)[0].source
+    of_first, of_second = await vad.heard(first.ssrc, 1), await vad.heard(second.ssrc, 1)
+    assert of_first[0].source != of_second[0].source
 
 
 @pytest.mark.parametrize("rate", [8_000, 44_100, 48_000])
 async def test_other_rates_are_resampled(gateway: GatewayProcess, vad: VadHost, rate: int) -> None:
     opened = await gateway.open()
     assert await send(opened, tone(1, rate), start={"type": "start", "rate": rate, "encoding": "pcm16"}) == 1000
+    assert len(await vad.heard(opened.ssrc, 50 + SILENCE_FRAMES)) == 50 + SILENCE_FRAMES
     heard = vad.audio(opened.ssrc)
-    assert len(heard) == (50 + SILENCE_FRAMES) * 320
     assert_is_the_tone(heard[4000:12_000], tolerance=0.02)
 
 
@@ -112,8 +116,8 @@ async def test_opus_packets_are_decoded(gateway: GatewayProcess, vad: VadHost, p
             await connection.send(packet)
         await connection.send('{"type": "end"}')
         assert await close_of(connection) == (1000, "all audio has been taken")
+    assert len(await vad.heard(opened.ssrc, 60 + SILENCE_FRAMES)) == 60 + SILENCE_FRAMES
     heard = vad.audio(opened.ssrc)
-    assert len(heard) == (60 + SILENCE_FRAMES) * 320
     assert_is_the_tone(heard[4000:16_000], tolerance=0.2)
 
 
@@ -220,7 +224,7 @@ async def test_expired_token_opens_no_socket(start: Start) -> None:
 async def test_no_socket_while_no_vad_host_takes_sessions(gateway: GatewayProcess, hosts: Hosts) -> None:
     opened = await gateway.open()
     hosts.put(Tier.VAD, "vad-1", draining=True)
-    await asyncio.sleep(1.5)
+    await gateway.answers(503)
     assert await refused(opened) == (503, "no capacity")
 
 
@@ -232,7 +236,8 @@ async def test_session_moves_when_its_vad_host_leaves(
     opened = await gateway.open()
     try:
         async with opened.socket() as connection:
-            sending = asyncio.create_task(_speak(connection, seconds=8))
+            moved = asyncio.Event()
+            sending = asyncio.create_task(_speak(connection, until=moved))
             await holds("audio at the first host", lambda: len(vad.of(opened.ssrc)) > 5)
             hosts.put(Tier.VAD, "vad-2", "127.0.0.2")
             if how == "drains":
@@ -240,6 +245,7 @@ async def test_session_moves_when_its_vad_host_leaves(
             else:
                 del hosts.present[Tier.VAD, "vad-1"]
             await holds("audio at the second host", lambda: len(other.of(opened.ssrc)) > 5)
+            moved.set()
             await sending
             await connection.wait_closed()
     finally:
@@ -254,7 +260,7 @@ async def test_session_stays_at_a_full_host_and_ends_without_one(
 ) -> None:
     opened = await gateway.open()
     async with opened.socket() as connection:
-        speaking = asyncio.create_task(_speak(connection, seconds=60))
+        speaking = asyncio.create_task(_speak(connection))
         await holds("audio", lambda: len(vad.of(opened.ssrc)) > 5)
         hosts.put(Tier.VAD, "vad-1", slots=0)
         await asyncio.sleep(8)  # longer than a socket waits for a host
@@ -265,11 +271,17 @@ async def test_session_stays_at_a_full_host_and_ends_without_one(
         speaking.cancel()
 
 
-async def _speak(connection: websockets.ClientConnection, seconds: float) -> None:
-    for _ in range(int(seconds * 10)):
+async def _speak(connection: websockets.ClientConnection, until: asyncio.Event | None = None) -> None:
+    while not (until and until.is_set()):
         await connection.send(bytes(3200))
         await asyncio.sleep(0.1)
     await connection.send('{"type": "end"}')
+
+
+def kernel_holds_bytes() -> int:
+    """Return what the kernel may hold of one TCP connection, at both of its ends."""
+    limits = (Path(f"/proc/sys/net/ipv4/tcp_{name}").read_text(encoding="ascii") for name in ("rmem", "wmem"))
+    return sum(int(limit.split()[2]) for limit in limits)
 
 
 async def test_caller_that_sends_too_fast_is_held_back_and_then_closed(gateway: GatewayProcess) -> None:
@@ -278,13 +290,13 @@ async def test_caller_that_sends_too_fast_is_held_back_and_then_closed(gateway: 
     async with opened.socket() as connection:
         with contextlib.suppress(websockets.ConnectionClosed):
             while True:
-                await connection.send(bytes(32_000))
+                await connection.send(bytes(SECOND_BYTES))
                 sent += 1
         code, reason = await close_of(connection)
     assert code == 1008
     assert "faster than real time" in str(reason)
-    # Ten seconds of patience, what the gateway buffers, and what the kernel's sockets hold at most.
-    assert sent < 1000
+    # Ten seconds of patience and what the gateway buffers are far less than a minute.
+    assert sent < 60 + kernel_holds_bytes() / SECOND_BYTES
 
 
 async def test_silent_socket_is_closed(start: Start) -> None:
@@ -295,11 +307,11 @@ async def test_silent_socket_is_closed(start: Start) -> None:
 
 
 async def test_session_lasts_no_longer_than_it_may(start: Start) -> None:
-    gateway = await start(SESSION_MAX_S=2).ready()
+    gateway = await start(SESSION_MAX_S=4).ready()
     opened = await gateway.open()
     async with opened.socket() as connection:
-        speaking = asyncio.create_task(_speak(connection, seconds=30))
-        assert await close_of(connection) == (1008, "a session lasts 2 s at most")
+        speaking = asyncio.create_task(_speak(connection))
+        assert await close_of(connection) == (1008, "a session lasts 4 s at most")
         speaking.cancel()
 
 

@@ -38,10 +38,11 @@ async def test_session_is_read_as_it_was_made(store: Redis) -> None:
 
 async def test_taken_ssrc_is_not_overwritten(store: Redis) -> None:
     sessions = Sessions(store)
-    await sessions.create(session(), most_of_caller=9)
-    other = replace(session(), id="other", caller="b")
+    made = session()
+    await sessions.create(made, most_of_caller=9)
+    other = replace(made, id="other", caller="b")
     assert not await sessions.create(other, most_of_caller=9)
-    assert await sessions.read(SSRC) == session()
+    assert await sessions.read(SSRC) == made
 
 
 async def test_caller_has_so_many_live_sessions_and_no_more(store: Redis) -> None:
@@ -167,7 +168,7 @@ async def test_unfinished_audio_is_kept_in_order_until_it_is_forgotten(store: Re
 
 async def test_registry_tells_who_is_alive(store: Redis) -> None:
     registry = HostRegistry(store, Tier.ASR)
-    host = Host("h1", HostKind.SILICON, "10.0.0.1", 3, draining=False)
+    host = Host("h1", HostKind.NEURON, "10.0.0.1", 3, draining=False)
     await registry.beat(host)
     await store.sadd(state.hosts(Tier.ASR), "expired", "malformed")
     await store.hset(state.host(Tier.ASR, "malformed"), "kind", "abacus")

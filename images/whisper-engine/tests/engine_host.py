@@ -21,11 +21,13 @@ from numpy.typing import NDArray
 from redis.asyncio import Redis
 
 from blueprint.contract.chunk import ChunkFlag, ChunkKind
-from images.conftest import StoreServer, free_port
+from images.conftest import INHERITED, PATIENCE_S, StoreServer, free_port
+from voice_runtime import state
 from voice_runtime.chunk import AudioChunk
 from voice_runtime.features import LogMel
 from voice_runtime.sessions import Session, SessionKind, Sessions, SessionState
 from voice_runtime.transcripts import BEFORE_ALL, EventId, EventKind, Transcript, Transcripts
+from voice_whisper.session_audio import UNENDED_S
 
 ROOT = Path(__file__).parents[3]
 SOURCES = [ROOT, ROOT / "images/runtime/src", ROOT / "images/whisper-engine/src"]
@@ -34,9 +36,9 @@ SENTENCES = (
     "Please hold the line while we connect your call to the next agent. "
     "Your appointment is on Monday at three o'clock in the afternoon."
 )
-PATIENCE_S = 60
 FRAME = 320
 CHUNK_FRAMES = 5
+CHUNKS_A_SECOND = 10
 ROWS = 10
 
 Sound = NDArray[np.int16]
@@ -91,7 +93,7 @@ class EngineHost:
         self.address = (address, free_port())
         self.health_port = free_port()
         self.environment = {
-            "PATH": os.environ["PATH"],
+            **INHERITED,
             "PYTHONPATH": os.pathsep.join(map(str, SOURCES)),
             "VOICE_HOST": host,
             "VOICE_HOST_ADDRESS": address,
@@ -104,7 +106,7 @@ class EngineHost:
             "VOICE_VALKEY_TLS": "false",
             "VOICE_CACHE_DIR": "/nonexistent",
             "VOICE_MODEL": str(get_model_path()),
-            "VOICE_DRAIN_TIMEOUT_S": "20",
+            "VOICE_DRAIN_TIMEOUT_S": str(PATIENCE_S),
             **more,
         }
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -126,7 +128,7 @@ class EngineHost:
 
     def get(self, path: str) -> bytes | None:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.health_port}{path}", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.health_port}{path}", timeout=PATIENCE_S) as answer:
                 body: bytes = answer.read()
                 return body
         except OSError:
@@ -173,6 +175,16 @@ async def open_session(store: Redis, ssrc: int, language: str | None = None) -> 
     expires_at = int(time.time()) + 600
     session = Session(ssrc, f"s{ssrc}", SessionState.OPEN, SessionKind.GATEWAY, "caller", expires_at, language=language)
     assert await Sessions(store).create(session, most_of_caller=1000)
+
+
+async def speak(engine: EngineHost, store: Redis, chunks: list[AudioChunk]) -> None:
+    """Say an utterance as it is spoken, with a pause behind each second in which a slow machine says a partial."""
+    for begin in range(0, len(chunks), CHUNKS_A_SECOND):
+        heard = await store.xlen(state.transcript(chunks[0].session))
+        await engine.say(chunks[begin : begin + CHUNKS_A_SECOND], pause_s=0.1)
+        limit = time.monotonic() + UNENDED_S / 2
+        while await store.xlen(state.transcript(chunks[0].session)) == heard and time.monotonic() < limit:
+            await asyncio.sleep(0.02)
 
 
 async def finals(store: Redis, ssrc: int, count: int) -> list[Transcript]:

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 from conftest import Start
-from engine_host import EngineHost, chunks_of, finals, first_sentence, open_session, sound, wait_for, words_wrong
+from engine_host import EngineHost, chunks_of, finals, first_sentence, open_session, sound, speak, wait_for, words_wrong
 from redis.asyncio import Redis
 
 from voice_runtime.transcripts import BEFORE_ALL, EventKind, Transcripts
@@ -23,7 +23,7 @@ def engine(start: Start) -> EngineHost:
 
 async def test_sentences_are_understood_and_partials_come(engine: EngineHost, store: Redis, ssrc: int) -> None:
     await open_session(store, ssrc)
-    await engine.say(chunks_of(ssrc, sound()), pause_s=0.1)
+    await speak(engine, store, chunks_of(ssrc, sound()))
     (final,) = await finals(store, ssrc, 1)
     assert words_wrong(final.text) <= 0.15
     assert final.stages_ms.keys() == {"ingest", "queue", "encode", "decode"}
@@ -39,7 +39,7 @@ async def test_killed_worker_loses_nothing(engine: EngineHost, store: Redis, ssr
     for each in sessions:
         await open_session(store, each)
     for each in sessions:
-        await engine.say(chunks_of(each, first_sentence()), pause_s=0)
+        await engine.say(chunks_of(each, first_sentence()))
     await asyncio.sleep(0.2)
     for worker in workers:
         os.kill(worker, signal.SIGKILL)

@@ -23,7 +23,7 @@ async def test_killed_worker_loses_nothing(engine: EngineHost, store: Redis, ssr
     utterances = [chunks_of(each, first_sentence()) for each in sessions]
     victim = engine.workers()[role]
     for chunks in utterances:
-        await engine.say(chunks, pause_s=0)
+        await engine.say(chunks)
     await asyncio.sleep({"encoder": 0.2, "decoder": 0.5}[role])
     os.kill(victim, signal.SIGKILL)
     for each in sessions:
@@ -54,11 +54,11 @@ async def test_killed_host_loses_nothing(start: Start, engine: EngineHost, store
     await engine.say(chunks_of(finished, sound()))
     await asyncio.sleep(0.15)
     engine.kill()
+    assert 0 < await store.ttl(state.host(Tier.ASR, engine.host)) <= HOST_EXPIRES_S
     await other.say(chunks[38:])
     (final,) = await finals(store, torn, 1)
     assert words_wrong(final.text) <= 0.15
     # Nobody sends the other session's audio again: the survivor finds it when the dead host's record has expired.
-    assert 0 < await store.ttl(state.host(Tier.ASR, engine.host)) <= HOST_EXPIRES_S
     await store.delete(state.host(Tier.ASR, engine.host))
     (final,) = await finals(store, finished, 1)
     assert words_wrong(final.text) <= 0.15

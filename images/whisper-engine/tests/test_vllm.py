@@ -16,6 +16,7 @@ import pytest
 from engine_host import chunks_of, first_sentence
 
 from blueprint.contract.chunk import ChunkKind
+from images.conftest import PATIENCE_S
 from voice_whisper import beside_vllm
 from voice_whisper.beside_vllm import BesideVllm
 from voice_whisper.job import GivenUpError
@@ -86,7 +87,7 @@ async def said(vllm: Vllm, *, final: bool = True) -> str:
     transcriber = BesideVllm(vllm.address)
     running = asyncio.create_task(transcriber.run())
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             await transcriber.ready()
             heard = await transcriber.transcribe(utterance(), "en", final=final)
             assert heard.stages_ms.keys() == {"queue", "decode"}

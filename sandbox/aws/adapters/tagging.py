@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
 class TagCalls:
-    """Names of a service's tag operations and of their arguments."""
+    """Names of a service's tag operations and of their arguments.
+
+    Attributes:
+        tag: Operation that sets tags.
+        untag: Operation that removes them.
+        resource: Argument that names the resource.
+        tags: Argument that holds the tags.
+        keys: Argument that holds the keys of the tags to remove.
+        pair: What the service calls a tag's key and value.
+        always: Further arguments.
+    """
 
     tag: str = "tag_resource"
     untag: str = "untag_resource"
     resource: str = "ResourceArn"
     tags: str = "Tags"
     keys: str = "TagKeys"
+    pair: tuple[str, str] = ("Key", "Value")
+    always: Mapping[str, str] = field(default_factory=dict)
+
+    def listed(self, tags: Mapping[str, str]) -> list[dict[str, str]]:
+        """Return a map as the service's list of tags."""
+        return [dict(zip(self.pair, tag, strict=True)) for tag in tags.items()]
 
 
 _USUAL = TagCalls()
@@ -21,18 +38,20 @@ _USUAL = TagCalls()
 TAG_CALLS: dict[str, TagCalls] = {
     "acm": TagCalls("add_tags_to_certificate", "remove_tags_from_certificate", "CertificateArn", keys="Tags"),
     "apigateway": _USUAL,
-    "budgets": TagCalls(resource="ResourceARN", tags="ResourceTags", keys="ResourceTagKeys"),
     "cloudwatch": TagCalls(resource="ResourceARN"),
     "ec2": TagCalls("create_tags", "delete_tags", "Resources", keys="Tags"),
     "ecr": _USUAL,
     "ecs": _USUAL,
     "elasticache": TagCalls("add_tags_to_resource", "remove_tags_from_resource", "ResourceName"),
     "elbv2": TagCalls("add_tags", "remove_tags", "ResourceArns"),
-    "events": TagCalls(resource="ResourceARN"),
-    "kms": TagCalls(resource="KeyId"),
+    "iam": TagCalls("tag_role", "untag_role", "RoleName"),  # the only one that bears tags here
+    "kms": TagCalls(resource="KeyId", pair=("TagKey", "TagValue")),
     "logs": _USUAL,
     "secretsmanager": TagCalls(resource="SecretId"),
-    "servicediscovery": TagCalls(resource="ResourceARN"),
     "sns": _USUAL,
+    "ssm": TagCalls(
+        "add_tags_to_resource", "remove_tags_from_resource", "ResourceId", always={"ResourceType": "Parameter"}
+    ),
     "wafv2": TagCalls(resource="ResourceARN"),
 }
+"""By boto3's name of the service; of a service that is missing, tags are properties like any other."""

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from sandbox.aws.adapters import adapter_class
-from sandbox.aws.adapters.base import Properties, Scope
+from sandbox.aws.adapters.adapter import Properties, Scope
+from sandbox.aws.adapters.table import KINDS
 from sandbox.aws.clients import client
 from sandbox.aws.cloudformation.functions import Evaluator
 from sandbox.aws.cloudformation.removal import remove
@@ -99,9 +99,9 @@ class Deployment:
         """Create, change, replace or leave one resource."""
         current = self.stack.resources.get(name)
         place = Scope(self.stack.account_id, self.stack.region_name, self.stack.name, self.stack.stack_id, name)
-        kind = adapter_class(body["Type"])
-        target = Resource(kind(place), named=False, needs=needs, body=body)
-        same_kind = current is not None and type(current.adapter) is kind
+        kind = KINDS[body["Type"]]
+        target = Resource(kind.adapter(body["Type"], kind, place), named=False, needs=needs, body=body)
+        same_kind = current is not None and current.adapter.kind is kind
         verb, failed = "UPDATE" if same_kind else "CREATE", current or target
         try:
             properties = self.evaluator.value(body.get("Properties", {}))
@@ -109,12 +109,12 @@ class Deployment:
             if kind.name and not target.named:
                 keeps = current is not None and same_kind and not current.named
                 properties[kind.name] = (
-                    current.adapter.properties[kind.name] if current and keeps else kind.generate_name(place)
+                    current.adapter.properties[kind.name] if current and keeps else target.adapter.new_name()
                 )
             if current is None or not same_kind:
                 self._create(target, properties, current)
                 return
-            if not kind.must_replace(current.adapter.properties, properties):
+            if not current.adapter.must_replace(properties):
                 self._update(current, target, properties)
                 return
             verb, failed = "CREATE", target
@@ -127,7 +127,7 @@ class Deployment:
         adapter = target.adapter
         self.stack.report(target, "CREATE_IN_PROGRESS")
         try:
-            adapter.id = adapter.create(self._resolved(properties))
+            adapter.create(self._resolved(properties))
         except Exception:
             if adapter.id:
                 target.settle(properties)
@@ -180,13 +180,13 @@ class Deployment:
 
 def _renamed(target: Resource, current: Resource, properties: Properties) -> Properties:
     """Return properties under which a resource can be made beside the one that it replaces."""
-    kind = type(target.adapter)
-    if not kind.name:
+    key = target.adapter.kind.name
+    if not key:
         return properties
-    name = properties[kind.name]
-    if target.named and current.adapter.properties.get(kind.name) == name:
+    name = properties[key]
+    if target.named and current.adapter.properties.get(key) == name:
         raise TemplateError(
             "CloudFormation cannot update a stack when a custom-named resource requires replacing. "
             f"Rename {name} and update the stack again."
         )
-    return properties if target.named else {**properties, kind.name: kind.generate_name(target.adapter.scope)}
+    return properties if target.named else {**properties, key: target.adapter.new_name()}

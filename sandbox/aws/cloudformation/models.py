@@ -11,7 +11,7 @@ from moto.cloudformation.models import CloudFormationBackend, Event
 from moto.cloudformation.parsing import Export
 from moto.cloudformation.utils import generate_changeset_id, generate_stack_id
 
-from sandbox.aws.adapters import adapter_for
+from sandbox.aws.adapters.table import KINDS
 from sandbox.aws.cloudformation import operations
 from sandbox.aws.cloudformation.changes import ChangeSet, differs, planned
 from sandbox.aws.cloudformation.deployment import DeploymentError
@@ -213,7 +213,7 @@ class SandboxCloudFormation(CloudFormationBackend):
     def _read(self, body: str, parameters: dict[str, str], tags: dict[str, str] | None) -> Wanted:
         try:
             template = parse(body)
-            check(template, lambda kind: adapter_for(kind) is not None)
+            check(template, KINDS.keys())
             resolved = resolve_parameters(template, parameters, region=self.region_name, account=self.account_id)
         except TemplateError as error:
             raise ValidationError(message=str(error)) from error

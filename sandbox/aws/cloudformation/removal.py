@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from botocore.exceptions import ClientError
 
-from sandbox.aws.adapters.base import is_missing
+from sandbox.aws.adapters.adapter import is_missing
 from sandbox.aws.cloudformation.stack import Resource, Stack
 from sandbox.aws.cloudformation.template import in_order
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from moto.cloudformation.models import Event
 from moto.core.utils import utcnow
 
-from sandbox.aws.adapters.base import Adapter, Properties
+from sandbox.aws.adapters.adapter import Adapter, Properties
 from sandbox.aws.cloudformation.template import TemplateError
 from sandbox.aws.shapes import Json
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any
 
 import yaml
@@ -57,16 +57,19 @@ def parse(body: str) -> dict[str, Any]:
     return template
 
 
-def check(template: Mapping[str, Any], known: Callable[[str], bool]) -> None:
+def check(template: Mapping[str, Any], known: Container[str]) -> None:
     """Refuse a template with a resource type that nothing here can deploy, or with circular dependencies.
 
     Raises:
         TemplateError: With the type and the logical id of each such resource.
     """
     resources = template["Resources"]
-    unknown = [f"{body['Type']} ({name})" for name, body in resources.items() if not known(body["Type"])]
+    unknown = [f"{body['Type']} ({name})" for name, body in resources.items() if body["Type"] not in known]
     if unknown:
-        raise TemplateError(f"Template format error: Unrecognized resource types: [{', '.join(unknown)}]")
+        raise TemplateError(
+            f"Template format error: Unrecognized resource types: [{', '.join(unknown)}]. "
+            "A type that the sandbox is to deploy needs a row in sandbox/aws/adapters/table.py"
+        )
     in_order(dependencies(resources))
 
 

@@ -25,25 +25,15 @@ def _truth(text: str) -> bool:
 
 
 _REST_API: Fields = {
-    "/apiKeySource": ("api_key_source", str),
     "/description": ("description", str),
     "/disableExecuteApiEndpoint": ("disableExecuteApiEndpoint", _truth),
-    "/minimumCompressionSize": ("minimum_compression_size", lambda text: int(text) if text else None),
     "/name": ("name", str),
-    "/policy": ("policy", str),
 }
 _VPC_LINK: Fields = {"/description": ("description", str), "/name": ("name", str)}
 _DOMAIN_NAME: Fields = {
     "/certificateArn": ("certificate_arn", str),
     "/regionalCertificateArn": ("regional_certificate_arn", str),
     "/securityPolicy": ("security_policy", str),
-}
-_LIMITS: dict[str, Callable[[str], Any]] = {
-    "burstLimit": int,
-    "limit": int,
-    "offset": int,
-    "period": str,
-    "rateLimit": float,
 }
 
 
@@ -73,11 +63,7 @@ class MendedApiGateway(APIGatewayResponse):
         """Answer UpdateRestApi."""
         api = self.backend.get_rest_api(self._named())
         for patch in self._get_param("patchOperations"):
-            if patch["path"].startswith("/binaryMediaTypes/"):
-                kind = patch["path"].removeprefix("/binaryMediaTypes/").replace("~1", "/")
-                api.binaryMediaTypes = [item for item in api.binaryMediaTypes if item != kind]
-                api.binaryMediaTypes += [kind] if patch["op"] == "add" else []
-            elif patch["path"].startswith("/endpointConfiguration/types/"):
+            if patch["path"].startswith("/endpointConfiguration/types/"):
                 api.endpoint_configuration["types"] = [patch["value"]]
             else:
                 _apply(api, patch, _REST_API)
@@ -97,19 +83,6 @@ class MendedApiGateway(APIGatewayResponse):
     def update_domain_name(self) -> TYPE_RESPONSE:
         """Answer UpdateDomainName."""
         return self._patched(self.backend.get_domain_name(self._named()), _DOMAIN_NAME)
-
-    def update_usage_plan(self) -> str:
-        """Answer UpdateUsagePlan; moto would cut rates to whole numbers."""
-        plan = self.backend.get_usage_plan(self._named())
-        others = []
-        for patch in self._get_param("patchOperations"):
-            group, _, name = patch["path"].removeprefix("/").partition("/")
-            if group in {"throttle", "quota"} and name in _LIMITS and patch["op"] != "remove":
-                getattr(plan, group)[name] = _LIMITS[name](patch["value"])
-            else:
-                others.append(patch)
-        plan.apply_patch_operations(others)
-        return json.dumps(plan.to_json())
 
     def _patched(self, model: VpcLink | DomainName | Deployment, fields: Fields) -> TYPE_RESPONSE:
         for patch in self._get_param("patchOperations"):

@@ -52,16 +52,16 @@ def rule(**values: object) -> dict[str, Any]:
         "comparison": "below",
         "threshold": 10,
         "period_s": 60,
-        "breaching_datapoints": 3,
-        "evaluated_datapoints": 3,
+        "datapoints_to_alarm": 3,
+        "evaluation_periods": 3,
         "missing_data": "ignore",
-        "steps": [{"change": -1}],
+        "steps": [{"adjustment": -1}],
         **values,
     }
 
 
 def period(seconds: int, datapoints: int = 3) -> Edits:
-    return {f"{VAD_RULE}.period_s": seconds, f"{VAD_RULE}.evaluated_datapoints": datapoints}
+    return {f"{VAD_RULE}.period_s": seconds, f"{VAD_RULE}.evaluation_periods": datapoints}
 
 
 def pages(count: int, size_mib: int = 2, instance_type: str = "c8g.12xlarge") -> Edits:
@@ -196,8 +196,8 @@ CASES: tuple[Case, ...] = (
     # Scaling
     *(Case("alarm-period", f"{VAD_RULE}.period_s", period(bad), period(good), (f"{bad} s",))
       for bad, good in ((1, 10), (9, 10), (11, 20), (15, 30), (40, 30), (59, 60), (61, 60), (90, 120))),
-    Case("alarm-period", f"{VAD_RULE}.evaluated_datapoints", period(60, 1441), period(60, 1440), ("86460 s",)),
-    Case("alarm-period", f"{VAD_RULE}.evaluated_datapoints", period(10, 8641), period(10, 8640)),
+    Case("alarm-period", f"{VAD_RULE}.evaluation_periods", period(60, 1441), period(60, 1440), ("86460 s",)),
+    Case("alarm-period", f"{VAD_RULE}.evaluation_periods", period(10, 8641), period(10, 8640)),
     Case("scaling-metric-published", f"{VAD_RULE}.metric", {f"{VAD_RULE}.metric": "RxRingOcupancy"},
          {f"{VAD_RULE}.metric": "RxRingOccupancy"}, ("RxRingOcupancy", "fleet vad", "did you mean `RxRingOccupancy`?")),
     Case("scaling-metric-published", f"{VAD_RULE}.metric", {f"{VAD_RULE}.metric": "GpuBusy"},
@@ -213,7 +213,7 @@ CASES: tuple[Case, ...] = (
           "aws.asr.1.scaling.1.metric": "FreeSlots"}, ("GpuBusy", "Inferentia2")),
     Case("scaling-direction", f"{VAD_RULE}.comparison", {f"{VAD_RULE}.comparison": "below"}, {},
          ("RxRingOccupancy below 80 adds hosts to fleet vad while it is idle",)),
-    Case("scaling-direction", f"{VAD_RULE}.comparison", {f"{VAD_RULE}.steps": [{"change": -2}]}, {},
+    Case("scaling-direction", f"{VAD_RULE}.comparison", {f"{VAD_RULE}.steps": [{"adjustment": -2}]}, {},
          ("RxRingOccupancy above 80 removes hosts from fleet vad while it is busy",)),
     Case("scaling-direction", f"{ASR_RULE}.comparison", {f"{ASR_RULE}.metric": "FreeSlots"},
          {f"{ASR_RULE}.metric": "FreeSlots", f"{ASR_RULE}.comparison": "below"},
@@ -231,9 +231,9 @@ CASES: tuple[Case, ...] = (
     Case("scaling-does-not-flap", ASR_RULE, {"aws.asr.1.scaling.2": rule(threshold=91)},
          {"aws.asr.1.scaling.2": rule(threshold=90)}, ("busy", "extra")),
     Case("scaling-does-not-flap", ASR_RULE,
-         {"aws.asr.1.scaling": [rule(name="out", metric="FreeSlots", threshold=20, steps=[{"change": 1}]),
+         {"aws.asr.1.scaling": [rule(name="out", metric="FreeSlots", threshold=20, steps=[{"adjustment": 1}]),
                                 rule(name="back", metric="FreeSlots", comparison="above", threshold=19)]},
-         {"aws.asr.1.scaling": [rule(name="out", metric="FreeSlots", threshold=20, steps=[{"change": 1}]),
+         {"aws.asr.1.scaling": [rule(name="out", metric="FreeSlots", threshold=20, steps=[{"adjustment": 1}]),
                                 rule(name="back", metric="FreeSlots", comparison="above", threshold=20)]}),
     Case("scales-from-zero", "aws.vad", {"aws.vad.hosts_per_zone.min": 0}, {}, ("fleet vad", "0 hosts")),
     Case("scales-from-zero", "aws.asr.1", {"aws.asr.1.hosts.min": 0},

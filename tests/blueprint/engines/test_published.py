@@ -22,7 +22,7 @@ def flag(engine: str, command: str, name: str) -> Setting:
 @pytest.mark.parametrize("name", NAMES)
 def test_table_is_of_the_catalogue_s_version(name: str) -> None:
     engine, origin = catalog.engines()[name], published(name).origin
-    assert origin.version == engine.version
+    assert origin.version == engine.version, "blueprint/catalog/engines.yaml has another: run `make refresh-engines`"
     assert origin.distribution == (engine.package or engine.name)
 
 

@@ -35,9 +35,19 @@ def test_a_measured_number_of_sessions_replaces_the_ceiling() -> None:
     assert measured.sessions_source == "sessions of the deployment file"
 
 
+def test_the_model_is_the_files_or_one_that_the_accelerator_runs() -> None:
+    assert whisper_engine(fleet("p5")).model == "Systran/faster-whisper-large-v2"
+    assert whisper_engine(fleet("trn1")).model == "openai/whisper-large-v2"
+    assert whisper_engine(fleet("p5", model="some/whisper-tiny")).environment()["VOICE_MODEL"] == "some/whisper-tiny"
+    with pytest.raises(ValidationError, match="String should match pattern"):
+        fleet("p5", model="../whisper")
+
+
 def test_beside_vllm_its_load_is_admitted() -> None:
     (p5,) = (each for each in deployment("both").aws.asr if each.vllm)
     assert p5.vllm
     assert whisper_engine(p5).sessions == p5.vllm.load.sessions
     with pytest.raises(ValidationError, match=r"vLLM's are `vllm\.load\.sessions`"):
         AsrFleet.model_validate(p5.model_dump() | {"sessions": 5})
+    with pytest.raises(ValidationError, match=r"vLLM's is `vllm\.model`"):
+        AsrFleet.model_validate(p5.model_dump() | {"model": "some/whisper"})

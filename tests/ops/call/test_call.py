@@ -41,7 +41,7 @@ class Scene:
         while True:
             for key in await self.store.keys("session:[0-9]*"):
                 name = text(key).split(":")
-                if len(name) == 2 and await self.store.hexists(key, "state"):
+                if len(name) == 2 and await self.store.hget(key, "state") == b"open":
                     return int(name[1])
             await asyncio.sleep(0.05)
 
@@ -60,17 +60,16 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
     hosts = Hosts(store)
     hosts.put(Tier.ASR, "asr-1")
     hosts.put(Tier.VAD, "vad-1")
-    beating = asyncio.create_task(hosts.run())
     gateway = await GatewayProcess(server, free_rtp_port()).start().ready()
     audio = np.random.default_rng(7).integers(-9000, 9000, SECONDS * 16_000).astype("<i2")
     recording = tmp_path / "speech.wav"
     with wave.open(str(recording), "wb") as file:
         file.setparams((1, 2, 16_000, 0, "NONE", ""))
         file.writeframes(audio.tobytes())
-    await asyncio.sleep(1)
-    yield Scene(store, gateway, recording, audio)
+    with hosts.beating(server.settings):
+        await gateway.takes_callers()
+        yield Scene(store, gateway, recording, audio)
     gateway.kill()
-    beating.cancel()
     await store.aclose()
     server.stop()
 

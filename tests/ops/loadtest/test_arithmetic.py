@@ -50,12 +50,12 @@ def test_figures_of_a_known_run() -> None:
     assert found.metrics["rtf"].max == 0.75
     assert found.metrics["starved"].max == 1500
     assert found.wait_rate == 0.5
-    assert found.chars_per_s_per_gpu == 200 / 4 / 4
+    assert found.chars_per_s_per_gpu == pytest.approx(200 / 4 / 4)
     assert found.audio_s_per_s == 3.0
     # 12 USD buy an hour, in which 3 hours of audio are made.
     assert found.usd_per_audio_hour == 4.0
     # One is late, one failed: a third of what was asked is good.
-    assert found.goodput_share == 1 / 3
+    assert found.goodput_share == pytest.approx(1 / 3)
     assert found.goodput_per_s == 0.25
     assert found.harness.cpu_share == 0.25
 

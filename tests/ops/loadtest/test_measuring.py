@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -77,8 +78,14 @@ def span_s(known: list[Known]) -> float:
     return max(one.sent_s[-1] for one in known) - min(one.intended_s for one in known)
 
 
-def close(known: float) -> Any:  # noqa: ANN401  pytest's own
-    return pytest.approx(known, rel=ERROR)
+def close(known: float, run: Run) -> Any:  # noqa: ANN401  pytest's own
+    """Equal to a known time in ms, but for the error and for what the client says that both of its stamps were late."""
+    return pytest.approx(known, abs=ERROR * known + 2 * 1000 * max(run.loop_lags_s))
+
+
+def close_rate(known: float, run: Run) -> Any:  # noqa: ANN401  pytest's own
+    """The same for a rate over the whole run."""
+    return pytest.approx(known, rel=ERROR + 2 * max(run.loop_lags_s) / run.elapsed_s)
 
 
 def test_chat_times_tokens(server: Server) -> None:
@@ -86,14 +93,14 @@ def test_chat_times_tokens(server: Server) -> None:
     found = figures(run)
     known = known_of(server.take(), run)
     assert found.failures == {}
-    assert found.metrics["first"].p50 == close(p50(one.first_ms for one in known))
-    assert found.metrics["gap"].p50 == close(p50(gap for one in known for gap in one.gaps_ms))
-    assert found.metrics["gap"].mean == close(float(np.mean([one.gaps_ms for one in known])))
-    assert found.metrics["total"].p50 == close(p50(one.total_ms for one in known))
+    assert found.metrics["first"].p50 == close(p50(one.first_ms for one in known), run)
+    assert found.metrics["gap"].p50 == close(p50(gap for one in known for gap in one.gaps_ms), run)
+    assert found.metrics["gap"].mean == close(float(np.mean([one.gaps_ms for one in known])), run)
+    assert found.metrics["total"].p50 == close(p50(one.total_ms for one in known), run)
     # Two tokens in each of three events, as the server counts them: five gaps between six tokens.
-    assert found.metrics["token"].p50 == close(p50((one.total_ms - one.first_ms) / 5 for one in known))
-    assert found.tokens_per_s == close(24 * 6 / span_s(known))
-    assert found.requests_per_s == close(24 / span_s(known))
+    assert found.metrics["token"].p50 == close(p50((one.total_ms - one.first_ms) / 5 for one in known), run)
+    assert found.tokens_per_s == close_rate(24 * 6 / span_s(known), run)
+    assert found.requests_per_s == close_rate(24 / span_s(known), run)
 
 
 @pytest.mark.parametrize("stream_format", ["audio", "sse"])
@@ -103,17 +110,17 @@ def test_speech_times_audio_and_starved_playback(server: Server, stream_format: 
     found = figures(run, first=5000, starved=0)
     known = known_of(server.take(), run)
     assert found.failures == {}
-    assert found.wait_rate == 8 / 24
-    assert found.goodput_share == 16 / 24
-    assert found.metrics["first"].p50 == close(p50(one.first_ms for one in known))
-    assert found.metrics["rtf"].p50 == close(p50(one.total_ms for one in known) / 2400)
+    assert found.wait_rate == pytest.approx(8 / 24)
+    assert found.goodput_share == pytest.approx(16 / 24)
+    assert found.metrics["first"].p50 == close(p50(one.first_ms for one in known), run)
+    assert 2400 * found.metrics["rtf"].p50 == close(p50(one.total_ms for one in known), run)
     # Two pieces of 0.8 s have been played 1.6 s after the first; the third comes when it was sent.
     third_late_ms = [1000 * (one.sent_s[2] - one.sent_s[0] - 1.6) for one in known]
-    assert found.metrics["starved"].max == close(max(third_late_ms))
+    assert found.metrics["starved"].max == close(max(third_late_ms), run)
     assert found.metrics["starved"].p50 == 0
-    assert found.chars_per_s_per_gpu == close(24 * 500 / span_s(known) / 2)
-    assert found.audio_s_per_s == close(24 * 2.4 / span_s(known))
-    assert found.usd_per_audio_hour == close(7.2 * span_s(known) / (24 * 2.4))
+    assert found.chars_per_s_per_gpu == close_rate(24 * 500 / span_s(known) / 2, run)
+    assert found.audio_s_per_s == close_rate(24 * 2.4 / span_s(known), run)
+    assert found.usd_per_audio_hour == close_rate(7.2 * span_s(known) / (24 * 2.4), run)
 
 
 @pytest.mark.parametrize("whole", [False, True])
@@ -123,10 +130,10 @@ def test_transcription_is_streamed_where_the_endpoint_offers_it(server: Server, 
     found = figures(run)
     known = known_of(server.take(), run)
     assert found.failures == {}
-    assert found.metrics["first"].p50 == close(p50(one.first_ms for one in known))
-    assert found.metrics["rtf"].p50 == close(p50(one.total_ms for one in known) / 2000)
+    assert found.metrics["first"].p50 == close(p50(one.first_ms for one in known), run)
+    assert 2000 * found.metrics["rtf"].p50 == close(p50(one.total_ms for one in known), run)
     assert ("gap" in found.metrics) is not whole
-    assert found.audio_s_per_s == close(16 * 2.0 / span_s(known))
+    assert found.audio_s_per_s == close_rate(16 * 2.0 / span_s(known), run)
     assert found.wait_rate is None
 
 
@@ -138,11 +145,11 @@ def test_realtime_feeds_at_the_pace_of_speech_and_times_partials_and_final(serve
     assert found.failures == {}
     assert all(one.record["bytes"] == 2.0 * 16_000 * 2 for one in known)
     paces = [np.diff(one.record["frames_s"]) for one in known]
-    assert float(np.mean(paces)) == close(0.08)
-    assert found.metrics["first"].p50 == close(p50(one.first_ms for one in known))
-    assert found.metrics["gap"].p50 == close(p50(gap for one in known for gap in one.gaps_ms))
+    assert 1000 * float(np.mean(paces)) == close(80, run)
+    assert found.metrics["first"].p50 == close(p50(one.first_ms for one in known), run)
+    assert found.metrics["gap"].p50 == close(p50(gap for one in known for gap in one.gaps_ms), run)
     finals = [1000 * (one.record["done_s"] - one.record["final_commit_s"]) for one in known]
-    assert found.metrics["final"].p50 == close(np.percentile(finals, 50))
+    assert found.metrics["final"].p50 == close(np.percentile(finals, 50), run)
     assert "rtf" not in found.metrics
     assert found.harness.pacing_lag_ms
 
@@ -152,10 +159,10 @@ def test_percentiles_find_the_slow_requests(server: Server) -> None:
     run = put(Chat(planted), ARRIVALS, 40)
     found = figures(run, first=3000)
     known = [one.first_ms for one in known_of(server.take(), run)]
-    assert found.metrics["first"].p50 == close(float(np.percentile(known, 50)))
-    assert found.metrics["first"].p95 == close(float(np.percentile(known, 95)))
+    assert found.metrics["first"].p50 == close(float(np.percentile(known, 50)), run)
+    assert found.metrics["first"].p95 == close(float(np.percentile(known, 95)), run)
     assert found.metrics["first"].p95 > 4000
-    assert found.goodput_share == 36 / 40
+    assert found.goodput_share == pytest.approx(36 / 40)
 
 
 def test_closed_loop_keeps_its_concurrency(server: Server) -> None:
@@ -188,7 +195,7 @@ def test_open_loop_shows_a_stall_to_everyone_who_should_have_come(server: Server
     assert len(caught) == pytest.approx(20 * STALL_S, rel=0.4)
     assert all(trace.first_s and trace.first_s > end_s - trace.intended_s for trace in caught)
     first = figures(run).metrics["first"]
-    assert first.mean == close(float(np.mean([one.first_ms for one in known])))
+    assert first.mean == close(float(np.mean([one.first_ms for one in known])), run)
     # 2 s of 3.5 s stand still, and who comes then waits half of that on average.
     assert first.mean > 400
     assert first.p95 > 1500
@@ -213,14 +220,17 @@ def test_a_busy_client_is_no_excuse() -> None:
                     pass
             trace.text_arrived()
 
+    begin = process_time()
     run = put(Rude(), OpenLoop(50), 60)
+    spent_s = process_time() - begin
     late = [trace for trace in run.traces if trace.first_s and trace.first_s > 0.1]
     assert len(late) == pytest.approx(50 * 0.9, rel=0.35)
     found = figures(run).harness
     assert found.start_lag_ms.max > 800
     assert found.loop_lag_ms
     assert found.loop_lag_ms.max > 800
-    assert found.cpu_share > 0.1
+    assert spent_s / 2 < run.cpu_s <= spent_s
+    assert found.cpu_share == pytest.approx(run.cpu_s / run.elapsed_s)
 
 
 @pytest.mark.parametrize(
@@ -237,10 +247,11 @@ def test_failures_are_counted_and_kept_out_of_the_figures(
     server: Server, planted: dict[str, Any], reason: str, count: int
 ) -> None:
     fast = {"first_s": 0.1, "gap_s": 0.05}
-    found = figures(put(Chat(endpoint(server, **fast | planted)), ClosedLoop(4), 12, timeout_s=2), first=5000)
+    limit_s = 2 if "first_s" in planted else 30
+    found = figures(put(Chat(endpoint(server, **fast | planted)), ClosedLoop(4), 12, limit_s), first=5000)
     assert [text[: len(reason)] for text in found.failures] == [reason]
     assert sum(found.failures.values()) == count
-    assert found.goodput_share == (12 - count) / 12
+    assert found.goodput_share == pytest.approx((12 - count) / 12)
     assert "first" not in found.metrics if count == 12 else found.metrics["first"].count == 12 - count
 
 

@@ -34,7 +34,6 @@ def speech(tmp_path: Path) -> Path:
     return file
 
 
-@pytest.mark.timeout(180)
 def test_the_whisper_engine_under_load_is_reported(path: VoicePath, speech: Path, tmp_path: Path) -> None:
     gateway = path.start_gateway()
     path.wait_ready()

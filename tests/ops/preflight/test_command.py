@@ -15,7 +15,6 @@ from typer.testing import CliRunner, Result
 from blueprint import Deployment
 from ops.cli import app
 from ops.preflight import command
-from sandbox.aws.process import LocalAws
 from tests.blueprint.documents import DEPLOYMENTS
 from tests.ops.preflight.aws_faults import fail
 from tests.ops.preflight.conftest import AwsAccount, templates_of_sandbox
@@ -151,34 +150,3 @@ def _sdk_modules() -> str:
 
 def test_the_command_line_starts_without_azures_sdks() -> None:
     assert _sdk_modules() == ""
-
-
-@pytest.mark.sandbox
-@pytest.mark.timeout(600)
-def test_the_local_aws_answers_once_the_real_cdk_has_bootstrapped_it(tmp_path: Path) -> None:
-    """Its moto knows no EC2 quotas and no simulator: both are unanswered there, and said to be."""
-    with LocalAws(tmp_path / "aws.log", hosted_zone=("Z0123456789EXAMPLE", "example.com")) as local:
-        before = _against(local, tmp_path)
-        assert before["CDK bootstrap"]["remedy"] == "run `cdk bootstrap aws://123456789012/us-east-1`"
-        bootstrap = [str(ROOT / "node_modules/.bin/cdk"), "bootstrap", "aws://123456789012/us-east-1"]
-        environment = local.environment(tmp_path)
-        subprocess.run(bootstrap, env=environment, cwd=tmp_path, check=True, capture_output=True)  # noqa: S603
-        after = _against(local, tmp_path)
-    assert after["CDK bootstrap"]["status"] == "fine"
-    assert int(after["CDK bootstrap"]["found"].removeprefix("version ")) >= 6
-    assert after["hosted zone Z0123456789EXAMPLE"]["status"] == "fine"
-    assert after["launch of a p5 host"]["status"] == "fine"
-    assert after["service quotas and open requests"]["status"] == "unanswered"
-
-
-def _against(local: LocalAws, home: Path) -> dict[str, dict[str, str]]:
-    run = subprocess.run(  # noqa: S603
-        [sys.executable, "-c", "from ops.cli import main; main()", "preflight", str(SANDBOX), "--json"],
-        env=local.environment(home),
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert "Traceback" not in run.stderr
-    return {row["asked"]: row for row in json.loads(run.stdout)["answers"]}

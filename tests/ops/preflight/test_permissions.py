@@ -16,7 +16,7 @@ from ops.preflight.aws.permissions import (
     policies,
     simulable,
 )
-from sandbox.aws.adapters.base import ADAPTERS
+from sandbox.aws.adapters.table import KINDS
 from tests.ops.preflight.conftest import templates_of_sandbox
 
 TYPES = {resource["Type"] for made in templates_of_sandbox().values() for resource in made["Resources"].values()}
@@ -24,7 +24,7 @@ TYPES = {resource["Type"] for made in templates_of_sandbox().values() for resour
 
 def test_the_table_is_what_the_schemas_say() -> None:
     table = yaml.safe_load(TABLE.read_text(encoding="utf-8"))
-    assert table.keys() == ADAPTERS.keys()
+    assert table.keys() == KINDS.keys()
     assert derive(table) == table, "run python -m ops.preflight.aws.permission_table"
 
 

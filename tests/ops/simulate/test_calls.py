@@ -100,7 +100,7 @@ def test_every_call_has_one_place_in_each_tier(one_by_one: bool) -> None:
         assert all((fleet.calls <= fleet.plan.places).all() for fleet in simulation.fleets[1:])
 
 
-def test_silicon_is_filled_before_gpus() -> None:
+def test_neuron_is_filled_before_gpus() -> None:
     plans = (vad(), asr(2, 2, places=50), asr(1, 1, places=50, kind="p5.4xlarge"))
     assert simulate(plans, steady(60)).ledger.gpu_s == 0
     assert simulate(plans, steady(130)).ledger.gpu_s > 0

@@ -49,7 +49,7 @@ def test_a_warm_pool_is_filled_again_and_paid_while_it_is_prepared() -> None:
     assert deeper.stopped["inf2"][-1] == 4
 
 
-def test_a_quota_stops_silicon_and_gpus_take_over() -> None:
+def test_a_quota_stops_neuron_and_gpus_take_over() -> None:
     plans = (vad(), asr(2, 6, rules=(headroom(),)), asr(2, 2, kind="p5.4xlarge"))
     trace = steps_to(60, 180)
     free = simulate(plans, trace)
@@ -86,9 +86,9 @@ def test_a_lost_zone_takes_its_hosts_and_comes_back() -> None:
     result = simulate((vad(2), asr(6, 6, places=100)), trace)
     course = result.course
     # VAD groups stay in their zone, and wait for it; the ASR group moves to the other zones.
-    vad_hosts, silicon = course.hosts["vad"], course.hosts["inf2"]
+    vad_hosts, neuron = course.hosts["vad"], course.hosts["inf2"]
     assert [vad_hosts[second] for second in (308, 400, 900, 1_000)] == [6, 4, 4, 6]
-    assert [silicon[second] for second in (308, 312, 400)] == [6, 4, 6]
+    assert [neuron[second] for second in (308, 312, 400)] == [6, 4, 6]
     assert course.places[312] == 400
     assert result.ledger.degraded_s > 0
     assert result.ledger.cut == 0

@@ -76,7 +76,7 @@ def test_places_and_prices_come_from_file_and_catalogue() -> None:
     assert plans["vad"].places == 4 * 2_000
     assert plans["inf2"].places == 12 * plans["trn1"].places
     assert plans["p5"].places == 221  # docs/tuning.md has the arithmetic
-    assert [plan.kind for plan in production()] == ["vad", "silicon", "silicon", "gpu"]
+    assert [plan.kind for plan in production()] == ["vad", "neuron", "neuron", "gpu"]
     assert plans["inf2"].usd_per_hour == 12.98127
     assert plans["inf2"].warm_pool_min == 1
     assert plans["trn1"].warm_pool_min is None

@@ -28,10 +28,10 @@ def headroom(*, below: float = 20, change: int = 1) -> ScalingRule:
         comparison=Comparison.BELOW,
         threshold=below,
         period_s=10,
-        breaching_datapoints=3,
-        evaluated_datapoints=3,
+        datapoints_to_alarm=3,
+        evaluation_periods=3,
         missing_data=MissingData.NOT_BREACHING,
-        steps=(Step(change=change),),
+        steps=(Step(adjustment=change),),
     )
 
 

@@ -11,6 +11,7 @@ import blueprint
 from blueprint.file.model.aws import CapacityBlock, CapacityReservation
 from ops.cli import app
 from ops.cost.prices import price_book
+from ops.teardown.azure import azure_order
 from ops.teardown.plan import Kept, Plan, plan
 from ops.teardown.remains import SNAPSHOT, Left, is_expected
 from ops.teardown.removal import Resource
@@ -111,7 +112,9 @@ def test_without_credentials_a_dry_run_shows_the_file_and_a_real_one_stops() -> 
     assert "Traceback" not in real.output
 
 
-def test_azure_is_left_to_the_pulumi_cli_in_an_order_that_holds() -> None:
+def test_azure_is_left_to_the_pulumi_cli_in_an_order_that_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = azure_order(blueprint.load(AZURE))
+    monkeypatch.setattr("ops.teardown.command.azure_order", lambda _: found)
     dry = voice_teardown(AZURE, "--dry-run", "--json")
     order = json.loads(dry.stdout)["azure"]
     assert dry.exit_code == 0

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from sandbox.aws.process import LocalAws
+from tests.sandbox.aws.samples import ZONE
 from tests.sandbox.aws.stacks import Deployed
 
 _numbers = itertools.count(1)
@@ -15,7 +16,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAws]:
-    with LocalAws(tmp_path_factory.mktemp("aws") / "aws.log") as local:
+    with LocalAws(tmp_path_factory.mktemp("aws") / "aws.log", hosted_zone=(ZONE, "example.com")) as local:
         yield local
 
 

@@ -1,33 +1,108 @@
-"""Every adapter is exercised: the other tests deploy, change and delete these samples."""
+"""The table of resource types: it holds what is deployed, its words are the APIs', and schemas decide replacements."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
 import pytest
-from cfnlint.schema import PROVIDER_SCHEMA_MANAGER  # type: ignore[import-untyped]
 
-from sandbox.aws.adapters.base import ADAPTERS, Adapter
+import blueprint
+from blueprint import checks
+from sandbox.aws.adapters.adapter import Adapter, Scope
+from sandbox.aws.adapters.schemas import schema
+from sandbox.aws.adapters.table import KINDS
+from sandbox.aws.adapters.tagging import TAG_CALLS
+from sandbox.aws.clients import serve_at
+from sandbox.aws.cloudformation.template import parse
 from tests.sandbox.aws.samples import ALL
+from tests.synthesized import ROOT, shipped
+
+BOOTSTRAP = ROOT / "node_modules/aws-cdk/lib/api/bootstrap/bootstrap-template.yaml"
 
 
-def test_every_adapter_is_deployed_by_a_sample() -> None:
-    deployed = {body["Type"] for sample in ALL for body in sample().values()}
-    assert set(ADAPTERS) - deployed == set()
+def shipped_to_aws() -> Iterator[str]:
+    for file in (ROOT / "deployments").glob("*.yaml"):
+        deployment = blueprint.load(file)
+        if deployment.aws_half is not None and not checks.refusals(deployment):
+            yield file.stem
 
 
-NOT_REPRESENTED = {
-    "AWS::AutoScaling::AutoScalingGroup": {"InstanceId"},
-    "AWS::S3::Bucket": {"BucketNamePrefix", "BucketNamespace"},
+def test_the_table_has_what_is_deployed_and_nothing_else() -> None:
+    templates = [stack.template for name in shipped_to_aws() for stack in shipped(name).values()]
+    assert len(templates) > 7
+    templates.append(parse(BOOTSTRAP.read_text(encoding="utf-8")))
+    emitted = {body["Type"] for template in templates for body in template["Resources"].values()}
+    assert emitted == KINDS.keys()
+
+
+def test_every_type_is_deployed_by_a_sample() -> None:
+    assert {body["Type"] for sample in ALL for body in sample().values()} == KINDS.keys()
+
+
+def adapter(kind: str, **properties: object) -> Adapter:
+    """An adapter without a server behind it."""
+    serve_at("http://127.0.0.1:1")
+    row = KINDS[f"AWS::{kind}"]
+    made = row.adapter(f"AWS::{kind}", row, Scope("123456789012", "us-east-1", "stack", "id", "Logical"))
+    made.properties = properties
+    return made
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_the_words_of_a_row_are_those_of_the_service_and_the_schema(kind: str) -> None:
+    row = KINDS[kind]
+    it = adapter(kind.removeprefix("AWS::"))
+    client = boto3.client(row.service, region_name="us-east-1")  # type: ignore[call-overload]
+    tags = TAG_CALLS.get(row.service)
+    operations = {row.create, row.update, row.delete, *row.always, *(row.read or ())[:1]}
+    operations |= {name for item in row.settings.values() for name in (item.put, item.remove)}
+    operations |= {name for item in row.members.values() for name in (item.add, item.remove)}
+    operations |= {tags.tag, tags.untag} if tags else set()
+    assert all(hasattr(client, operation) for operation in operations - {""})
+    arguments = [(row.delete, row.key), (row.update, "patchOperations" if row.patches else "")]
+    arguments += [row.read] if row.read else []
+    arguments += [(item.put, item.argument) for item in row.settings.values()]
+    arguments += [(item.remove, item.argument) for item in row.members.values()]
+    arguments += [(row.update, name) for pair in row.moves.values() for name in pair]
+    arguments += [(operation, name) for operation, given in row.always.items() for name in given]
+    assert [pair for pair in arguments if all(pair) and not it.takes(*pair)] == []
+    api_names = {api: name for name, api in row.rename.items()}
+    named = {*row.rename, *row.settings, *row.members, *row.moves, *row.patches, *row.own, *row.ignored, row.name}
+    assert {api_names.get(name, name) for name in named - {""}} <= schema(kind)["properties"].keys()
+
+
+OLD: dict[str, dict[str, Any]] = {
+    "Budgets::Budget": {"Budget": {"BudgetName": "voice", "TimeUnit": "MONTHLY"}},
+    "CloudWatch::Alarm": {"AlarmName": "a", "Threshold": 1},
+    "EC2::SecurityGroup": {"GroupDescription": "first", "GroupName": "g"},
+    "ECS::Cluster": {"ClusterName": "c", "ClusterSettings": []},
+    "ECS::Service": {"LaunchType": "FARGATE", "DesiredCount": 2},
+    "ElastiCache::UserGroup": {"UserGroupId": "callers", "UserIds": ["a"]},
+    "ElasticLoadBalancingV2::TargetGroup": {"Port": 5004, "Tags": []},
+    "Route53::RecordSet": {"Name": "a.example.com", "TTL": "60"},
 }
 
 
-@pytest.mark.parametrize("kind", sorted(ADAPTERS))
-def test_a_property_replaces_the_resource_where_cloudformation_says_so(kind: str) -> None:
-    adapter = ADAPTERS[kind]
-    if adapter.update is Adapter.update or kind in {"AWS::CDK::Metadata", "AWS::CloudFormation::WaitConditionHandle"}:
-        return  # replaced at every change, or nothing at all
-    schema = PROVIDER_SCHEMA_MANAGER.get_resource_schema("us-east-1", kind).schema
-    paths = [path.split("/")[2:] for path in schema.get("createOnlyProperties", [])]
-    fixed = {path[0] for path in paths if len(path) == 1}
-    named = set() if adapter.renames else {adapter.name}
-    assert fixed - adapter.replaced_by - named <= NOT_REPRESENTED.get(kind, set())
-    assert adapter.name in schema["properties"] or not adapter.name
+@pytest.mark.parametrize(
+    ("kind", "change", "replaced"),
+    [
+        ("EC2::SecurityGroup", {"GroupDescription": "second"}, True),  # the schema says so
+        ("EC2::SecurityGroup", {"SecurityGroupIngress": []}, False),
+        ("CloudWatch::Alarm", {"AlarmName": "b"}, True),
+        ("CloudWatch::Alarm", {"Threshold": 2}, False),
+        ("Budgets::Budget", {"Budget": {"BudgetName": "other", "TimeUnit": "MONTHLY"}}, True),  # a nested property
+        ("Budgets::Budget", {"Budget": {"BudgetName": "voice", "TimeUnit": "DAILY"}}, False),
+        ("ECS::Service", {"LaunchType": "EC2"}, True),  # the schema leaves it open, ECS has no call for it
+        ("ECS::Service", {"DesiredCount": 3}, False),
+        ("ECS::Cluster", {"ClusterSettings": [{"Name": "containerInsights"}]}, False),  # under the API's name
+        ("ElastiCache::UserGroup", {"UserIds": ["b"]}, False),
+        ("ElasticLoadBalancingV2::TargetGroup", {"Tags": [{"Key": "team", "Value": "voice"}]}, False),
+        ("Route53::RecordSet", {"Name": "b.example.com"}, True),  # CloudFormation's guide says so, its schema does not
+        ("Route53::RecordSet", {"TTL": "30"}, False),
+    ],
+)
+def test_a_change_replaces_what_cannot_change_in_place(kind: str, change: dict[str, Any], replaced: bool) -> None:
+    old = OLD[kind]
+    assert adapter(kind, **old).must_replace({**old, **change}) is replaced

@@ -51,7 +51,7 @@ def test_a_group_keeps_all_its_settings(deployed: Deployed) -> None:
     assert overrides == [{"InstanceType": "inf2.48xlarge"}]
 
 
-def test_hooks_policies_actions_and_pool_hang_on_the_group(deployed: Deployed) -> None:
+def test_hooks_policies_and_pool_hang_on_the_group(deployed: Deployed) -> None:
     autoscaling = deployed.client("autoscaling")
     name = deployed["Fleet"]
     hooks = autoscaling.describe_lifecycle_hooks(AutoScalingGroupName=name)["LifecycleHooks"]
@@ -63,20 +63,7 @@ def test_hooks_policies_actions_and_pool_hang_on_the_group(deployed: Deployed) -
     (policy,) = autoscaling.describe_policies(AutoScalingGroupName=name)["ScalingPolicies"]
     assert policy["PolicyARN"] == deployed["Policy"]
     assert policy["StepAdjustments"] == [{"MetricIntervalLowerBound": 0.0, "ScalingAdjustment": 2}]
-    (night,) = autoscaling.describe_scheduled_actions(AutoScalingGroupName=name)["ScheduledUpdateGroupActions"]
-    assert night["DesiredCapacity"] == 2
     assert autoscaling.describe_warm_pool(AutoScalingGroupName=name)["WarmPoolConfiguration"]["PoolState"] == "Stopped"
-
-
-def test_capacity_and_placement_are_recorded(deployed: Deployed) -> None:
-    ec2 = deployed.client("ec2")
-    (reserved,) = ec2.describe_capacity_reservations(CapacityReservationIds=[deployed["Capacity"]])[
-        "CapacityReservations"
-    ]
-    assert (reserved["TotalInstanceCount"], reserved["State"]) == (2, "active")
-    assert reserved["Tags"] == [{"Key": "team", "Value": "voice"}]
-    (placement,) = ec2.describe_placement_groups(GroupNames=[deployed["Cluster"]])["PlacementGroups"]
-    assert placement["Strategy"] == "cluster"
 
 
 def test_a_new_template_version_reaches_the_group(deployed: Deployed) -> None:
@@ -85,11 +72,10 @@ def test_a_new_template_version_reaches_the_group(deployed: Deployed) -> None:
     template["Fleet"]["Properties"] |= {"MaxSize": "6", "DesiredCapacity": "3", "DefaultInstanceWarmup": 60}
     hook = template["Fleet"]["Properties"]["LifecycleHookSpecificationList"][0]
     hook["HeartbeatTimeout"] = 300
-    template["Capacity"]["Properties"]["InstanceCount"] = 4
     tags = [{"ResourceType": "launch-template", "Tags": [{"Key": "team", "Value": "asr"}]}]
     template["Template"]["Properties"]["TagSpecifications"] = tags
     template["Policy"]["Properties"]["StepAdjustments"] = [{"MetricIntervalLowerBound": 0, "ScalingAdjustment": 4}]
-    before = {name: deployed[name] for name in ("Fleet", "Template", "Policy", "Capacity")}
+    before = {name: deployed[name] for name in ("Fleet", "Template", "Policy")}
     version = {"Version": {"Value": att("Template", "LatestVersionNumber")}}
     deployed.update(template, Parameters=IMAGE_PARAMETER, Outputs=version)
     assert {name: deployed[name] for name in before} == before
@@ -106,8 +92,6 @@ def test_a_new_template_version_reaches_the_group(deployed: Deployed) -> None:
     assert {hook["HeartbeatTimeout"] for hook in hooks} == {300, 900}
     (policy,) = autoscaling.describe_policies(AutoScalingGroupName=deployed["Fleet"])["ScalingPolicies"]
     assert policy["StepAdjustments"][0]["ScalingAdjustment"] == 4
-    (reserved,) = deployed.client("ec2").describe_capacity_reservations()["CapacityReservations"][-1:]
-    assert reserved["TotalInstanceCount"] == 4
 
 
 def test_target_groups_are_attached_and_detached(stack: Deployed) -> None:
@@ -135,8 +119,5 @@ def test_nothing_of_a_fleet_is_left(deployed: Deployed) -> None:
     assert not ec2.describe_network_interfaces()["NetworkInterfaces"]
     assert not ec2.describe_volumes()["Volumes"]
     assert not ec2.describe_launch_templates()["LaunchTemplates"]
-    assert not ec2.describe_placement_groups()["PlacementGroups"]
-    assert {item["State"] for item in ec2.describe_capacity_reservations()["CapacityReservations"]} == {"cancelled"}
     assert not autoscaling.describe_auto_scaling_groups()["AutoScalingGroups"]
     assert not autoscaling.describe_policies()["ScalingPolicies"]
-    assert not autoscaling.describe_scheduled_actions()["ScheduledUpdateGroupActions"]

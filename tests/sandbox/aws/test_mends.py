@@ -15,14 +15,6 @@ from tests.sandbox.aws.stacks import Deployed
     [
         ("elasticache", "describe_user_groups", {"UserGroupId": "none"}, "UserGroupNotFound"),
         ("elasticache", "describe_cache_parameters", {"CacheParameterGroupName": "n"}, "CacheParameterGroupNotFound"),
-        ("ec2", "describe_placement_groups", {"GroupNames": ["none"]}, "InvalidPlacementGroup.Unknown"),
-        ("ec2", "delete_placement_group", {"GroupName": "none"}, "InvalidPlacementGroup.Unknown"),
-        (
-            "ec2",
-            "cancel_capacity_reservation",
-            {"CapacityReservationId": "cr-0"},
-            "InvalidCapacityReservationId.NotFound",
-        ),
         ("autoscaling", "delete_auto_scaling_group", {"AutoScalingGroupName": "none"}, "ValidationError"),
         ("cloudtrail", "lookup_events", {}, "UnsupportedOperationException"),
     ],

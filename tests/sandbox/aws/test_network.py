@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.sandbox.aws.samples import att, network, ref, resource
+from tests.sandbox.aws.samples import att, network, ref, resource, vpc
 from tests.sandbox.aws.stacks import Deployed
 
 
@@ -88,3 +88,18 @@ def test_nothing_of_a_network_is_left(stack: Deployed) -> None:
     assert not ec2.describe_addresses()["Addresses"]
     assert not ec2.describe_flow_logs()["FlowLogs"]
     assert {item["State"] for item in ec2.describe_nat_gateways()["NatGateways"]} == {"deleted"}
+
+
+def test_an_answer_without_a_resource_fails_the_deployment(stack: Deployed) -> None:
+    flow = {
+        "ResourceType": "VPC",
+        "TrafficType": "ALL",
+        "LogDestinationType": "s3",
+        "LogDestination": "arn:aws:s3:::no",
+    }
+    # EC2 does not refuse: its answer tells what went wrong, and names no flow log.
+    assert stack.try_create(vpc() | {"Flow": resource("EC2::FlowLog", ResourceId=ref("Vpc"), **flow)}) == (
+        "ROLLBACK_COMPLETE"
+    )
+    assert any("create_flow_logs has made nothing" in reason for reason in stack.reasons)
+    assert any("LogDestination: no does not exist" in reason for reason in stack.reasons)

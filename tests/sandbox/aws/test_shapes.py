@@ -30,6 +30,9 @@ def test_names_scalars_tags_and_documents_are_converted() -> None:
         "Threshold": 80.0,
         "AlarmActions": ["arn:x"],
     }
+    assert conform(shape("ec2", "ModifyVpcAttribute"), {"EnableDnsSupport": True}, "T") == {
+        "EnableDnsSupport": {"Value": True}
+    }
     assert conform(shape("s3", "PutBucketPolicy"), {"Policy": {"Version": "1"}}, "T") == {"Policy": '{"Version": "1"}'}
 
 

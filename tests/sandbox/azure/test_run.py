@@ -19,6 +19,8 @@ from sandbox.azure.values import UNKNOWN, Secret, holds_secret
 from tests.sandbox.azure.programs import CLUSTER, POLICY, WORKLOADS, sample, workloads, write
 
 ROOT = Path(__file__).parents[3]
+PATIENCE_S = 120
+"""Longest that a test waits for what takes seconds on an idle machine: to start Pulumi's modules takes a CPU."""
 BOTH = pytest.mark.parametrize("mode", list(Mode), ids=lambda mode: mode.value)
 
 
@@ -144,7 +146,7 @@ def test_a_program_that_does_not_end_is_stopped(tmp_path: Path) -> None:
     start = time.monotonic()
     with pytest.raises(ProgramError, match=r"did not end within 2 s, after [01] resources; it was stopped"):
         run(write(tmp_path, "import time; time.sleep(600)"), Mode.PREVIEW, timeout_s=2)
-    assert time.monotonic() - start < 20
+    assert time.monotonic() - start < PATIENCE_S
 
 
 GROUP = "g = resources.ResourceGroup('g', resource_group_name='rg', location='eastus')\n"
@@ -256,15 +258,15 @@ def test_nothing_is_left_running_after_an_interrupt_or_a_crash(tmp_path: Path) -
         )
         child = _wait_for_pid(tmp_path / "pid")
         parent.send_signal(ending)
-        parent.wait(20)
-        deadline = time.monotonic() + 10
+        parent.wait(PATIENCE_S)
+        deadline = time.monotonic() + PATIENCE_S
         while _is_running(child) and time.monotonic() < deadline:
             time.sleep(0.05)
         assert not _is_running(child), ending
 
 
 def _wait_for_pid(file: Path) -> int:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_S
     while not (file.exists() and file.read_text()):
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -147,7 +147,7 @@ def test_silence_ends_every_scaling_alarm(sandbox: Stacks, tier: str) -> None:
 
 
 def test_bands_below_a_threshold_are_negative_distances(tmp_path: Path) -> None:
-    edits = {"aws.asr.0.scaling.0.steps": [{"change": 1}, {"beyond": 10, "change": 3}]}
+    edits = {"aws.asr.0.scaling.0.steps": [{"adjustment": 1}, {"upper_bound": -10, "adjustment": 3}]}
     asr = edited_sandbox(edits, tmp_path)["asr"]
     (policy,) = [
         policy["StepAdjustments"]
@@ -168,7 +168,7 @@ def test_nvme_is_mounted_where_the_type_has_it(sandbox: Stacks) -> None:
     assert "INSTANCE_STORE=" not in texts["Inf2"]
     assert "INSTANCE_STORE=/mnt/nvme" in texts["Trn1"]
     assert "INSTANCE_STORE=/mnt/nvme" in texts["P5"]
-    assert "VOICE_HOST_KIND=silicon" in texts["Inf2"]
+    assert "VOICE_HOST_KIND=neuron" in texts["Inf2"]
     assert "VOICE_HOST_KIND=gpu" in texts["P5"]
 
 

@@ -39,7 +39,7 @@ def test_tasks_are_arm64_in_private_subnets_of_all_zones(edge: Stack) -> None:
 def test_container_can_write_nothing_and_is_nobody(edge: Stack) -> None:
     found = container(edge)
     assert found["ReadonlyRootFilesystem"] is True
-    assert found["User"] == "65532:65532"
+    assert found["User"] == "10001:10001"
     assert found["LinuxParameters"]["Capabilities"] == {"Drop": ["ALL"]}
     assert not found.get("Privileged")
     assert found["HealthCheck"]["Command"] == ["CMD", HEALTH_COMMAND]

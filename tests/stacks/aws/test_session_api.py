@@ -23,6 +23,17 @@ def test_api_has_three_routes_and_no_other(edge: Stack) -> None:
     }
 
 
+def test_pages_of_named_origins_may_ask_without_credentials(edge: Stack, tmp_path: Path) -> None:
+    with_pages = edited_sandbox({"aws.edge.allowed_origins": ["https://app.example.com"]}, tmp_path)["edge"]
+    asked = {name: method for name, method in routes(with_pages).items() if name.startswith("OPTIONS ")}
+    assert {name.partition(" ")[2] for name in asked} == {name.partition(" ")[2] for name in routes(edge)}
+    assert routes(with_pages).keys() - asked.keys() == routes(edge).keys()
+    for method in asked.values():
+        assert method["AuthorizationType"] == "NONE"
+        assert not method.get("ApiKeyRequired")
+        assert method["Integration"]["ConnectionType"] == "VPC_LINK"
+
+
 def test_api_is_regional_and_is_reached_by_its_own_name_only(edge: Stack, unnamed: Stack) -> None:
     api = edge.the("ApiGateway::RestApi")
     assert api["EndpointConfiguration"]["Types"] == ["REGIONAL"]

@@ -14,8 +14,6 @@ from stacks.aws.app import make_app
 ROOT = Path(__file__).parents[3]
 DEPLOYMENTS = ("sandbox", "production-us-east-1")
 
-pytestmark = pytest.mark.timeout(300)
-
 
 @pytest.fixture(scope="module", params=DEPLOYMENTS)
 def templates(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
@@ -76,7 +74,7 @@ def test_synth_needs_no_credentials_no_network_and_no_home(tmp_path: Path) -> No
     [
         ("{}", "no deployment file"),
         ('{"deployment": "deployments/none.yaml"}', "deployments/none.yaml: does not exist"),
-        ('{"deployment": "deployments/seed.yaml"}', "deployments/seed.yaml:19: [huge-pages-fit-memory] 24576"),
+        ('{"deployment": "deployments/seed.yaml"}', "deployments/seed.yaml:20: [huge-pages-fit-memory] 24576"),
     ],
 )
 def test_a_refused_file_stops_the_cdk_with_a_reason(context: str, expected: str, tmp_path: Path) -> None:

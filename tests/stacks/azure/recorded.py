@@ -24,7 +24,8 @@ from sandbox.azure.monitor import Messages, Monitor
 from sandbox.azure.project import Project
 from sandbox.azure.recorder import Existing, Mode, Recorder
 from sandbox.azure.values import reveal
-from tests.blueprint.documents import ABSENT, DEPLOYMENTS, Edits, location, parsed, text
+from tests.blueprint import documents
+from tests.blueprint.documents import DEPLOYMENTS, Edits
 
 PROJECTS = Path(__file__).parents[3] / "stacks" / "azure"
 STACK = "test"
@@ -50,19 +51,7 @@ def cluster(deployment: str, mode: Mode = Mode.UP) -> Graph:
 
 def edited(edits: Edits, base: str = "production-azure") -> str:
     """Return a shipped deployment file's text with some values replaced, added or removed."""
-    document = parsed((DEPLOYMENTS / f"{base}.yaml").read_text(encoding="utf-8"))
-    for place, value in edits.items():
-        *parents, last = location(place)
-        at = document
-        for part in parents:
-            at = at[part]
-        if value is ABSENT:
-            del at[last]
-        elif isinstance(at, list) and last == len(at):
-            at.append(value)
-        else:
-            at[last] = value
-    return text(document)
+    return documents.edited(edits, (DEPLOYMENTS / f"{base}.yaml").read_text(encoding="utf-8"))
 
 
 def inputs(resource: Resource) -> dict[str, Any]:

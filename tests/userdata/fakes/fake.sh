@@ -68,6 +68,7 @@ systemctl() {
   case $1 in
     start) echo 0 >"$FAKE/active" ;;
     stop) state drain-polls 0 >"$FAKE/active" && touch "$FAKE/stopping" ;;
+    show) if [[ $3 == NRestarts ]]; then state restarts 0; else state exit-status 0; fi ;;
     is-active)
       [[ -e $FAKE/active ]] || { echo inactive && exit 3; }
       [[ -e $FAKE/stopping ]] || { echo active && exit; }
@@ -132,6 +133,7 @@ case $name in
     ;;
   mountpoint) grep -qxF "$2" "$FAKE/mounts" 2>/dev/null ;;
   mount) echo "${@: -1}" >>"$FAKE/mounts" ;;
+  journalctl) state journal '' ;;
   blkid) [[ -e $FAKE/label ]] && cat "$FAKE/label" ;;
   mkfs.xfs) echo "${@: -1}" >"$FAKE/label" ;;
   dnf) ln -s "$0" "${0%/*}/$(state dnf-gives nothing)" ;;

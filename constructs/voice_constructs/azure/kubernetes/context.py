@@ -12,13 +12,10 @@ from blueprint.catalog import VmSize
 from blueprint.contract.images import Image
 from blueprint.file.model.azure import Azure, GpuPool
 from blueprint.file.model.deployment import Deployment
-from blueprint.hosts import held_back
+from blueprint.hosts import digest, held_back
 
 TYPE_PREFIX = "voice:kubernetes"
 """First part of the type of every component here."""
-
-NO_DIGEST = f"sha256:{'0' * 64}"
-"""Stands where an image has none: an address that pulls nothing."""
 
 PART_OF = {"app.kubernetes.io/part-of": "voice-serve"}
 """Label of every object here."""
@@ -52,8 +49,7 @@ class ClusterContext:
 
     def image_uri(self, image: Image) -> pulumi.Output[str]:
         """Return an image's address by digest; for an image without one, an address that pulls nothing."""
-        digest = self.deployment.images.get(image, NO_DIGEST)
-        return pulumi.Output.concat(self.registry, f"/{image.value}@{digest}")
+        return pulumi.Output.concat(self.registry, f"/{image.value}@{digest(self.deployment, image)}")
 
     def held(self, images: Iterable[Image]) -> bool:
         """Whether what runs these images must wait, because one of them has no digest and cannot be pulled."""

@@ -10,6 +10,7 @@ import pulumi_kubernetes as k8s
 
 from blueprint.azure.contract import GPU_RESOURCE
 from blueprint.azure.names import Taint
+from blueprint.contract.images import UNPRIVILEGED_USER
 from blueprint.contract.network import Port
 from blueprint.engines.launch.base import Launcher
 from voice_constructs.azure.kubernetes.context import metadata
@@ -19,9 +20,6 @@ Container = k8s.core.v1.ContainerArgs
 Mount = k8s.core.v1.VolumeMountArgs
 Probe = k8s.core.v1.ProbeArgs
 Volume = k8s.core.v1.VolumeArgs
-
-UNPRIVILEGED_USER = 10001
-"""User and group of every container in the services' namespace; the images have it."""
 
 PRE_STOP_S = 15
 """A stopping engine takes requests for so long: until the router's watch has seen that its pod goes."""

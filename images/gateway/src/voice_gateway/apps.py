@@ -11,15 +11,20 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 
-from blueprint.contract.session_api import HEALTH_PATH, TOKEN_HEADER
+from blueprint.contract.session_api import (
+    AUDIO_PATH,
+    EVENTS_PATH,
+    HEALTH_PATH,
+    LAST_EVENT_ID_HEADER,
+    SESSION_PATH,
+    SESSIONS_PATH,
+    TOKEN_HEADER,
+)
 from voice_gateway.audio_route import audio
-from voice_gateway.event_stream import LAST_EVENT_ID_HEADER, events
+from voice_gateway.event_stream import events
 from voice_gateway.gateway import Gateway
 from voice_gateway.refusals import answer_http_exception, answer_store_error
 from voice_gateway.session_routes import close, create
-from voice_gateway.settings import AUDIO_PATH
-
-SESSIONS_PATH = "/v1/sessions"
 
 
 async def health(request: Request) -> Response:
@@ -41,8 +46,8 @@ def session_api(gateway: Gateway) -> Starlette:
     )
     routes = [
         Route(SESSIONS_PATH, create, methods=["POST"]),
-        Route(f"{SESSIONS_PATH}/{{id}}", close, methods=["DELETE"]),
-        Route(f"{SESSIONS_PATH}/{{id}}/events", events, methods=["GET"]),
+        Route(SESSION_PATH, close, methods=["DELETE"]),
+        Route(EVENTS_PATH, events, methods=["GET"]),
     ]
     return _app(gateway, routes, [cross_origin] if origins else [])
 

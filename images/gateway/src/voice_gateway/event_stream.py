@@ -10,13 +10,12 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from blueprint.contract.session_api import TOKEN_HEADER
+from blueprint.contract.session_api import LAST_EVENT_ID_HEADER, TOKEN_HEADER
 from voice_gateway.gateway import Gateway
 from voice_gateway.refusals import Refusal
 from voice_runtime.sessions import Session, SessionState
 from voice_runtime.transcripts import BEFORE_ALL, EventId
 
-LAST_EVENT_ID_HEADER = "Last-Event-ID"
 WAIT_S = 1.0
 """How soon a closed session or a stopping gateway is noticed."""
 RECONNECT_MS = 1000

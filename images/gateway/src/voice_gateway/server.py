@@ -5,6 +5,7 @@ import contextlib
 import logging
 import signal
 import socket
+import weakref
 from collections.abc import Iterator
 
 import uvicorn
@@ -39,12 +40,15 @@ class ImpatientProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait."""
         super().connection_made(transport)
-        self.loop.call_later(REQUEST_TIMEOUT_S, self._close_unless_asked)
+        # Weak: a timer that held the connection would keep it, and all of its buffers, for seconds after its end.
+        self.loop.call_later(REQUEST_TIMEOUT_S, _close_unless_asked, weakref.ref(self))
 
-    def _close_unless_asked(self) -> None:
-        # A WebSocket has a protocol of its own by then.
-        if self.cycle is None and self.transport.get_protocol() is self:
-            self.transport.close()
+
+def _close_unless_asked(reference: weakref.ref[ImpatientProtocol]) -> None:
+    protocol = reference()
+    # A WebSocket has a protocol of its own by then.
+    if protocol and protocol.cycle is None and protocol.transport.get_protocol() is protocol:
+        protocol.transport.close()
 
 
 class _Server(uvicorn.Server):

@@ -5,6 +5,7 @@ from typing import Annotated, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from blueprint.contract.session_api import AUDIO_PATH
 from voice_gateway.tokens import KEY_BYTES
 
 Port = Annotated[int, Field(ge=1, le=65535)]
@@ -18,13 +19,13 @@ class GatewaySettings(BaseSettings):
         media_host: Host name that callers send audio to.
         idle_timeout_s: Seconds without audio, or with a reader that takes nothing, before a connection is closed.
         drain_timeout_s: Seconds that callers have to finish in, once the process is told to stop.
-        bind_address: Address that both ports are on.
-        media_tls: Whether something before ``media_port`` speaks TLS on port 443, as the load balancer does.
         session_max_s: Longest that a session lasts.
         caller_sessions: Live sessions of one caller.
         caller_creations_per_s: Sessions that one caller may open in a second, at all gateways together.
         max_connections: Audio sockets and event streams of this process.
         allowed_origins: Origins of web pages that may use the session API, comma-separated.
+        bind_address: Address that both ports are on.
+        media_tls: Whether something before ``media_port`` speaks TLS on port 443, as the load balancer does.
     """
 
     model_config = SettingsConfigDict(env_prefix="VOICE_", frozen=True)
@@ -41,14 +42,14 @@ class GatewaySettings(BaseSettings):
     media_host: str = Field(min_length=1)
     idle_timeout_s: float = Field(gt=0)
     drain_timeout_s: float = Field(ge=0)
+    session_max_s: int = Field(ge=1)
+    caller_sessions: int = Field(ge=1)
+    caller_creations_per_s: int = Field(ge=1)
+    max_connections: int = Field(ge=1)
+    allowed_origins: Annotated[tuple[str, ...], NoDecode]
 
     bind_address: str = "0.0.0.0"  # noqa: S104  a container: its ports are mapped, its security group lets in
     media_tls: bool = True
-    session_max_s: int = Field(default=3600, ge=1)
-    caller_sessions: int = Field(default=1000, ge=1)
-    caller_creations_per_s: int = Field(default=50, ge=1)
-    max_connections: int = Field(default=4096, ge=1)
-    allowed_origins: Annotated[tuple[str, ...], NoDecode] = ()
 
     @field_validator("token_key")
     @classmethod
@@ -75,6 +76,3 @@ class GatewaySettings(BaseSettings):
         """Return where a session's WebSocket is, as callers reach it."""
         place = f"wss://{self.media_host}" if self.media_tls else f"ws://{self.media_host}:{self.media_port}"
         return f"{place}{AUDIO_PATH.format(id=session)}"
-
-
-AUDIO_PATH = "/v1/sessions/{id}/audio"

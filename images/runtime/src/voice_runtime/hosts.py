@@ -17,7 +17,7 @@ from voice_runtime.replies import text, texts
 class HostKind(StrEnum):
     """What a host computes on."""
 
-    SILICON = "silicon"
+    NEURON = "neuron"
     GPU = "gpu"
     VAD = "vad"
 

@@ -20,11 +20,8 @@ struct Variable {
 
 // The contract's. A launcher sets each, but some concern one data path only.
 constexpr std::array kContract{
-    Variable{"VOICE_DEPLOYMENT", nullptr},
-    Variable{"VOICE_FLEET", nullptr},
     Variable{"VOICE_HOST", nullptr},
     Variable{"VOICE_HOST_ADDRESS", nullptr},
-    Variable{"VOICE_REGION", nullptr},
     Variable{"VOICE_VALKEY_HOST", nullptr},
     Variable{"VOICE_VALKEY_PORT", nullptr},
     Variable{"VOICE_VALKEY_USER", nullptr},
@@ -44,11 +41,9 @@ constexpr std::array kContract{
 constexpr std::array kOwn{
     Variable{"VOICE_VALKEY_TLS", "on"},
     Variable{"VOICE_VALKEY_CA_FILE", ""},
-    Variable{"VOICE_VALKEY_TIMEOUT_MS", "1000"},
     Variable{"VOICE_CONTROL_SOCKET", "/run/voice/dataplane/control.sock"},
     Variable{"VOICE_STATE_FILE", "/run/voice/dataplane/sessions"},
     Variable{"VOICE_VAD_MODULE", "/usr/lib/voice/vad.so"},
-    Variable{"VOICE_XDP_MODE", "native"},
     Variable{"VOICE_MAX_SESSIONS", "8192"},
     Variable{"VOICE_SESSION_PACKETS_PER_S", "100"},
     Variable{"VOICE_ADMISSIONS_PER_S", "2000"},
@@ -154,11 +149,8 @@ private:
 };
 
 void read_identity(Reader& reader, Config& config) {
-    config.deployment = reader.text("VOICE_DEPLOYMENT");
-    config.fleet = reader.text("VOICE_FLEET");
     config.host = reader.text("VOICE_HOST");
     config.host_address = reader.address("VOICE_HOST_ADDRESS");
-    config.region = reader.text("VOICE_REGION");
 }
 
 void read_store(Reader& reader, Config& config) {
@@ -168,7 +160,6 @@ void read_store(Reader& reader, Config& config) {
     config.store.password_file = reader.path("VOICE_VALKEY_PASSWORD_FILE");
     config.store.tls = reader.choice<2>("VOICE_VALKEY_TLS", {"on", "off"}) == 0;
     config.store.ca_file = reader.path("VOICE_VALKEY_CA_FILE");
-    config.store.timeout = std::chrono::milliseconds(reader.number("VOICE_VALKEY_TIMEOUT_MS", 10, 10'000));
 }
 
 void read_data_path(Reader& reader, Config& config) {
@@ -178,7 +169,6 @@ void read_data_path(Reader& reader, Config& config) {
     config.rx_queues = reader.number("VOICE_RX_QUEUES", 1, VOICE_STEER_QUEUES, "poll fewer queues: one core each");
     config.rx_ring_size = reader.power_of_two("VOICE_RX_RING_SIZE", 64, 32768);
     config.huge_page_size_mib = reader.power_of_two("VOICE_HUGE_PAGE_SIZE_MIB", 2, 16384);
-    config.generic_xdp = reader.choice<2>("VOICE_XDP_MODE", {"native", "generic"}) == 1;
     config.rtp_port = reader.port("VOICE_RTP_PORT");
     config.chunk_port = reader.port("VOICE_CHUNK_PORT");
     config.health_port = reader.port("VOICE_HEALTH_PORT");

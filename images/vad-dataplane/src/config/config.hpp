@@ -22,11 +22,8 @@ enum class DataPath : std::uint8_t {
 };
 
 struct Config {
-    std::string deployment;
-    std::string fleet;
     std::string host;
     std::string host_address;
-    std::string region;
     valkey::Endpoint store;
 
     DataPath data_path = DataPath::kAfXdp;
@@ -44,7 +41,6 @@ struct Config {
     std::string state_file;  // each receive queue adds its number
     std::string vad_module;
     bool log_mel = true;        // what chunks hold; otherwise PCM16
-    bool generic_xdp = false;   // for drivers without XDP
     unsigned max_sessions = 0;
     unsigned packets_per_s = 0;     // of one session
     unsigned admissions_per_s = 0;  // unknown senders that are asked about

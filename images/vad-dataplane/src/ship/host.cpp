@@ -10,10 +10,10 @@ std::optional<Host> read_host(std::string_view id, const valkey::Fields& fields,
     Host host;
     host.id = id;
     const auto kind = valkey::value_of(fields, kKind);
-    if (kind != kKindSilicon && kind != kKindGpu) {
+    if (kind != kKindNeuron && kind != kKindGpu) {
         return std::nullopt;
     }
-    host.kind = kind == kKindSilicon ? HostKind::kSilicon : HostKind::kGpu;
+    host.kind = kind == kKindNeuron ? HostKind::kNeuron : HostKind::kGpu;
     host.address.sin_family = AF_INET;
     host.address.sin_port = htons(port);
     const std::string address(valkey::value_of(fields, kAddress));

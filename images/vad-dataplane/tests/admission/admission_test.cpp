@@ -108,7 +108,7 @@ protected:
         admission_ = std::make_unique<Admission>(settings, endpoint, queue_, gate_, sessions_);
         admission_->start();
     }
-    void SetUp() override { start({.block_for = 300ms, .silent_after = 1s, .sweep_every = 20ms}); }
+    void SetUp() override { start({.block_for = 2s, .silent_after = 1s, .sweep_every = 20ms}); }
     void TearDown() override { admission_->stop(); }
 
     void create(std::uint32_t ssrc, std::string_view kind = "gateway", std::string_view key = "",
@@ -183,7 +183,7 @@ TEST_F(AdmissionTest, ASilentSessionIsRemoved) {
 }
 
 TEST_F(AdmissionTest, ASessionEndsWithItsTime) {
-    create(1, "gateway", "", 2);
+    create(1, "gateway", "", 5);
     EXPECT_TRUE(queue_.offer(1));
     ASSERT_TRUE(eventually([&] { return gate_.is_admitted(1); }));
     EXPECT_TRUE(eventually([&] { return sessions_.size() == 0; }));

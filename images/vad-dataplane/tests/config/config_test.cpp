@@ -12,11 +12,8 @@ using Variables = std::map<std::string, std::string, std::less<>>;
 
 // As user data sets them.
 Variables complete() {
-    return {{"VOICE_DEPLOYMENT", "production"},
-            {"VOICE_FLEET", "vad"},
-            {"VOICE_HOST", "i-0123456789abcdef0"},
+    return {{"VOICE_HOST", "i-0123456789abcdef0"},
             {"VOICE_HOST_ADDRESS", "10.0.1.2"},
-            {"VOICE_REGION", "us-east-1"},
             {"VOICE_VALKEY_HOST", "state.internal"},
             {"VOICE_VALKEY_PORT", "6379"},
             {"VOICE_VALKEY_USER", "vad"},
@@ -57,19 +54,17 @@ TEST(Configuration, ReadsTheContractAndFillsInTheRest) {
               std::filesystem::path(config.control_socket).parent_path())
         << "the folder of the host that outlives the container";
     EXPECT_TRUE(config.log_mel);
-    EXPECT_FALSE(config.generic_xdp);
     EXPECT_EQ(config.packets_per_s, 100U);
 }
 
 TEST(Configuration, OwnVariablesCanBeSet) {
     auto variables = complete();
-    variables.insert({{"VOICE_VALKEY_TLS", "off"}, {"VOICE_CHUNK_KIND", "pcm16"}, {"VOICE_XDP_MODE", "generic"},
+    variables.insert({{"VOICE_VALKEY_TLS", "off"}, {"VOICE_CHUNK_KIND", "pcm16"},
                       {"VOICE_MAX_SESSIONS", "65536"}, {"VOICE_CONTROL_SOCKET", "/tmp/x"}});
     variables["VOICE_DATA_PATH"] = "socket";
     const auto config = std::get<Config>(load_from(variables));
     EXPECT_FALSE(config.store.tls);
     EXPECT_FALSE(config.log_mel);
-    EXPECT_TRUE(config.generic_xdp);
     EXPECT_EQ(config.max_sessions, 65536U);
     EXPECT_EQ(config.data_path, DataPath::kSocket);
 }
@@ -104,14 +99,14 @@ INSTANTIATE_TEST_SUITE_P(Each, BadValue, ::testing::Values(
     std::pair{"VOICE_HOST_ADDRESS", "10.0.1"}, std::pair{"VOICE_VALKEY_PORT", "0"},
     std::pair{"VOICE_VALKEY_PORT", "65536"}, std::pair{"VOICE_VALKEY_PORT", "6379 "},
     std::pair{"VOICE_VALKEY_PASSWORD_FILE", "password"}, std::pair{"VOICE_VALKEY_TLS", "maybe"},
-    std::pair{"VOICE_VALKEY_TIMEOUT_MS", "5"}, std::pair{"VOICE_DATA_PATH", "af-xdp"},
+    std::pair{"VOICE_DATA_PATH", "af-xdp"},
     std::pair{"VOICE_RX_QUEUES", "0"}, std::pair{"VOICE_RX_QUEUES", "65"}, std::pair{"VOICE_RX_QUEUES", "-1"},
     std::pair{"VOICE_RX_QUEUES", "four"}, std::pair{"VOICE_RX_RING_SIZE", "1000"},
     std::pair{"VOICE_RX_RING_SIZE", "32"}, std::pair{"VOICE_HUGE_PAGE_SIZE_MIB", "3"},
     std::pair{"VOICE_CHUNK_PORT", "5004"}, std::pair{"VOICE_HEALTH_PORT", "x"},
     std::pair{"VOICE_DRAIN_TIMEOUT_S", "0"}, std::pair{"VOICE_DRAIN_TIMEOUT_S", "1e3"},
     std::pair{"VOICE_CONTROL_SOCKET", "run/x"}, std::pair{"VOICE_CHUNK_KIND", "opus"},
-    std::pair{"VOICE_XDP_MODE", "offload"}, std::pair{"VOICE_MAX_SESSIONS", "65537"},
+    std::pair{"VOICE_MAX_SESSIONS", "65537"},
     std::pair{"VOICE_SESSION_PACKETS_PER_S", "49"}, std::pair{"VOICE_ADMISSIONS_PER_S", "0"},
     std::pair{"VOICE_SILENT_AFTER_S", "0"},
     std::pair{"VOICE_STATE_FILE", "sessions"}, std::pair{"VOICE_RESEND_WINDOW_S", "0"},

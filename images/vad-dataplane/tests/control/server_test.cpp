@@ -22,6 +22,9 @@ using nlohmann::json;
 using voice::Descriptor;
 using voice::control::Server;
 using voice::test::eventually;
+using voice::test::kPatience;
+
+constexpr auto kPatienceMs = static_cast<int>(std::chrono::milliseconds(kPatience).count());
 
 class Caller {
 public:
@@ -45,7 +48,7 @@ public:
             }
             pollfd ready{.fd = socket_.get(), .events = POLLIN, .revents = 0};
             std::array<char, 4096> bytes{};
-            const auto got = poll(&ready, 1, 10'000) == 1 ? recv(socket_.get(), bytes.data(), bytes.size(), 0) : -1;
+            const auto got = poll(&ready, 1, kPatienceMs) == 1 ? recv(socket_.get(), bytes.data(), bytes.size(), 0) : -1;
             if (got <= 0) {
                 EXPECT_EQ(got, 0) << "no answer";
                 return "";
@@ -72,7 +75,7 @@ protected:
         if (exit_.valid()) {
             data_plane_.drained = true;
             kill(getpid(), SIGTERM);
-            EXPECT_EQ(exit_.wait_for(10s), std::future_status::ready);
+            EXPECT_EQ(exit_.wait_for(kPatience), std::future_status::ready);
         }
         // A server that was over already left the signal to the next test's.
         sigset_t end;
@@ -222,7 +225,7 @@ TEST_F(ServerTest, SigtermDrains) {
     caller.say("{\"command\":\"status\"}\n");
     EXPECT_EQ(json::parse(caller.line()).at("result").at("state"), "draining");
     data_plane_.drained = true;
-    ASSERT_EQ(exit_.wait_for(10s), std::future_status::ready);
+    ASSERT_EQ(exit_.wait_for(kPatience), std::future_status::ready);
     EXPECT_EQ(exit_.get(), Server::Exit::kDrained);
 }
 
@@ -237,7 +240,7 @@ TEST_F(ServerTest, TheCommandDrainsAsWell) {
 TEST_F(ServerTest, DrainingEndsWithItsTime) {
     start(100ms);
     kill(getpid(), SIGTERM);
-    ASSERT_EQ(exit_.wait_for(10s), std::future_status::ready);
+    ASSERT_EQ(exit_.wait_for(kPatience), std::future_status::ready);
     EXPECT_EQ(exit_.get(), Server::Exit::kTimedOut);
 }
 
@@ -246,7 +249,7 @@ TEST_F(ServerTest, ASecondSignalHurries) {
     kill(getpid(), SIGTERM);
     ASSERT_TRUE(eventually([&] { return data_plane_.draining.load(); }));
     kill(getpid(), SIGINT);
-    ASSERT_EQ(exit_.wait_for(10s), std::future_status::ready);
+    ASSERT_EQ(exit_.wait_for(kPatience), std::future_status::ready);
     EXPECT_EQ(exit_.get(), Server::Exit::kHurried);
 }
 

@@ -102,7 +102,7 @@ class AsrHost:
     """Takes chunks and says that it lives."""
 
     def __init__(
-        self, store: Store, port: int, *, name: str = "asr-1", kind: str = "silicon", address: str = LOOPBACK
+        self, store: Store, port: int, *, name: str = "asr-1", kind: str = "neuron", address: str = LOOPBACK
     ) -> None:
         self._store, self._name, self._kind, self._address = store, name, kind, address
         self.chunks: list[Chunk] = []
@@ -171,6 +171,7 @@ class DataPlane:
     path: str = "socket"
     environment: dict[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
+    command: list[str] = field(default_factory=lambda: [str(BUILD / "vad-dataplane")])
 
     def __post_init__(self) -> None:
         self.network = self.store.network
@@ -210,9 +211,7 @@ class DataPlane:
 
     def start(self) -> Self:
         with self.network.near():
-            self.process = subprocess.Popen(
-                [str(BUILD / "vad-dataplane")], env=self.environment, stderr=subprocess.PIPE
-            )
+            self.process = subprocess.Popen(self.command, env=self.environment, stderr=subprocess.PIPE)
         wait_for("the data plane is ready", self._is_ready)
         return self
 

@@ -12,7 +12,7 @@ SECOND = "127.0.0.2"
 
 @pytest.fixture
 def second(store: Store, plane: DataPlane, host: AsrHost) -> Iterator[AsrHost]:  # noqa: ARG001
-    """Another host, which gets nothing while the first one, of silicon, has slots."""
+    """Another host, which gets nothing while the first one, with Neuron cores, has slots."""
     asr = AsrHost(store, plane.port("VOICE_CHUNK_PORT"), name="asr-2", kind="gpu", address=SECOND)
     plane.knows_host(2)
     yield asr

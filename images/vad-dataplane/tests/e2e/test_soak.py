@@ -40,7 +40,7 @@ def converse(store: Store, plane: DataPlane, sender: socket.socket, ssrcs: range
         time.sleep(0.002)
 
 
-@pytest.mark.timeout(SOAK_S + 300)
+@pytest.mark.timeout(SOAK_S + 900)
 @pytest.mark.parametrize("path", ["af_xdp"], indirect=True, scope="session")
 def test_memory_is_flat(store: Store, plane: DataPlane, sender: socket.socket) -> None:
     plane.environment["VOICE_MAX_SESSIONS"] = str(MAX_SESSIONS)

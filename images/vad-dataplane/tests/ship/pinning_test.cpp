@@ -12,7 +12,7 @@ using voice::ship::HostKind;
 using voice::ship::Pinning;
 using voice::ship::read_host;
 
-constexpr auto kSilicon = HostKind::kSilicon;
+constexpr auto kNeuron = HostKind::kNeuron;
 constexpr auto kGpu = HostKind::kGpu;
 
 class PinningTest : public ::testing::Test {
@@ -28,23 +28,23 @@ protected:
     Pinning::Clock::time_point now_{};
 };
 
-TEST_F(PinningTest, SiliconComesFirst) {
-    update({host("gpu", kGpu, 100), host("silicon", kSilicon, 1)});
-    EXPECT_EQ(place(1), "silicon");
-    EXPECT_EQ(place(2), "gpu") << "silicon has no slot left";
+TEST_F(PinningTest, NeuronComesFirst) {
+    update({host("gpu", kGpu, 100), host("neuron", kNeuron, 1)});
+    EXPECT_EQ(place(1), "neuron");
+    EXPECT_EQ(place(2), "gpu") << "the Neuron host has no slot left";
 }
 
 TEST_F(PinningTest, AmongEqualsTheOneWithMostSlots) {
-    update({host("a", kSilicon, 5), host("b", kSilicon, 7)});
+    update({host("a", kNeuron, 5), host("b", kNeuron, 7)});
     EXPECT_EQ(place(1), "b");
     EXPECT_EQ(place(2), "b");
     EXPECT_EQ(place(3), "a") << "slots that were given away count before the next reading";
 }
 
 TEST_F(PinningTest, ASessionStays) {
-    update({host("a", kSilicon, 1)});
+    update({host("a", kNeuron, 1)});
     EXPECT_EQ(place(1), "a");
-    update({host("b", kSilicon, 100), host("a", kSilicon, 0)});
+    update({host("b", kNeuron, 100), host("a", kNeuron, 0)});
     for (int i = 0; i < 10; ++i) {
         EXPECT_EQ(place(1, true), "a");
     }
@@ -53,15 +53,15 @@ TEST_F(PinningTest, ASessionStays) {
 
 TEST_F(PinningTest, WithoutASlotThereIsNoHost) {
     EXPECT_EQ(place(1), "");
-    update({host("a", kSilicon, 0), draining(host("b", kGpu, 9))});
+    update({host("a", kNeuron, 0), draining(host("b", kGpu, 9))});
     EXPECT_EQ(place(1), "");
     EXPECT_EQ(pinning_.sessions(), 0U);
-    update({host("a", kSilicon, 1)});
+    update({host("a", kNeuron, 1)});
     EXPECT_EQ(place(1), "a");
 }
 
 TEST_F(PinningTest, ADeadHostsSessionsMoveAtOnce) {
-    update({host("a", kSilicon, 5), host("b", kGpu, 5)});
+    update({host("a", kNeuron, 5), host("b", kGpu, 5)});
     EXPECT_EQ(place(1), "a");
     update({host("b", kGpu, 5)});
     EXPECT_EQ(place(1), "b");
@@ -69,7 +69,7 @@ TEST_F(PinningTest, ADeadHostsSessionsMoveAtOnce) {
 }
 
 TEST_F(PinningTest, ADeadHostsSessionsWaitForOne) {
-    update({host("a", kSilicon, 5)});
+    update({host("a", kNeuron, 5)});
     EXPECT_EQ(place(1), "a");
     update({});
     EXPECT_EQ(place(1), "");
@@ -78,9 +78,9 @@ TEST_F(PinningTest, ADeadHostsSessionsWaitForOne) {
 }
 
 TEST_F(PinningTest, ADrainingHostKeepsTheUtteranceAndLosesTheNext) {
-    update({host("a", kSilicon, 5)});
+    update({host("a", kNeuron, 5)});
     EXPECT_EQ(place(1), "a");
-    update({draining(host("a", kSilicon, 5)), host("b", kGpu, 5)});
+    update({draining(host("a", kNeuron, 5)), host("b", kGpu, 5)});
     EXPECT_EQ(place(1), "a");
     EXPECT_EQ(place(1, true), "b");
     EXPECT_EQ(place(1), "b");
@@ -88,24 +88,24 @@ TEST_F(PinningTest, ADrainingHostKeepsTheUtteranceAndLosesTheNext) {
 }
 
 TEST_F(PinningTest, AHostIsLostWhenItDiesAndNotWhenItHasDrained) {
-    update({host("a", kSilicon, 5), host("b", kSilicon, 4), host("c", kGpu, 5)});
+    update({host("a", kNeuron, 5), host("b", kNeuron, 4), host("c", kGpu, 5)});
     EXPECT_EQ(place(1), "a");
     const auto a = pinning_.number_of(*pinning_.host_of(1, false, now_));
-    const auto leaving = draining(host("b", kSilicon, 4));
-    EXPECT_FALSE(pinning_.update(hosts({host("a", kSilicon, 5), leaving, host("c", kGpu, 5)}), now_));
-    EXPECT_FALSE(pinning_.update(hosts({host("a", kSilicon, 5), host("c", kGpu, 5)}), now_)) << "b has finished";
+    const auto leaving = draining(host("b", kNeuron, 4));
+    EXPECT_FALSE(pinning_.update(hosts({host("a", kNeuron, 5), leaving, host("c", kGpu, 5)}), now_));
+    EXPECT_FALSE(pinning_.update(hosts({host("a", kNeuron, 5), host("c", kGpu, 5)}), now_)) << "b has finished";
     EXPECT_TRUE(pinning_.update(hosts({host("c", kGpu, 5)}), now_));
     EXPECT_TRUE(pinning_.is_lost(a));
     EXPECT_TRUE(pinning_.is_moving(1));
     pinning_.settle();
     EXPECT_FALSE(pinning_.is_moving(1));
-    update({host("a", kSilicon, 5), host("c", kGpu, 5)});
+    update({host("a", kNeuron, 5), host("c", kGpu, 5)});
     EXPECT_EQ(place(2), "a");
     EXPECT_NE(pinning_.number_of(*pinning_.host_of(2, false, now_)), a) << "it holds nothing of what it had";
 }
 
 TEST_F(PinningTest, AHostThatRefusesIsLeftAloneForAWhile) {
-    const auto a = host("a", kSilicon, 5);
+    const auto a = host("a", kNeuron, 5);
     update({a, host("b", kGpu, 5, "127.0.0.2")});
     EXPECT_EQ(place(1), "a");
     EXPECT_FALSE(pinning_.refused(a.address, now_));
@@ -124,27 +124,27 @@ TEST_F(PinningTest, AHostThatRefusesIsLeftAloneForAWhile) {
 }
 
 TEST_F(PinningTest, SlotsAreThoseOfTheLastReading) {
-    update({host("a", kSilicon, 1)});
+    update({host("a", kNeuron, 1)});
     EXPECT_EQ(place(1), "a");
     EXPECT_EQ(place(2), "");
-    update({host("a", kSilicon, 1)});
+    update({host("a", kNeuron, 1)});
     EXPECT_EQ(place(2), "a");
 }
 
 TEST_F(PinningTest, ADrainingHostIsBetterThanNone) {
-    update({host("a", kSilicon, 5)});
+    update({host("a", kNeuron, 5)});
     EXPECT_EQ(place(1), "a");
-    update({draining(host("a", kSilicon, 5))});
+    update({draining(host("a", kNeuron, 5))});
     EXPECT_EQ(place(1, true), "a");
 }
 
 TEST_F(PinningTest, AnIdleSessionGivesItsPlaceUp) {
-    update({host("a", kSilicon, 5)});
+    update({host("a", kNeuron, 5)});
     EXPECT_EQ(place(1), "a");
     now_ += Pinning::kIdle - 1s;
     EXPECT_EQ(place(2), "a");
     now_ += 1s;
-    update({host("a", kSilicon, 5)});
+    update({host("a", kNeuron, 5)});
     EXPECT_EQ(pinning_.sessions(), 1U);
     pinning_.forget(2);
     EXPECT_EQ(pinning_.sessions(), 0U);
@@ -153,7 +153,7 @@ TEST_F(PinningTest, AnIdleSessionGivesItsPlaceUp) {
 TEST_F(PinningTest, HostsMayChangeTheirOrder) {
     std::vector<voice::ship::Host> list;
     for (int i = 0; i < 10; ++i) {
-        list.push_back(host("h" + std::to_string(i), kSilicon, 10));
+        list.push_back(host("h" + std::to_string(i), kNeuron, 10));
     }
     update(list);
     std::vector<std::string> places;
@@ -170,12 +170,12 @@ TEST_F(PinningTest, HostsMayChangeTheirOrder) {
 
 TEST(Host, IsReadFromItsRecord) {
     const auto found = read_host("i-1",
-                                 {{"kind", "silicon"}, {"address", "10.0.1.2"}, {"free_slots", "42"}, {"draining", "1"},
+                                 {{"kind", "neuron"}, {"address", "10.0.1.2"}, {"free_slots", "42"}, {"draining", "1"},
                                   {"heartbeat", "1700000000000"}, {"version", "9"}},
                                  5006);
     ASSERT_TRUE(found);
     EXPECT_EQ(found->id, "i-1");
-    EXPECT_EQ(found->kind, kSilicon);
+    EXPECT_EQ(found->kind, kNeuron);
     EXPECT_EQ(found->address.sin_addr.s_addr, htonl(0x0a000102));
     EXPECT_EQ(found->address.sin_port, htons(5006));
     EXPECT_EQ(found->free_slots, 42U);

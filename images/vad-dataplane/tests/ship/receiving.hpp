@@ -22,7 +22,7 @@ public:
     explicit Receiver(const char* address = "127.0.0.1") : socket_(socket(AF_INET, SOCK_DGRAM, 0)) {
         const int bytes = 64 << 20;
         setsockopt(socket_.get(), SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof bytes);
-        auto at = host("", ship::HostKind::kSilicon, 0, address, 5006).address;
+        auto at = host("", ship::HostKind::kNeuron, 0, address, 5006).address;
         EXPECT_EQ(bind(socket_.get(), reinterpret_cast<sockaddr*>(&at), sizeof at), 0);
     }
     // The next chunk; nothing when none comes.

@@ -10,9 +10,9 @@ using namespace voice;
 using namespace voice::ship;
 using namespace voice::test;
 
-constexpr auto kSilicon = HostKind::kSilicon;
+constexpr auto kNeuron = HostKind::kNeuron;
 constexpr auto kGpu = HostKind::kGpu;
-const auto kA = host("a", kSilicon, 1000, "127.0.0.1");
+const auto kA = host("a", kNeuron, 1000, "127.0.0.1");
 const auto kB = host("b", kGpu, 1000, "127.0.0.2");
 
 class ResendTest : public ::testing::Test {
@@ -80,7 +80,7 @@ TEST_F(ResendTest, WhoFellSilentBeforeTheHostDiedIsNotForgotten) {
 }
 
 TEST_F(ResendTest, SessionsOfOtherHostsGoOnUndisturbed) {
-    hosts_.set({host("a", kSilicon, 1), kB});
+    hosts_.set({host("a", kNeuron, 1), kB});
     say(1, 0, 50);
     say(2, 0, 50);  // on b: a has no slot left
     hosts_.set({kB});
@@ -138,9 +138,9 @@ TEST_F(ResendTest, AHostThatRefusesDatagramsIsLostThoughItsRecordLives) {
 }
 
 TEST_F(ResendTest, WhatIsTooOldIsNotSentAgain) {
-    open({.resend_window = 1s});
+    open({.resend_window = 3s});
     say(1, 0, 10);
-    std::this_thread::sleep_for(1100ms);
+    std::this_thread::sleep_for(3100ms);
     say(1, 10, 20);
     hosts_.set({kB});
     settle();

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "support/descriptor.hpp"
+#include "support/eventually.hpp"
 #include "valkey/client.hpp"
 
 namespace voice::test {
@@ -54,19 +55,6 @@ inline std::uint16_t free_port(int type = SOCK_STREAM) {
     EXPECT_EQ(bind(socket.get(), reinterpret_cast<sockaddr*>(&address), bytes), 0);
     EXPECT_EQ(getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &bytes), 0);
     return ntohs(address.sin_port);
-}
-
-// Waits until the condition holds; a test fails when it does not within ten seconds.
-template <typename Condition>
-bool eventually(Condition&& condition, std::chrono::seconds limit = std::chrono::seconds(10)) {
-    const auto end = std::chrono::steady_clock::now() + limit;
-    while (!condition()) {
-        if (std::chrono::steady_clock::now() >= end) {
-            return false;
-        }
-        std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-    return true;
 }
 
 class Store {

@@ -13,13 +13,13 @@ from voice_whisper.settings import EngineSettings, ModelSettings
 
 def main() -> int:
     """Run the engine; exit with 1 when it cannot begin."""
-    settings, model = environment.read(EngineSettings), environment.read(ModelSettings)
-    store = environment.read(StoreSettings)
+    settings, store = environment.read(EngineSettings), environment.read(StoreSettings)
+    environment.read(ModelSettings)  # the workers' own: what is wrong with it is said once, and here
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("httpx2").setLevel(logging.WARNING)
     problems: list[str] = []
     try:
-        asyncio.run(_run(settings, model, store))
+        asyncio.run(_run(settings, store))
     except* (CannotStartError, OSError) as errors:
         problems = [str(error) for error in _leaves(errors)]
     for problem in dict.fromkeys(problems):
@@ -27,8 +27,8 @@ def main() -> int:
     return 1 if problems else 0
 
 
-async def _run(settings: EngineSettings, model: ModelSettings, store: StoreSettings) -> None:
-    await Engine(settings, model, store).run()
+async def _run(settings: EngineSettings, store: StoreSettings) -> None:
+    await Engine(settings, store).run()
 
 
 def _leaves(errors: BaseExceptionGroup[BaseException]) -> list[BaseException]:

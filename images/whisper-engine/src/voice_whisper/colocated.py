@@ -9,7 +9,7 @@ from voice_whisper.job import Job
 from voice_whisper.messages import TranscribeReply, TranscribeRequest
 from voice_whisper.pool import Crew, WorkerPool, slots_of
 from voice_whisper.process import Process
-from voice_whisper.settings import EngineSettings, threads_of_each
+from voice_whisper.settings import ENCODER_BATCH, EngineSettings, threads_of_each
 
 
 class Colocated(WorkerPool):
@@ -17,9 +17,7 @@ class Colocated(WorkerPool):
 
     def __init__(self, settings: EngineSettings) -> None:
         count = settings.encoders + settings.decoders
-        super().__init__(
-            Crew(Role.COLOCATED, count, settings.encoder_batch, threads_of_each(settings), self._transcribe)
-        )
+        super().__init__(Crew(Role.COLOCATED, count, ENCODER_BATCH, threads_of_each(settings), self._transcribe))
 
     @property
     def depths(self) -> tuple[int, int]:

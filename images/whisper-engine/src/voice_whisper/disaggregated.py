@@ -9,18 +9,17 @@ from voice_whisper.job import Job
 from voice_whisper.messages import DecodeReply, DecodeRequest, EncodeReply, EncodeRequest
 from voice_whisper.pool import Crew, WorkerPool, slots_of
 from voice_whisper.process import Process
-from voice_whisper.settings import EngineSettings, ModelSettings, threads_of_each
+from voice_whisper.settings import DECODER_BATCH, ENCODER_BATCH, EngineSettings, threads_of_each
 
 
 class Disaggregated(WorkerPool):
     """Encoders and decoders, and the memory between them."""
 
-    def __init__(self, settings: EngineSettings, model: ModelSettings) -> None:
-        encoder_threads = model.encoder_threads or threads_of_each(settings)
-        decoder_threads = model.decoder_threads or threads_of_each(settings)
+    def __init__(self, settings: EngineSettings) -> None:
+        threads = threads_of_each(settings)
         super().__init__(
-            Crew(Role.ENCODER, settings.encoders, settings.encoder_batch, encoder_threads, self._encode),
-            Crew(Role.DECODER, settings.decoders, settings.decoder_batch, decoder_threads, self._decode),
+            Crew(Role.ENCODER, settings.encoders, ENCODER_BATCH, threads, self._encode),
+            Crew(Role.DECODER, settings.decoders, DECODER_BATCH, threads, self._decode),
         )
 
     @property

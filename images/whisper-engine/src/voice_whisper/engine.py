@@ -24,7 +24,7 @@ from voice_whisper.journal_batch import JournalBatch
 from voice_whisper.keeper import Keeper
 from voice_whisper.live_session import Services
 from voice_whisper.patience import STORE_ERRORS
-from voice_whisper.settings import EngineSettings, Layout, ModelSettings
+from voice_whisper.settings import EngineSettings, Layout
 from voice_whisper.transcriber import Transcriber
 
 RECEIVE_BUFFER_BYTES = 8 << 20
@@ -50,7 +50,7 @@ class _Receiver(asyncio.DatagramProtocol):
 class Engine:
     """A host's engine."""
 
-    def __init__(self, settings: EngineSettings, model: ModelSettings, store: StoreSettings) -> None:
+    def __init__(self, settings: EngineSettings, store: StoreSettings) -> None:
         """Put the parts together.
 
         Raises:
@@ -59,7 +59,7 @@ class Engine:
         self._settings = settings
         self._store = connect(store)
         self._counters = Counters()
-        self._transcriber = _transcriber(settings, model)
+        self._transcriber = _transcriber(settings)
         journal, sessions = Journal(self._store, settings.host), Sessions(self._store)
         self._batch = JournalBatch(journal, self._counters)
         services = Services(self._transcriber, Transcripts(self._store), journal, self._batch, self._counters)
@@ -132,10 +132,10 @@ class Engine:
         log.info("drained: %d sessions are left to other hosts", left)
 
 
-def _transcriber(settings: EngineSettings, model: ModelSettings) -> Transcriber:
+def _transcriber(settings: EngineSettings) -> Transcriber:
     if settings.engine == "vllm":
         return BesideVllm()
-    return Colocated(settings) if settings.layout is Layout.COLOCATED else Disaggregated(settings, model)
+    return Colocated(settings) if settings.layout is Layout.COLOCATED else Disaggregated(settings)
 
 
 def _chunk_socket(settings: EngineSettings) -> socket.socket:

@@ -11,9 +11,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from blueprint.contract.metrics import ENGINE_METRICS_PATH
 from blueprint.contract.session_api import HEALTH_PATH
-
-METRICS_PATH = "/metrics.json"
 
 
 class HealthServer(uvicorn.Server):
@@ -43,5 +42,5 @@ def server(is_draining: Callable[[], bool], metrics: Callable[[], dict[str, Any]
     async def show(_: Request) -> Response:
         return JSONResponse(metrics())
 
-    app = Starlette(routes=[Route(HEALTH_PATH, health), Route(METRICS_PATH, show)])
+    app = Starlette(routes=[Route(HEALTH_PATH, health), Route(ENGINE_METRICS_PATH, show)])
     return HealthServer(uvicorn.Config(app, log_config=None, access_log=False, lifespan="off"))

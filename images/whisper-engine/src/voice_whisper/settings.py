@@ -1,4 +1,4 @@
-"""What the environment says: the contract's variables, and what an operator may tune beside them."""
+"""What the environment says: the contract's variables, and what only images and measurements set beside them."""
 
 import os
 from enum import StrEnum
@@ -11,7 +11,9 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from voice_runtime.hosts import HostKind
 
-ComputeType = Literal["int8", "int8_float32", "float32", "int8_float16", "float16"]
+ENCODER_BATCH = 4
+DECODER_BATCH = 8
+"""Most utterances that one worker takes at a time."""
 
 
 class Layout(StrEnum):
@@ -43,10 +45,6 @@ class EngineSettings(BaseSettings):
     """Worker processes for prefill."""
     decoders: int = Field(default=1, ge=1, le=64)
     """Worker processes for decode."""
-    encoder_batch: int = Field(default=4, ge=1, le=64)
-    """Most utterances that one encoder takes at a time."""
-    decoder_batch: int = Field(default=8, ge=1, le=64)
-    """Most utterances that one decoder takes at a time."""
 
 
 class ModelSettings(BaseSettings):
@@ -54,17 +52,12 @@ class ModelSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="VOICE_", frozen=True, protected_namespaces=())
 
-    model: str = "Systran/faster-whisper-large-v2"
+    model: str = Field(min_length=1)
     """Folder of a converted model, or a repository at Hugging Face that is downloaded at the first start."""
     cache_dir: Path
     backend: Literal["ctranslate2", "neuron"] = "ctranslate2"
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    compute_type: ComputeType | None = None
-    """Default: int8 on CPUs, float16 on GPUs."""
-    encoder_threads: int | None = Field(default=None, ge=1)
-    decoder_threads: int | None = Field(default=None, ge=1)
 
 
 def threads_of_each(settings: EngineSettings) -> int:
-    """Return the threads of each worker where nothing else is said: the cores, shared out evenly."""
+    """Return the threads of each worker: the cores, shared out evenly."""
     return max(1, len(os.sched_getaffinity(0)) // (settings.encoders + settings.decoders))

@@ -8,7 +8,7 @@ from tests.sandbox.aws.samples.fleet import fleet
 from tests.sandbox.aws.samples.foundation import foundation
 from tests.sandbox.aws.samples.network import network
 from tests.sandbox.aws.samples.observability import observability
-from tests.sandbox.aws.samples.parts import ARM_IMAGE, IMAGE_PARAMETER, att, ref, resource, vpc
+from tests.sandbox.aws.samples.parts import ARM_IMAGE, IMAGE_PARAMETER, ZONE, att, ref, resource, vpc
 from tests.sandbox.aws.samples.state import state
 
 ALL = (network, fleet, state, balancer, gateway, api, observability, foundation)
@@ -17,6 +17,7 @@ __all__ = [
     "ALL",
     "ARM_IMAGE",
     "IMAGE_PARAMETER",
+    "ZONE",
     "api",
     "att",
     "balancer",

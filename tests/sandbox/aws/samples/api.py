@@ -18,7 +18,6 @@ def api() -> Resources:
             "ApiGateway::RestApi",
             Name="voice",
             EndpointConfiguration={"Types": ["REGIONAL"]},
-            BinaryMediaTypes=["audio/wav"],
             Tags=TAGS,
         ),
         "Sessions": resource(
@@ -27,18 +26,10 @@ def api() -> Resources:
         "Body": resource(
             "ApiGateway::Model",
             RestApiId=ref("Api"),
-            ContentType="application/json",
+            Name="Session",
             Schema={"type": "object", "required": ["language"]},
         ),
         "Checked": resource("ApiGateway::RequestValidator", RestApiId=ref("Api"), Name="b", ValidateRequestBody=True),
-        "Callers": resource(
-            "ApiGateway::Authorizer",
-            RestApiId=ref("Api"),
-            Name="callers",
-            Type="COGNITO_USER_POOLS",
-            ProviderARNs=["arn:aws:cognito-idp:us-east-1:123456789012:userpool/us-east-1_x"],
-            IdentitySource="method.request.header.Authorization",
-        ),
         "Open": resource(
             "ApiGateway::Method",
             **place,
@@ -85,16 +76,6 @@ def api() -> Resources:
         "Access": resource("Logs::LogGroup", RetentionInDays=7),
         "LogRole": resource("IAM::Role", AssumeRolePolicyDocument=POLICY),
         "Account": resource("ApiGateway::Account", CloudWatchRoleArn=att("LogRole", "Arn")),
-        "Plan": resource(
-            "ApiGateway::UsagePlan",
-            ["Stage"],
-            UsagePlanName="callers",
-            ApiStages=[{"ApiId": ref("Api"), "Stage": "v1"}],
-            Throttle={"RateLimit": 10.5, "BurstLimit": 5},
-            Quota={"Limit": 1000, "Period": "DAY"},
-        ),
-        "Key": resource("ApiGateway::ApiKey", Enabled=True),
-        "PlanKey": resource("ApiGateway::UsagePlanKey", KeyId=ref("Key"), KeyType="API_KEY", UsagePlanId=ref("Plan")),
         "Domain": resource(
             "ApiGateway::DomainName",
             DomainName="api.example.com",
@@ -110,7 +91,6 @@ def api() -> Resources:
             Stage="v1",
             BasePath="voice",
         ),
-        "Blocked": resource("WAFv2::IPSet", Scope="REGIONAL", IPAddressVersion="IPV4", Addresses=["192.0.2.0/24"]),
         "Acl": resource(
             "WAFv2::WebACL",
             Scope="REGIONAL",
@@ -122,13 +102,6 @@ def api() -> Resources:
                     "Priority": 0,
                     "Action": {"Block": {}},
                     "Statement": {"RateBasedStatement": {"Limit": 2000, "AggregateKeyType": "IP"}},
-                    "VisibilityConfig": rule,
-                },
-                {
-                    "Name": "blocked",
-                    "Priority": 1,
-                    "Action": {"Block": {}},
-                    "Statement": {"IPSetReferenceStatement": {"Arn": att("Blocked", "Arn")}},
                     "VisibilityConfig": rule,
                 },
             ],

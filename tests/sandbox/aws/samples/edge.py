@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.sandbox.aws.samples.parts import POLICY, TAGS, Resources, att, ref, resource, vpc
+from tests.sandbox.aws.samples.parts import POLICY, TAGS, ZONE, Resources, att, ref, resource, vpc
 
 
 def balancer() -> Resources:
@@ -49,29 +49,10 @@ def balancer() -> Resources:
             DefaultActions=[forward],
         ),
         "Inner": resource("ElasticLoadBalancingV2::LoadBalancer", Subnets=[ref("SubnetA"), ref("SubnetB")]),
-        "Http": resource(
-            "ElasticLoadBalancingV2::Listener",
-            LoadBalancerArn=ref("Inner"),
-            Protocol="HTTP",
-            Port=80,
-            DefaultActions=[{"Type": "fixed-response", "FixedResponseConfig": {"StatusCode": "404"}}],
-        ),
-        "Rule": resource(
-            "ElasticLoadBalancingV2::ListenerRule",
-            ListenerArn=ref("Http"),
-            Priority=1,
-            Conditions=[{"Field": "path-pattern", "PathPatternConfig": {"Values": ["/v1/*"]}}],
-            Actions=[{"Type": "fixed-response", "FixedResponseConfig": {"StatusCode": "200"}}],
-        ),
-        "Zone": resource(
-            "Route53::HostedZone",
-            Name="voice.internal.",
-            VPCs=[{"VPCId": ref("Vpc"), "VPCRegion": ref("AWS::Region")}],
-        ),
         "Record": resource(
             "Route53::RecordSet",
-            HostedZoneId=ref("Zone"),
-            Name="audio.voice.internal.",
+            HostedZoneId=ZONE,
+            Name="audio.example.com.",
             Type="CNAME",
             TTL="60",
             ResourceRecords=[att("Balancer", "DNSName")],
@@ -80,30 +61,16 @@ def balancer() -> Resources:
             "CertificateManager::Certificate",
             DomainName="voice.example.com",
             ValidationMethod="DNS",
-            DomainValidationOptions=[{"DomainName": "voice.example.com", "HostedZoneId": ref("Zone")}],
+            DomainValidationOptions=[{"DomainName": "voice.example.com", "HostedZoneId": ZONE}],
         ),
     }
 
 
 def gateway() -> Resources:
-    """A Fargate service with service discovery and scaling."""
+    """A Fargate service with scaling."""
     return vpc() | {
-        "Namespace": resource("ServiceDiscovery::PrivateDnsNamespace", Name="voice.local", Vpc=ref("Vpc")),
-        "Lookup": resource("ServiceDiscovery::HttpNamespace", Name="voice-lookup"),
-        "Discovery": resource(
-            "ServiceDiscovery::Service",
-            Name="gateway",
-            NamespaceId=ref("Namespace"),
-            DnsConfig={"DnsRecords": [{"Type": "A", "TTL": 10}], "RoutingPolicy": "MULTIVALUE"},
-        ),
         "Cluster": resource(
             "ECS::Cluster", ClusterSettings=[{"Name": "containerInsights", "Value": "enhanced"}], Tags=TAGS
-        ),
-        "Providers": resource(
-            "ECS::ClusterCapacityProviderAssociations",
-            Cluster=ref("Cluster"),
-            CapacityProviders=["FARGATE"],
-            DefaultCapacityProviderStrategy=[{"CapacityProvider": "FARGATE", "Weight": 1}],
         ),
         "Role": resource("IAM::Role", AssumeRolePolicyDocument=POLICY),
         "Task": resource(
@@ -135,7 +102,6 @@ def gateway() -> Resources:
             NetworkConfiguration={
                 "AwsvpcConfiguration": {"Subnets": [ref("SubnetA")], "SecurityGroups": [ref("Group")]}
             },
-            ServiceRegistries=[{"RegistryArn": att("Discovery", "Arn")}],
         ),
         "Target": resource(
             "ApplicationAutoScaling::ScalableTarget",
@@ -144,13 +110,6 @@ def gateway() -> Resources:
             ResourceId={"Fn::Sub": "service/${Cluster}/${Service.Name}"},
             MinCapacity=2,
             MaxCapacity=10,
-            ScheduledActions=[
-                {
-                    "ScheduledActionName": "night",
-                    "Schedule": "cron(0 1 * * ? *)",
-                    "ScalableTargetAction": {"MinCapacity": 2},
-                }
-            ],
         ),
         "Scaling": resource(
             "ApplicationAutoScaling::ScalingPolicy",

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-from tests.sandbox.aws.samples.parts import POLICY, TAGS, Resources, att, ref, resource, vpc
+from tests.sandbox.aws.samples.parts import POLICY, Resources, att, ref, resource, vpc
 
 
 def fleet() -> Resources:
-    """A group of hosts with hooks, policies and reserved capacity. Takes the parameter `Image`."""
+    """A group of hosts with hooks and policies. Takes the parameter `Image`."""
     group = ref("Fleet")
-    hook = {
+    launching = {
         "LifecycleHookName": "launching",
         "LifecycleTransition": "autoscaling:EC2_INSTANCE_LAUNCHING",
         "HeartbeatTimeout": 600,
         "DefaultResult": "ABANDON",
         "NotificationMetadata": "{}",
     }
+    terminating = {
+        "LifecycleHookName": "terminating",
+        "LifecycleTransition": "autoscaling:EC2_INSTANCE_TERMINATING",
+        "HeartbeatTimeout": 900,
+    }
     return vpc() | {
         "Role": resource("IAM::Role", AssumeRolePolicyDocument=POLICY),
         "Profile": resource("IAM::InstanceProfile", Roles=[ref("Role")]),
-        "Cluster": resource("EC2::PlacementGroup", Strategy="cluster"),
-        "Capacity": resource(
-            "EC2::CapacityReservation",
-            AvailabilityZone={"Fn::Select": [0, {"Fn::GetAZs": ""}]},
-            InstanceCount=2,
-            InstancePlatform="Linux/UNIX",
-            InstanceType="p5.4xlarge",
-            TagSpecifications=[{"ResourceType": "capacity-reservation", "Tags": TAGS}],
-        ),
         "Template": resource(
             "EC2::LaunchTemplate",
             LaunchTemplateData={
@@ -59,7 +55,7 @@ def fleet() -> Resources:
                 "Version": att("Template", "LatestVersionNumber"),
             },
             VPCZoneIdentifier=[ref("SubnetA"), ref("SubnetB")],
-            LifecycleHookSpecificationList=[hook],
+            LifecycleHookSpecificationList=[launching, terminating],
             Tags=[{"Key": "team", "Value": "voice", "PropagateAtLaunch": True}],
         ),
         "Mixed": resource(
@@ -77,21 +73,12 @@ def fleet() -> Resources:
                 },
             },
         ),
-        "Terminating": resource(
-            "AutoScaling::LifecycleHook",
-            AutoScalingGroupName=group,
-            LifecycleTransition="autoscaling:EC2_INSTANCE_TERMINATING",
-            HeartbeatTimeout=900,
-        ),
         "Policy": resource(
             "AutoScaling::ScalingPolicy",
             AutoScalingGroupName=group,
             PolicyType="StepScaling",
             AdjustmentType="ChangeInCapacity",
             StepAdjustments=[{"MetricIntervalLowerBound": 0, "ScalingAdjustment": 2}],
-        ),
-        "Night": resource(
-            "AutoScaling::ScheduledAction", AutoScalingGroupName=group, Recurrence="0 1 * * *", DesiredCapacity=2
         ),
         "Warm": resource("AutoScaling::WarmPool", AutoScalingGroupName=group, PoolState="Stopped", MinSize=1),
     }

@@ -14,8 +14,6 @@ def foundation() -> Resources:
             "KMS::Key",
             Description="voice",
             EnableKeyRotation=True,
-            RotationPeriodInDays=180,
-            PendingWindowInDays=7,
             KeyPolicy={
                 "Version": "2012-10-17",
                 "Statement": [
@@ -110,7 +108,4 @@ def foundation() -> Resources:
         "Policy": resource("IAM::Policy", PolicyName="read", PolicyDocument=policy, Roles=[ref("Role")]),
         "Managed": resource("IAM::ManagedPolicy", PolicyDocument=policy, Roles=[ref("Role")]),
         "Profile": resource("IAM::InstanceProfile", Roles=[ref("Role")]),
-        "Linked": resource("IAM::ServiceLinkedRole", AWSServiceName="spot.amazonaws.com"),
-        "Metadata": resource("CDK::Metadata", Analytics="v2"),
-        "Handle": resource("CloudFormation::WaitConditionHandle"),
     }

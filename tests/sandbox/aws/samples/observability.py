@@ -14,7 +14,6 @@ def observability() -> Resources:
         "Topic": resource(
             "SNS::Topic",
             KmsMasterKeyId="alias/aws/sns",
-            Subscription=[{"Protocol": "email", "Endpoint": "first@example.com"}],
             Tags=TAGS,
         ),
         "TopicPolicy": resource(
@@ -60,7 +59,6 @@ def observability() -> Resources:
         ),
         "Dashboard": resource("CloudWatch::Dashboard", DashboardBody=json.dumps({"widgets": []})),
         "LogGroup": resource("Logs::LogGroup", RetentionInDays=30, Tags=TAGS),
-        "Stream": resource("Logs::LogStream", LogGroupName=ref("LogGroup")),
         "Errors": resource(
             "Logs::MetricFilter",
             LogGroupName=ref("LogGroup"),
@@ -73,16 +71,6 @@ def observability() -> Resources:
                     "Dimensions": [{"Key": "Host", "Value": "$.host"}],
                 }
             ],
-        ),
-        "LogAccess": resource(
-            "Logs::ResourcePolicy",
-            PolicyName="dns",
-            PolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": []}),
-        ),
-        "Rule": resource(
-            "Events::Rule",
-            EventPattern={"source": ["aws.autoscaling"]},
-            Targets=[{"Id": "topic", "Arn": ref("Topic")}],
         ),
         "Budget": resource(
             "Budgets::Budget",

@@ -11,6 +11,7 @@ POLICY = {
 }
 TAGS = [{"Key": "team", "Value": "voice"}]
 ARM_IMAGE = "/aws/service/ecs/optimized-ami/amazon-linux-2023/arm64/recommended/image_id"
+ZONE = "Z0123456789EXAMPLE"
 IMAGE_PARAMETER = {"Image": {"Type": "AWS::SSM::Parameter::Value<AWS::EC2::Image::Id>", "Default": ARM_IMAGE}}
 
 

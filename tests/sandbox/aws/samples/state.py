@@ -20,27 +20,6 @@ def state() -> Resources:
             },
             Tags=TAGS,
         ),
-        "SecretPolicy": resource(
-            "SecretsManager::ResourcePolicy",
-            SecretId=ref("Secret"),
-            ResourcePolicy={
-                "Version": "2012-10-17",
-                "Statement": [
-                    {
-                        "Effect": "Deny",
-                        "Principal": {"AWS": "*"},
-                        "Action": "secretsmanager:DeleteSecret",
-                        "Resource": "*",
-                    }
-                ],
-            },
-        ),
-        "SecretTarget": resource(
-            "SecretsManager::SecretTargetAttachment",
-            SecretId=ref("Secret"),
-            TargetId=ref("Cache"),
-            TargetType="AWS::RDS::DBInstance",
-        ),
         "Subnets": resource(
             "ElastiCache::SubnetGroup", Description="two zones", SubnetIds=[ref("SubnetA"), ref("SubnetB")]
         ),

@@ -106,18 +106,17 @@ def load(settings: ModelSettings, role: Role, threads: int, number: int) -> CTra
     """
     folder = folder_of(settings.model, settings.cache_dir)
     try:
-        gpus = ctranslate2.get_cuda_device_count() if settings.device != "cpu" else 0
-        device = "cuda" if gpus or settings.device == "cuda" else "cpu"
+        gpus = ctranslate2.get_cuda_device_count()
         model = ctranslate2.models.Whisper(
             str(folder),
-            device=device,
+            device="cuda" if gpus else "cpu",
             device_index=number % gpus if gpus else 0,
-            compute_type=settings.compute_type or ("float16" if device == "cuda" else "int8"),
+            compute_type="float16" if gpus else "int8",
             intra_threads=threads,
         )
         return CTranslate2Backend(model, _tokenizer(folder))
     except (RuntimeError, ValueError) as error:
-        raise CannotLoadError(f"{folder} cannot be loaded on {settings.device}: {error}") from error
+        raise CannotLoadError(f"{folder} cannot be loaded: {error}") from error
 
 
 def _tokenizer(folder: Path) -> Tokenizer:

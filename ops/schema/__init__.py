@@ -1,0 +1,1 @@
+"""`voice schema`: what a deployment file may say."""

@@ -1,0 +1,91 @@
+"""EC2: what is addressed by something else than its physical id, security groups, launch templates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sandbox.aws.adapters.adapter import Adapter, Properties, only, tag_map
+
+
+class Address(Adapter):
+    """An elastic address: its physical id is the address itself, EC2 names it by its allocation."""
+
+    def address(self, properties: Properties) -> dict[str, Any]:  # noqa: ARG002 - none of them names it
+        """Return the allocation."""
+        return only(dict(self.attributes()), "AllocationId")
+
+    def tag_target(self) -> str:
+        """Return the allocation."""
+        return str(self.attributes()["AllocationId"])
+
+
+class Vpc(Adapter):
+    """A VPC, which is born with a security group."""
+
+    def attributes(self) -> Mapping[str, Any]:
+        """Return the id of that group."""
+        named = [{"Name": "vpc-id", "Values": [self.id]}, {"Name": "group-name", "Values": ["default"]}]
+        group = self.call("describe_security_groups", Filters=named)["SecurityGroups"][0]
+        return {"VpcId": self.id, "DefaultSecurityGroup": group["GroupId"]}
+
+
+class LaunchTemplate(Adapter):
+    """A launch template; its tags lie in a specification."""
+
+    def configure(self, before: Properties, after: Properties) -> None:
+        """Set the template's own tags."""
+        self.retag(_specified_tags(before), _specified_tags(after))
+
+
+def _specified_tags(properties: Properties) -> dict[str, str]:
+    return tag_map((properties.get("TagSpecifications") or [{}])[0])
+
+
+_PEER = {
+    "SourceSecurityGroupId": ("UserIdGroupPairs", "GroupId"),
+    "DestinationSecurityGroupId": ("UserIdGroupPairs", "GroupId"),
+    "SourcePrefixListId": ("PrefixListIds", "PrefixListId"),
+    "DestinationPrefixListId": ("PrefixListIds", "PrefixListId"),
+    "CidrIp": ("IpRanges", "CidrIp"),
+    "CidrIpv6": ("Ipv6Ranges", "CidrIpv6"),
+}
+# What a group allows until a template says otherwise.
+_BORN_WITH: dict[str, list[Properties]] = {
+    "SecurityGroupEgress": [{"IpProtocol": "-1", "CidrIp": "0.0.0.0/0"}],
+    "SecurityGroupIngress": [],
+}
+
+
+def _permission(rule: Properties) -> dict[str, Any]:
+    """Return a rule in the form in which EC2 takes it."""
+    result: dict[str, Any] = only(rule, "IpProtocol", "FromPort", "ToPort")
+    for name, (group, key) in _PEER.items():
+        if name in rule:
+            result[group] = [{key: rule[name], **only(rule, "Description")}]
+    return result
+
+
+class SecurityGroup(Adapter):
+    """A security group with its inline rules."""
+
+    def configure(self, before: Properties, after: Properties) -> None:
+        """Remove the rules that are gone, then add the new ones."""
+        for key, always in _BORN_WITH.items():
+            had, wanted = before.get(key, always), after.get(key, always)
+            direction = key.removeprefix("SecurityGroup").lower()
+            for verb, rules in (
+                ("revoke", [rule for rule in had if rule not in wanted]),
+                ("authorize", [rule for rule in wanted if rule not in had]),
+            ):
+                if rules:
+                    permissions = [_permission(rule) for rule in rules]
+                    self.call(f"{verb}_security_group_{direction}", GroupId=self.id, IpPermissions=permissions)
+
+
+class Rule(Adapter):
+    """A rule that stands on its own, so that two groups can name each other."""
+
+    def translated(self, properties: Properties) -> Properties:
+        """Return the group and the permission."""
+        return {"GroupId": properties["GroupId"], "IpPermissions": [_permission(properties)]}

@@ -1,0 +1,228 @@
+"""Every metric of the contract leaves a program that runs here, with the dimensions that alarms read; no other does.
+
+The gateway and the engine are the real programs, and telemetry reads the engine, and what stands for a data plane,
+neuron-monitor and the GPUs' driver. (That the real data plane is read alike: images/vad-dataplane/tests/e2e.)
+"""
+
+import asyncio
+import contextlib
+import re
+import sys
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import boto3
+import pytest
+from moto import mock_aws
+from redis.asyncio import Redis
+
+from blueprint.contract.images import Image
+from blueprint.contract.metrics import METRICS, NAMESPACE, DropReason, Metric, StartPhase
+from blueprint.contract.network import Tier
+from blueprint.engines.launch.vllm import START_LOG
+from images.conftest import StoreServer
+from images.gateway.tests.running import GatewayProcess, Hosts, VadHost, free_rtp_port, holds
+from images.telemetry.tests.stand_ins import DATA, Driver, control_socket, counters, monitor
+from tests.synthesized import ROOT
+from voice_runtime.transcripts import EventKind, Transcript, Transcripts
+from voice_telemetry import __main__ as telemetry
+from voice_telemetry.cloudwatch import CloudWatch
+from voice_telemetry.prometheus import Newest
+from voice_telemetry.settings import Settings, SourceName
+from voice_telemetry.sources.gpu import Gpu
+
+IMAGES = ROOT / "images"
+sys.path.append(str(IMAGES / "whisper-engine/tests"))
+
+from engine_host import EngineHost, chunks_of, finals, first_sentence, open_session  # noqa: E402
+
+if TYPE_CHECKING:
+    from types_boto3_cloudwatch import CloudWatchClient
+
+DEPLOYMENT, FLEET = "test", "everything"
+SSRC = 7
+
+
+class Series(NamedTuple):
+    """A metric as CloudWatch has it."""
+
+    namespace: str
+    name: str
+    dimensions: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Published:
+    """What left the programs.
+
+    Attributes:
+        by: The series of each program.
+        words: Values of the dimensions beside deployment and fleet, by metric.
+    """
+
+    by: dict[Image, set[Series]]
+    words: dict[str, set[str]]
+
+
+def differences(published: Published, declared: Iterable[Metric]) -> list[str]:
+    """Return what the contract says and no program publishes, and the other way round."""
+    said = {(metric.publisher, Series(metric.namespace, metric.name, metric.dimensions)) for metric in declared}
+    left = {(image, series) for image, found in published.by.items() for series in found}
+    return [
+        *(f"{image} does not publish {name} by {', '.join(by)}" for image, (_, name, by) in sorted(said - left)),
+        *(f"{image} publishes {name} by {', '.join(by)}: not declared" for image, (_, name, by) in sorted(left - said)),
+    ]
+
+
+def start_phases() -> set[str]:
+    """Return the words that a host's boot script and the engine's log give to the parts of a start."""
+    script = (ROOT / "userdata/steps/cold_start.sh").read_text(encoding="utf-8")
+    return {*re.findall(r'(?:echo|print) "([a-z-]+)[ "]', script), *START_LOG}
+
+
+@pytest.fixture
+def cloud() -> Iterator["CloudWatchClient"]:
+    with mock_aws():
+        yield boto3.client("cloudwatch", region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x")
+
+
+@contextlib.asynccontextmanager
+async def engine_that_has_worked(store: Redis, server: StoreServer) -> AsyncIterator[EngineHost]:
+    engine = EngineHost(server)
+    try:
+        engine.wait_ready()
+        await open_session(store, SSRC)
+        await engine.say(chunks_of(SSRC, first_sentence()))
+        await finals(store, SSRC, 1)
+        yield engine
+    finally:
+        engine.kill()
+
+
+async def published_by_telemetry(
+    cloud: "CloudWatchClient",
+    engine: EngineHost,
+    store: StoreServer,
+    folder: Path,
+    is_all: Callable[[set[Series]], bool],
+) -> tuple[set[Series], dict[str, set[str]]]:
+    """Run telemetry with every source until it has published all, or for a minute; return what CloudWatch has."""
+    (folder / "phases").write_text("".join(f"{phase} 1.5\n" for phase in start_phases()), encoding="utf-8")
+    line = " ".join((DATA / "neuron-monitor.json").read_text(encoding="utf-8").split())
+    settings = Settings(
+        deployment=DEPLOYMENT,
+        fleet=FLEET,
+        host=engine.host,
+        region="us-east-1",
+        telemetry_sources=tuple(SourceName),
+        prometheus_port=1,
+        control_socket=folder / "s",
+        engine_metrics_url=f"http://127.0.0.1:{engine.health_port}/metrics.json",
+        neuron_monitor=monitor(folder, f"while echo '{line}'; do sleep 1; done"),
+        start_phases=folder / "phases",
+        publish_every_s=0.5,
+    )
+    answers = [counters(vad={"frames": 1000 + at, "silent_frames": 400}) for at in range(100)]
+    sent, stop = CloudWatch(cloud, deployment=DEPLOYMENT, fleet=FLEET), asyncio.Event()
+    newest = Newest(deployment=DEPLOYMENT, fleet=FLEET)
+    async with control_socket(folder / "s", answers), asyncio.TaskGroup() as tasks:
+        tasks.create_task(telemetry.run(settings, store.settings, sent, newest, stop))
+        with contextlib.suppress(AssertionError):
+            await holds("all is published", lambda: is_all(listed(cloud)[0]))
+        stop.set()
+    return listed(cloud)
+
+
+def listed(cloud: "CloudWatchClient") -> tuple[set[Series], dict[str, set[str]]]:
+    series: set[Series] = set()
+    words: dict[str, set[str]] = {}
+    for each in cloud.list_metrics()["Metrics"]:
+        series.add(Series(each["Namespace"], each["MetricName"], tuple(one["Name"] for one in each["Dimensions"])))
+        words.setdefault(each["MetricName"], set()).update(one["Value"] for one in each["Dimensions"][2:])
+    return series, words
+
+
+async def published_by_gateway(store: Redis, server: StoreServer) -> set[Series]:
+    """Let a gateway take a caller, transcribe, refuse another; return the series of its log."""
+    rtp_port = free_rtp_port()
+    vad, hosts = VadHost(rtp_port), Hosts(store)
+    hosts.put(Tier.ASR, "asr-1")
+    hosts.put(Tier.VAD, "vad-1")
+    await hosts.beat()
+    beating = asyncio.create_task(hosts.run())
+    gateway = GatewayProcess(server, rtp_port).start()
+    try:
+        await gateway.ready()
+        opened = await gateway.open()
+        async with opened.socket() as connection:
+            await connection.send(bytes(32_000))
+            await holds("audio leaves", lambda: len(vad.packets) > 30)
+            said = Transcript(kind=EventKind.FINAL, utterance=0, text="yes", start_ms=0, end_ms=400)
+            assert await Transcripts(store).publish(opened.ssrc, said, 1)
+            await holds("the transcript is seen", lambda: bool(gateway.metric("FirstTranscriptLatency")))
+        hosts.put(Tier.ASR, "asr-1", slots=0)
+        async with gateway.client() as client, asyncio.timeout(30):
+            while (await client.post("/v1/sessions", json={"transport": "srtp"})).status_code != 503:
+                await asyncio.sleep(0.1)
+        gateway.terminate()
+        assert gateway.wait() == 0
+    finally:
+        beating.cancel()
+        vad.stop()
+        gateway.kill()
+    return set(series_of(gateway.logged()))
+
+
+def series_of(lines: Iterable[dict[str, Any]]) -> Iterator[Series]:
+    """Yield the series of log lines in CloudWatch's embedded metric format."""
+    for line in lines:
+        for directive in line.get("_aws", {}).get("CloudWatchMetrics", []):
+            for metric in directive["Metrics"]:
+                for names in directive["Dimensions"]:
+                    assert {metric["Name"], *names} <= line.keys(), "CloudWatch drops what the line does not hold"
+                    yield Series(directive["Namespace"], metric["Name"], tuple(names))
+
+
+async def test_programs_publish_what_the_contract_declares(
+    cloud: "CloudWatchClient", store: Redis, store_server: StoreServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = Driver([{1: 80.0, 60: 10.0, 61: 20.0}, {1: 40.0, 60: 30.0, 61: 40.0}])
+    monkeypatch.setattr(telemetry, "Gpu", lambda: Gpu(driver))
+    by_gateway = await published_by_gateway(store, store_server)
+    names = {metric.name for metric in METRICS.values() if metric.publisher is Image.TELEMETRY}
+    async with engine_that_has_worked(store, store_server) as engine:
+        by_telemetry, words = await published_by_telemetry(
+            cloud, engine, store_server, tmp_path, lambda found: names <= {each.name for each in found}
+        )
+    published = Published({Image.TELEMETRY: by_telemetry, Image.GATEWAY: by_gateway}, words)
+
+    assert differences(published, METRICS.values()) == []
+    assert words["RxDropped"] == set(DropReason)
+    assert words["ColdStart"] == set(StartPhase)
+
+    # What is published is what was compared: a change of the contract alone is named.
+    planted = Metric("GpuTemperature", "None", Image.TELEMETRY, "Planted.", (Tier.ASR,))
+    assert differences(published, [*METRICS.values(), planted]) == [
+        "telemetry does not publish GpuTemperature by Deployment, Fleet"
+    ]
+    others = [metric for metric in METRICS.values() if metric.name != "OpenSockets"]
+    assert differences(published, others) == ["gateway publishes OpenSockets by Deployment, Fleet: not declared"]
+    moved = replace(METRICS["GpuBusy"], dimensions=(*METRICS["GpuBusy"].dimensions, "Gpu"))
+    assert differences(published, [*(METRICS | {"GpuBusy": moved}).values()]) == [
+        "telemetry does not publish GpuBusy by Deployment, Fleet, Gpu",
+        "telemetry publishes GpuBusy by Deployment, Fleet: not declared",
+    ]
+    assert {each.namespace for each in by_telemetry | by_gateway} == {NAMESPACE}
+
+
+def test_the_gateway_counts_nothing_else() -> None:
+    """An undeclared name would end its publishing at the next flush."""
+    sources = (IMAGES / "gateway/src/voice_gateway").glob("*.py")
+    named = {
+        name
+        for file in sources
+        for name in re.findall(r'metrics\.(?:count|observe)\(\s*"(\w+)"', file.read_text(encoding="utf-8"))
+    }
+    assert named == {metric.name for metric in METRICS.values() if metric.publisher is Image.GATEWAY}

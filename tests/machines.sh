@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Runs tests as three other machines would: one with an older CPU, one with a single core, one whose cores are busy.
+#   machines.sh [PYTEST ARGUMENT...]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+hogs=()
+trap '((${#hogs[@]} == 0)) || kill "${hogs[@]}"' EXIT
+
+echo "--- an older CPU: NumPy, its BLAS and CTranslate2 do without AVX"
+features=$(python -c 'import numpy; print(*numpy.show_config("dicts")["SIMD Extensions"]["found"])')
+NPY_DISABLE_CPU_FEATURES=$features OPENBLAS_CORETYPE=Nehalem CT2_FORCE_CPU_ISA=GENERIC pytest "$@"
+
+echo "--- a single core"
+core=$(python -c 'import os; print(min(os.sched_getaffinity(0)))')
+taskset --cpu-list "$core" pytest "$@"
+
+echo "--- busy cores"
+for _ in $(seq "$(nproc)"); do
+  while :; do :; done &
+  hogs+=("$!")
+done
+pytest "$@"

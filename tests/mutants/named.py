@@ -1,0 +1,42 @@
+"""Mistakes that once stayed unseen: each is made in a copy of the tree, and its tests have to fail."""
+
+from typing import NamedTuple
+
+ALERTS = ("tests/stacks/aws/test_alert_table.py",)
+NUMBERS = ("tests/stacks/aws/test_numbers.py",)
+SETTINGS = ("tests/settings",)
+
+TIERS = "blueprint/aws/alerts/tiers.py"
+CONSTRUCTS = "constructs/voice_constructs/aws"
+
+
+class Named(NamedTuple):
+    """A text of a file, what stands there in its place, and the tests that have to notice."""
+
+    what: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+
+NAMED = (
+    Named("ring alert at 60 %", TIERS, "above(95, 6, 6)", "above(60, 6, 6)", ALERTS),
+    Named("first transcript after 9 s", TIERS, "above(1000, 3, 5)", "above(9000, 3, 5)", ALERTS),
+    Named("median for p95", TIERS, '"FirstTranscriptLatency", "p95"', '"FirstTranscriptLatency", "p50"', ALERTS),
+    Named("10 % of requests fail", TIERS, "above(0.01, 3, 5)", "above(0.1, 3, 5)", ALERTS),
+    Named("fewest free slots", TIERS, '"FreeSlots", "Maximum"', '"FreeSlots", "Minimum"', ALERTS),
+    Named("any busy GPU fleet", TIERS, 'fold="MIN"', 'fold="MAX"', ALERTS),
+    Named("callers notice nothing", TIERS, "callers_affected=True", "callers_affected=False", ALERTS),
+    Named("budget at 8 %", f"{CONSTRUCTS}/budget.py", "SPENT_PERCENT = 80", "SPENT_PERCENT = 8", ALERTS),
+    Named("heartbeat of 90 s", f"{CONSTRUCTS}/host.py", "HEARTBEAT_S = 900", "HEARTBEAT_S = 90", NUMBERS),
+    Named("50 hosts replaced at once", f"{CONSTRUCTS}/host.py", "max_batch_size=1,", "max_batch_size=50,", NUMBERS),
+    Named("flows stay 300 s with a host that left", f"{CONSTRUCTS}/vad.py",
+          "deregistration_delay=Duration.seconds(0)", "deregistration_delay=Duration.seconds(300)", NUMBERS),
+    Named("gateway grows each 15 min", f"{CONSTRUCTS}/gateway.py",
+          "SCALE_OUT_COOLDOWN_S = 60", "SCALE_OUT_COOLDOWN_S = 900", NUMBERS),
+    Named("policies average every metric", f"{CONSTRUCTS}/scaling.py",
+          "MetricAggregationType.MAXIMUM", "MetricAggregationType.AVERAGE", NUMBERS),
+    Named("warm_up_s of the file is not read", f"{CONSTRUCTS}/host.py",
+          "Duration.seconds(props.warm_up_s)", "Duration.seconds(300)", SETTINGS),
+)  # fmt: skip

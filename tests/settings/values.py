@@ -1,0 +1,141 @@
+"""Other values of settings, where a type does not say them, and the settings whose change is looked for elsewhere."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from tests.blueprint.documents import ABSENT, Edits
+from tests.settings.settings import Key
+
+SHOWN: Mapping[str, object] = {
+    "Deployment.name": "zq-name",
+    "Aws.region": "eu-west-1",
+    "Aws.account": "999999999999",
+    "Network.cidr": "10.99.0.0/16",
+    "Network.interface_endpoints": ["monitoring"],
+    "ScalingRule.name": "zq",
+    "AsrFleet.name": "zq-fleet",
+    "VllmOptions.revision": "a" * 40,
+    "CapacityBlock.reservation_id": "cr-aaaaaaaa",
+    "CapacityReservation.reservation_id": "cr-bbbbbbbb",
+    "JwtAuthorizer.issuer": "https://zq.callers.dev/",
+    "JwtAuthorizer.audience": "zq-audience",
+    "Domain.name": "zq.callers.dev",
+    "Domain.zone_id": "ZQ",
+    "Observability.email": "zq@callers.dev",
+    "Observability.chat_webhook_secret": "zq/chat",
+    "Observability.runbook_url": "https://zq.dev/runbooks",
+    "Azure.location": "westeurope",
+    "Azure.kubernetes_version": "1.35",
+    "Azure.admin_groups": ["99999999-2222-3333-4444-555555555555"],
+    "ClusterNetwork.cidr": "10.96.0.0/16",
+    "ClusterNetwork.pod_cidr": "10.97.0.0/16",
+    "ClusterNetwork.service_cidr": "10.98.0.0/16",
+    "ClusterNetwork.authorized_ranges": ["198.51.100.0/24"],
+    "GpuPool.name": "zqpool",
+    "ReservedNodes.group_id": "/subscriptions/zq/resourceGroups/g/providers/Microsoft.Compute/"
+    "capacityReservationGroups/one",
+    "PrefillDecodeCell.name": "zq-cell",
+    "PrefillDecodeCell.revision": "b" * 40,
+    "AggregatedService.name": "zq-pair",
+    "AggregatedService.revision": "c" * 40,
+    "TtsService.name": "zq-speech",
+    "TtsService.revision": "d" * 40,
+    "ChatService.name": "zq-chat",
+    "ChatService.revision": "e" * 40,
+    "MaintenanceWindow.start": "03:07",
+}
+"""Text that a template repeats: the other value can be found as it is, so one run changes all of these."""
+
+OTHER: Mapping[str, object] = {
+    "StateStore.node_type": "cache.r7g.xlarge",
+    "VadFleet.instance_type": "c8g.24xlarge",
+    "DataPath.mtu": 1500,
+    "AsrFleet.instance_type": "p5.48xlarge",
+    "AsrFleet.availability_zones": ["us-east-1b"],
+    "ScalingRule.metric": "CpuBusy",
+    "ScalingRule.period_s": 30,
+    "VllmOptions.model": "qwen2.5-7b-instruct",
+    "Azure.availability_zones": ["1", "3"],
+    "GpuPool.availability_zones": ["2"],
+    "GpuPool.vm_size": "Standard_NC48ads_A100_v4",
+    "SystemPool.vm_size": "Standard_D4ds_v5",
+    "PrefillDecodeCell.model": "qwen3-8b",
+    "AggregatedService.model": "qwen3-8b",
+    "ChatService.model": "qwen2.5-7b-instruct",
+    "PrefillDecodeCell.pool": "cells2",
+    "AggregatedService.pool": "pairs2",
+    "TtsService.pool": "voice2",
+    "AggregatedService.tensor_parallel": 1,
+    "Load.sessions": 200,
+    "Load.session_tokens": 3000,
+    "Load.context_tokens": 8192,
+}
+"""Other values where the type does not say which are valid, or where a step of one is lost in rounding."""
+
+AWS: Key = ("Deployment.aws",)
+AZURE: Key = ("Deployment.azure",)
+LOAD = {"sessions": 20, "session_tokens": 1500, "context_tokens": 16384}
+
+WITH_OTHERS: Mapping[Key, Edits] = {
+    (*AWS, "Aws.asr", "AsrFleet.purchase", "option"): {"aws.asr.1.purchase": {"option": "spot"}},
+    (*AWS, "Aws.asr", "AsrFleet.engine"): {
+        "aws.asr.1.engine": "vllm",
+        "aws.asr.1.vllm": {"model": "qwen3-8b", "load": LOAD},
+    },
+    (*AWS, "Aws.edge", "Edge.authorizer", "kind"): {"aws.edge.authorizer": {"kind": "none"}},
+    (*AZURE, "Azure.pools", "GpuPool.purchase", "option"): {"azure.pools.0.purchase": {"option": "spot"}},
+    (*AZURE, "Azure.services", "kind"): {
+        "azure.services.0": {"kind": "aggregated", "name": "either", "model": "qwen3-8b", "pool": "pairs",
+                             "replicas": {"min": 1, "max": 3}, "load": LOAD},
+    },
+}  # fmt: skip
+"""Changes that are valid with others only."""
+
+ALONE: Mapping[Key, Edits] = {
+    (*AWS, "Aws.availability_zones"): {"aws.availability_zones": ["us-east-1a", "us-east-1c"]},
+    (*AWS, "Aws.vad", "VadFleet.ena_express", "EnaExpress.enabled"): {"aws.vad.ena_express": {}},
+    (*AZURE, "Azure.services", "ChatService.pools"): {"azure.services.4.pools": ["pairs2"]},
+    **{
+        (*AWS, *fleet, "ScalingRule.comparison"): {
+            f"{place}.comparison": "below",
+            f"{place}.steps": [{"adjustment": 1}],
+        }
+        for fleet, place in (
+            (("Aws.vad", "VadFleet.scaling"), "aws.vad.scaling.1"),
+            (("Aws.asr", "AsrFleet.scaling"), "aws.asr.4.scaling.1"),
+        )
+    },
+    (*AWS, "Aws.edge", "Edge.certificate_arn"): {
+        "aws.edge.domain": ABSENT,
+        "aws.edge.certificate_arn": "arn:aws:acm:us-east-1:123456789012:certificate/zq",
+    },
+}
+"""Changes that would hide others: each has runs of its own."""
+
+
+class Unseen(NamedTuple):
+    """Who reads a setting that no template has, and an edit of the document that its findings tell of."""
+
+    by: str
+    edits: Edits
+
+
+UNSEEN: Mapping[str, Unseen] = {
+    "AcceptedCheck.id": Unseen("which finding is accepted", {"accepted_checks.0.id": "spot-holds-no-minimum"}),
+    "AcceptedCheck.reason": Unseen("is said with the finding", {"accepted_checks.0.reason": "for another reason"}),
+    "Domain.zone_name": Unseen("is it ours?", {"aws.edge.domain": {"name": "a.example.com", "zone_id": "Z0",
+                                                                  "zone_name": "example.com"}}),
+    "Azure.commercial": Unseen("licences of models", {"azure.commercial": False}),
+    "ModelAgreement.model": Unseen("licences of models", {"azure.model_agreements.0.model": "voxtral-4b-tts"}),
+    "PrefillDecodeCell.load.Load.sessions": Unseen("load-fits", {"azure.services.1.load.sessions": 10**6}),
+    "AggregatedService.load.Load.sessions": Unseen("load-fits", {"azure.services.2.load.sessions": 10**6}),
+    "ChatService.load.Load.sessions": Unseen("load-fits", {"azure.services.4.load.sessions": 10**6}),
+    "TtsService.sessions": Unseen("load-fits", {"azure.services.3.sessions": 10**6}),
+}  # fmt: skip
+"""Settings that no template has: the checks read them."""
+
+UNREAD: Mapping[str, str] = {
+    "ModelAgreement.reference": "for the file's reader: where the agreement lies",
+    "TtsService.model": "the catalogue has one model of speech: there is no other value",
+}
+"""Settings whose other value changes nothing."""

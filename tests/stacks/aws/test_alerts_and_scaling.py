@@ -1,0 +1,85 @@
+"""An alert speaks when scaling has not helped: it lies beyond the scaling rule that watches the same metric."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+
+from tests.blueprint.documents import DEPLOYMENTS
+from tests.synthesized import Properties, Stack, Stacks, edited_sandbox, shipped
+
+FILES = [
+    file.stem
+    for file in sorted(DEPLOYMENTS.glob("*.yaml"))
+    if "aws" in yaml.safe_load(file.read_text(encoding="utf-8")) and file.stem != "seed"  # which is refused
+]
+
+
+class Watched(NamedTuple):
+    """One series that an alarm watches, and when it fires."""
+
+    alarm: str
+    series: str
+    operator: str
+    threshold: float
+    fires_after_s: int
+
+
+def watched(alarm: Properties) -> Iterator[Watched]:
+    metrics: list[dict[str, Any]] = [
+        {**query["MetricStat"]["Metric"], "Period": query["MetricStat"]["Period"]}
+        for query in alarm.get("Metrics", [])
+        if "MetricStat" in query
+    ] or [alarm]
+    for metric in metrics:
+        series = f"{metric['Namespace']} {metric['MetricName']} {metric['Dimensions']}"
+        seconds = metric["Period"] * alarm["DatapointsToAlarm"]
+        yield Watched(alarm["AlarmName"], series, alarm["ComparisonOperator"], alarm["Threshold"], seconds)
+
+
+def alarms(stack: Stack, *, grows: bool = False) -> list[Watched]:
+    """Every alarm's series; with ``grows`` those of scaling rules that add hosts only."""
+    policies = stack.of_type("AutoScaling::ScalingPolicy")
+
+    def adds(alarm: Properties) -> bool:
+        steps: list[int] = [step["ScalingAdjustment"] for action in alarm["AlarmActions"]
+                 for step in policies[action["Ref"]]["Properties"]["StepAdjustments"]]  # fmt: skip
+        return min(steps) > 0
+
+    return [each for alarm in stack.properties("CloudWatch::Alarm") if not grows or adds(alarm)
+            for each in watched(alarm)]  # fmt: skip
+
+
+def too_early(stacks: Stacks) -> tuple[list[str], int]:
+    """Return the alerts that fire no later than scaling acts, and how many were compared."""
+    found, compared = [], 0
+    for rule in (each for tier in ("vad", "asr") for each in alarms(stacks[tier], grows=True)):
+        for alert in alarms(stacks["observability"]):
+            if (alert.series, alert.operator) == (rule.series, rule.operator):
+                compared += 1
+                sign = 1 if rule.operator == "GreaterThanThreshold" else -1
+                if sign * (alert.threshold - rule.threshold) <= 0:
+                    found.append(f"{alert.alarm} at {alert.threshold} lies not beyond {rule.alarm} at {rule.threshold}")
+                if alert.fires_after_s < rule.fires_after_s:
+                    found.append(f"{alert.alarm} fires after {alert.fires_after_s} s, {rule.alarm} after "
+                                 f"{rule.fires_after_s} s")  # fmt: skip
+    return found, compared
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_alerts_lie_beyond_scaling(name: str) -> None:
+    found, compared = too_early(shipped(name))
+    assert not found
+    assert compared >= 2
+
+
+def test_an_alert_that_scaling_has_not_reached_yet_is_found(tmp_path: Path) -> None:
+    found, _ = too_early(
+        edited_sandbox({"aws.vad.scaling.0.threshold": 95, "aws.vad.scaling.0.period_s": 60}, tmp_path)
+    )
+    assert found == [
+        "sandbox-alert-vad-ring-full at 95 lies not beyond sandbox-vad-rx-ring-high at 95",
+        "sandbox-alert-vad-ring-full fires after 60 s, sandbox-vad-rx-ring-high after 120 s",
+    ]

@@ -1,0 +1,264 @@
+"""Numbers that no setting decides, stated a second time with what they are for.
+
+Each is read out of synthesized templates; who changes one has to change it here too, and its reason with it.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.synthesized import Stack, Stacks, shipped
+
+GROUP, POLICY, TARGETS = (
+    "AutoScaling::AutoScalingGroup",
+    "AutoScaling::ScalingPolicy",
+    "ElasticLoadBalancingV2::TargetGroup",
+)
+HOSTS = ("vad", "asr")
+
+NUMBERS = [
+    # --- A host's life
+    (HOSTS, GROUP, "LifecycleHookSpecificationList.HeartbeatTimeout", {900},
+     "the pull of an accelerator image takes minutes and sends no heartbeat"),
+    (HOSTS, GROUP, "HealthCheckGracePeriod", {900}, "not before a launch may be given up"),
+    (HOSTS, GROUP, "UpdatePolicy.AutoScalingRollingUpdate.MaxBatchSize", {1},
+     "a replacement takes callers' sessions: one host of a group at a time"),
+    (HOSTS, GROUP, "UpdatePolicy.AutoScalingRollingUpdate.PauseTime", {"PT0S"}, "the launch hook waits instead"),
+    (HOSTS, GROUP, "UpdatePolicy.AutoScalingRollingUpdate.SuspendProcesses",
+     {"AZRebalance", "AlarmNotification", "ScheduledActions"}, "nothing else resizes a group while it is replaced"),
+    (HOSTS, GROUP, "MetricsCollection.Granularity", {"1Minute"}, "fleet-at-maximum reads the group's metrics"),
+    (("asr",), "AutoScaling::WarmPool", "PoolState", {"Stopped"}, "a stopped host costs its volumes only"),
+    (HOSTS, "EC2::LaunchTemplate", "LaunchTemplateData.MetadataOptions.HttpPutResponseHopLimit", {1},
+     "containers share the host's network"),
+    (HOSTS, "EC2::LaunchTemplate", "LaunchTemplateData.EbsOptimized", {True}, "images are pulled to the volume"),
+    (HOSTS, "EC2::LaunchTemplate", "LaunchTemplateData.Monitoring.Enabled", {True}, "metrics of a minute, not of five"),
+    (HOSTS, "EC2::LaunchTemplate", "LaunchTemplateData.BlockDeviceMappings.Ebs.DeleteOnTermination", {True},
+     "no volume outlives its host"),
+    # --- Load balancers
+    (("vad",), TARGETS, "TargetGroupAttributes.deregistration_delay.timeout_seconds", {"0"},
+     "the lifecycle hook drains; UDP flows of a host that left are moved at once"),
+    (("vad",), TARGETS, "TargetGroupAttributes.deregistration_delay.connection_termination.enabled", {"true"},
+     "without it a flow stays with the host that left"),
+    (("edge",), TARGETS, "TargetGroupAttributes.deregistration_delay.timeout_seconds", {"120"},
+     "as long as Fargate lets a task drain"),
+    (("vad", "edge"), TARGETS, "HealthCheckIntervalSeconds", {10}, "the shortest of a network load balancer but five"),
+    # --- Gateway
+    (("edge",), "ApplicationAutoScaling::ScalingPolicy", "TargetTrackingScalingPolicyConfiguration.ScaleOutCooldown",
+     {60}, "a task is up in a minute, and sockets come faster than the default of 300 s allows for"),
+    (("edge",), "ApplicationAutoScaling::ScalingPolicy",
+     "TargetTrackingScalingPolicyConfiguration.CustomizedMetricSpecification.Statistic", {"Average"},
+     "every task publishes its own number: the average is that of a task"),
+    (("edge",), "ECS::Service", "DeploymentConfiguration.MinimumHealthyPercent", {100}, "a rollout takes no capacity"),
+    (("edge",), "ECS::Service", "DeploymentConfiguration.MaximumPercent", {200}, "new tasks beside the old ones"),
+    (("edge",), "ECS::Service", "HealthCheckGracePeriodSeconds", {60}, "how long a new task may fail health checks"),
+    (("edge",), "ECS::TaskDefinition", "ContainerDefinitions.StopTimeout", {120}, "the longest that Fargate grants"),
+    (("edge",), "ECS::TaskDefinition", "ContainerDefinitions.HealthCheck.Interval", {10}, "three failures in 30 s"),
+    (("edge",), "ECS::TaskDefinition", "ContainerDefinitions.HealthCheck.StartPeriod", {60}, "as the service's grace"),
+    (("edge",), "SecretsManager::Secret", "GenerateSecretString.PasswordLength", {64},
+     "letters and digits for more than the 256 bits of HMAC-SHA-256"),
+    # --- Session API
+    (("edge",), "ApiGateway::Method", "Integration.TimeoutInMillis", {900_000},
+     "the longest that API Gateway keeps a streamed response open"),
+    (("edge",), "WAFv2::WebACL", "Rules.Statement.RateBasedStatement.EvaluationWindowSec", {300},
+     "the setting counts requests in five minutes"),
+    (("edge",), "S3::Bucket", "LifecycleConfiguration.Rules.NoncurrentVersionExpiration.NoncurrentDays", {7},
+     "long enough to find out who replaced a log"),
+    # --- State store
+    (("state",), "SecretsManager::Secret", "GenerateSecretString.PasswordLength", {48}, "ElastiCache takes 16 to 128"),
+    (("state",), "ElastiCache::ReplicationGroup", "NumNodeGroups", {1}, "clients know one primary"),
+    (("state",), "ElastiCache::ParameterGroup", "Properties.maxmemory-policy", {"volatile-ttl"},
+     "at its limit the store gives up the sessions nearest their end"),
+    # --- Money
+    (("observability",), "Budgets::Budget", "NotificationsWithSubscribers.Notification.Threshold", {80, 100},
+     "80 % spent leaves days to act, 100 % forecast leaves weeks"),
+    (("observability",), "Budgets::Budget", "Budget.TimeUnit", {"MONTHLY"}, "the setting is of a month"),
+]  # fmt: skip
+
+
+SWITCHES: dict[str, dict[str, set[object]]] = {
+    "ApiGateway::Method": {
+        "ApiKeyRequired": {False},
+        "RequestParameters.method.request.header.Last-Event-ID": {False},
+        "RequestParameters.method.request.header.X-Voice-Token": {True},
+        "RequestParameters.method.request.path.id": {True},
+    },
+    "ApiGateway::Model": {
+        "Schema.additionalProperties": {False},
+        "Schema.properties.language.maxLength": {35},
+        "Schema.properties.media.properties.srtp.properties.key.maxLength": {40},
+        "Schema.properties.media.properties.srtp.properties.key.minLength": {40},
+    },
+    "ApiGateway::RequestValidator": {"ValidateRequestBody": {True}, "ValidateRequestParameters": {True}},
+    "ApiGateway::RestApi": {"DisableExecuteApiEndpoint": {True}},
+    "ApiGateway::Stage": {"MethodSettings.DataTraceEnabled": {False}, "TracingEnabled": {True}},
+    GROUP: {
+        "Tags.PropagateAtLaunch": {True},
+        "UpdatePolicy.AutoScalingScheduledAction.IgnoreUnmodifiedGroupSizeProperties": {True},
+    },
+    "EC2::LaunchTemplate": {
+        "LaunchTemplateData.BlockDeviceMappings.Ebs.Encrypted": {True},
+        "LaunchTemplateData.NetworkInterfaces.AssociatePublicIpAddress": {False},
+        "LaunchTemplateData.NetworkInterfaces.DeviceIndex": {0},
+    },
+    "EC2::Subnet": {"MapPublicIpOnLaunch": {False}},
+    "EC2::VPC": {"EnableDnsHostnames": {True}, "EnableDnsSupport": {True}},
+    "EC2::VPCEndpoint": {"PrivateDnsEnabled": {True}},
+    "ECR::Repository": {"ImageScanningConfiguration.ScanOnPush": {True}},
+    "ECS::Service": {
+        "DeploymentConfiguration.Alarms.Enable": {False},
+        "DeploymentConfiguration.Alarms.Rollback": {False},
+        "DeploymentConfiguration.DeploymentCircuitBreaker.Enable": {True},
+        "DeploymentConfiguration.DeploymentCircuitBreaker.Rollback": {True},
+        "EnableECSManagedTags": {False},
+        "LoadBalancers.ContainerPort": {8080, 8083},
+    },
+    "ECS::TaskDefinition": {
+        "ContainerDefinitions.Essential": {True},
+        "ContainerDefinitions.HealthCheck.Retries": {3},
+        "ContainerDefinitions.HealthCheck.Timeout": {5},
+        "ContainerDefinitions.LinuxParameters.InitProcessEnabled": {True},
+        "ContainerDefinitions.PortMappings.ContainerPort": {8080, 8083},
+        "ContainerDefinitions.ReadonlyRootFilesystem": {True},
+    },
+    "ElastiCache::ReplicationGroup": {
+        "AtRestEncryptionEnabled": {True},
+        "AutoMinorVersionUpgrade": {True},
+        "Port": {6379},
+        "TransitEncryptionEnabled": {True},
+    },
+    "ElasticLoadBalancingV2::Listener": {"Port": {443, 5004, 8080}},
+    TARGETS: {"Port": {5004, 8080, 8083}},
+    "KMS::Key": {"EnableKeyRotation": {True}},
+    "S3::Bucket": {
+        "BucketEncryption.ServerSideEncryptionConfiguration.BucketKeyEnabled": {True},
+        "PublicAccessBlockConfiguration.BlockPublicAcls": {True},
+        "PublicAccessBlockConfiguration.BlockPublicPolicy": {True},
+        "PublicAccessBlockConfiguration.IgnorePublicAcls": {True},
+        "PublicAccessBlockConfiguration.RestrictPublicBuckets": {True},
+    },
+    "SecretsManager::Secret": {"GenerateSecretString.ExcludePunctuation": {True}},
+    "WAFv2::WebACL": {
+        "Rules.Priority": {0, 1, 2},
+        "Rules.VisibilityConfig.CloudWatchMetricsEnabled": {True},
+        "Rules.VisibilityConfig.SampledRequestsEnabled": {False},
+        "VisibilityConfig.CloudWatchMetricsEnabled": {True},
+        "VisibilityConfig.SampledRequestsEnabled": {False},
+    },
+}
+"""Ports, switches and defaults of CDK whose names say what they are for, over all stacks."""
+
+OF_THE_FILE: dict[str, dict[str, set[object]]] = {
+    "ApiGateway::Stage": {"MethodSettings.ThrottlingBurstLimit": {400}, "MethodSettings.ThrottlingRateLimit": {200}},
+    "ApplicationAutoScaling::ScalableTarget": {"MaxCapacity": {6}, "MinCapacity": {1}},
+    "ApplicationAutoScaling::ScalingPolicy": {"TargetTrackingScalingPolicyConfiguration.TargetValue": {1000}},
+    GROUP: {
+        "DefaultInstanceWarmup": {120, 300},
+        "UpdatePolicy.AutoScalingRollingUpdate.MinInstancesInService": {1},  # as many as the group's minimum
+    },
+    POLICY: {
+        "StepAdjustments.MetricIntervalLowerBound": {0},
+        "StepAdjustments.MetricIntervalUpperBound": {0},
+        "StepAdjustments.ScalingAdjustment": {-1, 1, 2},
+    },
+    "AutoScaling::WarmPool": {"MinSize": {1}},
+    "Budgets::Budget": {"Budget.BudgetLimit.Amount": {100}},
+    "EC2::LaunchTemplate": {"LaunchTemplateData.BlockDeviceMappings.Ebs.VolumeSize": {40, 200}},
+    "ECR::Repository": {"EmptyOnDelete": {True}},  # a sandbox keeps nothing
+    "ElastiCache::ReplicationGroup": {
+        "AutomaticFailoverEnabled": {True},  # there is a replica
+        "MultiAZEnabled": {True},
+        "ReplicasPerNodeGroup": {1},
+        "SnapshotRetentionLimit": {0},
+    },
+    "Logs::LogGroup": {"RetentionInDays": {1}},
+    "S3::Bucket": {"LifecycleConfiguration.Rules.ExpirationInDays": {1}},
+    "WAFv2::WebACL": {"Rules.Statement.RateBasedStatement.Limit": {1000}},
+}
+"""What deployments/sandbox.yaml says, or leaves to a default."""
+
+ELSEWHERE = ("CloudWatch::Alarm", "EC2::SecurityGroup")
+"""Types, by how their names begin, whose numbers stand in docs/runbooks/README.md and in the contract's flows."""
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Stacks:
+    return shipped("sandbox")
+
+
+def at(value: Any, place: str) -> Iterator[object]:  # noqa: ANN401  whatever a template can hold
+    """Yield what stands at a place, through lists; a list of keys and values is read as a mapping."""
+    if (
+        isinstance(value, list)
+        and value
+        and all(isinstance(each, dict) and {*each} == {"Key", "Value"} for each in value)
+    ):
+        value = {each["Key"]: each["Value"] for each in value}
+    if isinstance(value, list):
+        for each in value:
+            yield from at(each, place)
+    elif not place:
+        yield value
+    elif isinstance(value, dict):
+        for key in value:
+            if place == key or place.startswith(f"{key}."):
+                yield from at(value[key], place.removeprefix(key).removeprefix("."))
+
+
+def numbers(value: Any, place: str = "") -> Iterator[tuple[str, object]]:  # noqa: ANN401  whatever a template can hold
+    """Yield each number and switch with its place, as ``at`` spells it."""
+    match value:
+        case dict():
+            for key, inner in value.items():
+                if not key.startswith("Fn::"):
+                    yield from numbers(inner, f"{place}.{key}".removeprefix("."))
+        case list():
+            for inner in value:
+                yield from numbers(inner, place)
+        case bool() | int() | float():
+            yield place, value
+
+
+def test_no_number_of_a_template_is_left_out(sandbox: Stacks) -> None:
+    found: dict[tuple[str, str], set[object]] = {}
+    for stack in sandbox.values():
+        for kind in {resource["Type"].removeprefix("AWS::") for resource in stack.template["Resources"].values()}:
+            if not kind.startswith(ELSEWHERE):
+                for resource in resources(stack, kind):
+                    for place, value in numbers(resource):
+                        found.setdefault((kind, place), set()).add(value)
+    reasoned = {(kind, place) for _, kind, place, _, _ in NUMBERS}
+    stated = {(kind, place): values for table in (SWITCHES, OF_THE_FILE) for kind, places in table.items()
+              for place, values in places.items()}  # fmt: skip
+    assert {key: values for key, values in found.items() if key not in reasoned} == stated
+
+
+def resources(stack: Stack, kind: str) -> list[dict[str, Any]]:
+    return [{**resource.get("Properties", {}), "UpdatePolicy": resource.get("UpdatePolicy", {})}
+            for resource in stack.of_type(kind).values()]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", NUMBERS, ids=lambda number: number[2].rpartition(".")[2])
+def test_number_that_matters(number: tuple[tuple[str, ...], str, str, set[object], str], sandbox: Stacks) -> None:
+    tiers, kind, place, value, why = number
+    for tier in tiers:
+        found = {each for resource in resources(sandbox[tier], kind) for each in at(resource, place)}
+        assert found == value, f"{tier}: {place} was {value}: {why}"
+
+
+@pytest.mark.parametrize(
+    ("alarm", "aggregation"),
+    [
+        ("sandbox-vad-rx-ring-high", "Maximum"),  # one full ring drops packets however empty the others are
+        ("sandbox-inf2-headroom-low", "Average"),
+        ("sandbox-p5-gpu-busy-high", "Average"),
+    ],
+)
+def test_a_policy_reads_its_alarm_as_the_rule_does(alarm: str, aggregation: str, sandbox: Stacks) -> None:
+    (stack,) = (sandbox[tier] for tier in HOSTS
+                if alarm in {each["AlarmName"] for each in sandbox[tier].properties("CloudWatch::Alarm")})  # fmt: skip
+    (found,) = (each for each in stack.properties("CloudWatch::Alarm") if each["AlarmName"] == alarm)
+    policies = stack.of_type(POLICY)
+    read = {policies[action["Ref"]]["Properties"]["MetricAggregationType"] for action in found["AlarmActions"]}
+    assert read == {aggregation}
+    assert found["Statistic"] == aggregation

@@ -1,0 +1,102 @@
+"""What the documents lead to is there: links, anchors, commands, targets, paths."""
+
+import re
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import pytest
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from ops.cli import app
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = sorted(
+    str(path.relative_to(ROOT))
+    for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("images/*/*.md"))
+)
+TOP = {path.name for path in ROOT.iterdir() if path.is_dir() and (not path.name.startswith(".") or path.name == ".ci")}
+"""Folders of the root: what starts with one of them is a path in the tree."""
+MADE_LATER = ("deployments/mine.yaml",)
+"""Files that a guide tells its reader to write."""
+
+_FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
+_CODE = re.compile(r"`([^`\n]+)`")
+_LINK = re.compile(r"\[[^\]]*(?:\[\][^\]]*)*\]\(([^)\s]+)\)")
+
+
+@cache
+def text_of(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+@cache
+def anchors(name: str) -> set[str]:
+    """Anchors as GitHub makes them: lower case, no punctuation, hyphens for spaces, a number where one is taken."""
+    seen: Counter[str] = Counter()
+    found = set()
+    for heading in re.findall(r"^#+ +(.+)$", _FENCED.sub("", text_of(name)), re.MULTILINE):
+        shown = re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", heading)
+        slug = re.sub(r"[^\w\- ]", "", shown.lower()).replace(" ", "-")
+        found.add(f"{slug}-{seen[slug]}" if seen[slug] else slug)
+        seen[slug] += 1
+    return found
+
+
+def broken_links(name: str) -> list[str]:
+    broken = []
+    for link in _LINK.findall(_CODE.sub("", _FENCED.sub("", text_of(name)))):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = ((ROOT / name).parent / path).resolve() if path else ROOT / name
+        if not target.exists() or (anchor and anchor not in anchors(str(target.relative_to(ROOT)))):
+            broken.append(link)
+    return broken
+
+
+def shown_code(name: str) -> list[str]:
+    """Every line of a code block, without what a comment says, and every piece of code within a line."""
+    blocks = [line for block in _FENCED.findall(text_of(name)) for line in block.splitlines()[1:-1]]
+    return [line.partition(" #")[0] for line in blocks] + _CODE.findall(_FENCED.sub("", text_of(name)))
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_links_lead_somewhere(name: str) -> None:
+    assert broken_links(name) == []
+
+
+def test_a_link_that_leads_nowhere_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "other.md").write_text("# One heading\n", encoding="utf-8")
+    (tmp_path / "page.md").write_text("[a](other.md#one-heading) [b](other.md#two) [c](gone.md)\n", encoding="utf-8")
+    monkeypatch.setattr("tests.test_docs.ROOT", tmp_path)
+    assert broken_links("page.md") == ["other.md#two", "gone.md"]
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_commands_and_targets_exist(name: str) -> None:
+    group = get_command(app)
+    assert isinstance(group, TyperGroup)
+    targets = set(re.findall(r"^([a-z0-9-]+):", text_of("Makefile"), re.MULTILINE))
+    for code in shown_code(name):
+        for command in re.findall(r"(?:^|[\s/$;])voice ([a-z][a-z-]*)\b", code):
+            assert command in group.commands, f"{name}: no command `voice {command}`"
+        for target in re.findall(r"(?:^|[\s$;])make ([a-z][a-z0-9-]*)\b", code):
+            assert target in targets, f"{name}: no target `make {target}`"
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_paths_exist(name: str) -> None:
+    """Code that starts with a folder of the root is a path there, or beside the document; ``<name>`` stands for any."""
+    for code in shown_code(name):
+        for path in re.findall(r"(?:^|(?<=\s))([\w.-]+/[\w./<>*-]*\w[\w/<>*]*)", code):
+            if path.split("/")[0] in TOP and path not in MADE_LATER:
+                pattern = re.sub(r"<\w+>", "*", path.rstrip("/"))
+                found = [*ROOT.glob(pattern), *(ROOT / name).parent.glob(pattern)]
+                assert found, f"{name}: no {path}"
+
+
+def test_the_first_look_is_short() -> None:
+    assert len(text_of("README.md").splitlines()) <= 90
+    assert len(text_of("README.md").split()) <= 700
