@@ -15,7 +15,7 @@ INSTALL := images/vad-dataplane/tests/install.sh
 # How the data plane is built for its tests: Meson's b_sanitize.
 SANITIZERS := none address,undefined
 
-.PHONY: help setup demo demo-page test test-machines test-nightly test-native test-arm64 test-mutants test-voice images refresh-engines sandbox bench-synth bench-dataplane bench-vad bench-voice bench-simulate diagram schema lint format lock clean
+.PHONY: help setup demo demo-page test test-machines test-nightly test-native test-arm64 test-mutants test-voice images refresh-engines sandbox bench-cli bench-synth bench-dataplane bench-vad bench-voice bench-simulate diagram schema lint format lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -27,7 +27,7 @@ $(UV):
 	.tools/bin/pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 
 $(SETUP): $(UV) pyproject.toml uv.lock package.json package-lock.json
-	$(UV) sync --frozen --quiet
+	$(UV) sync --frozen --all-extras --quiet
 	npm ci --no-audit --no-fund --loglevel=error
 	touch $@
 
@@ -88,6 +88,9 @@ sandbox: $(SETUP) ## Rehearse both clouds: deploy to a local AWS, drill it, tear
 
 images: $(SETUP) ## Build and run the images that need no registry, on a Debian made here (as root)
 	voice images rehearse $(IMAGES)
+
+bench-cli: $(SETUP) ## CPU seconds that the commands take, beside python, pydantic and an empty CDK app
+	python -m bench.cli
 
 bench-synth: $(SETUP) ## Time synth of the whole suite against an empty CDK app
 	python -m bench.synth

@@ -1,4 +1,4 @@
-"""Builds and runs the native benches of `images/vad-dataplane/bench`."""
+"""Builds and runs the native programs of `images/vad-dataplane/timing`."""
 
 import json
 import subprocess
@@ -17,7 +17,7 @@ from bench.vad.native import Build
 
 ROOT = Path(__file__).parents[2]
 PRODUCT_DIR = ROOT / "images/vad-dataplane"
-SOURCE = PRODUCT_DIR / "bench"
+SOURCE = PRODUCT_DIR / "timing"
 PRODUCT = ROOT / "build/vad-dataplane/release"
 BUILD = ROOT / "build/bench-dataplane/native"
 VAD_MODULE = PRODUCT / "src/vad/vad.so"
@@ -116,8 +116,8 @@ def vad(folder: Path, audio: npt.NDArray[np.int16]) -> list[Measurement]:
 
 def all_measurements(rounds: int, folder: Path, audio: npt.NDArray[np.int16]) -> Iterator[list[Measurement]]:
     """Run every bench of a stage; rounds of a bench take a few seconds together."""
-    yield run("ring_bench", str(rounds))
+    yield run("time_ring", str(rounds))
     yield vad(folder, audio)
-    yield run("log_mel_bench", str(rounds))
+    yield run("time_log_mel", str(rounds))
     with redis() as socket:
-        yield run("state_bench", str(rounds), socket)
+        yield run("time_state", str(rounds), socket)

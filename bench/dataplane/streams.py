@@ -48,13 +48,13 @@ class Live:
 
 def ceiling(rounds: int, audio: Path) -> list[Measurement]:
     """Measure what a packet costs from memory."""
-    return native.run("streams_bench", str(rounds), str(native.VAD_MODULE), str(audio), *map(str, CEILING_STREAMS))
+    return native.run("time_streams", str(rounds), str(native.VAD_MODULE), str(audio), *map(str, CEILING_STREAMS))
 
 
 def batches(rounds: int, audio: Path) -> list[Measurement]:
     """Measure what a core carries when the poller takes fewer packets at a time than it does."""
     sizes = [f"{BATCH_STREAMS}/{size}" for size in BATCHES]
-    found = native.run("streams_bench", str(rounds), str(native.VAD_MODULE), str(audio), *sizes)
+    found = native.run("time_streams", str(rounds), str(native.VAD_MODULE), str(audio), *sizes)
     return [one for one in found if one.name == "poller alone"]
 
 

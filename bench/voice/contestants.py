@@ -43,7 +43,7 @@ def build() -> None:
         subprocess.CalledProcessError: It does not compile.
     """
     targets = [str(file.relative_to(PRODUCT)) for file in (DATA_PLANE, VAD, NO_VAD)]
-    product = IMAGES / "vad-dataplane/bench/product.sh"
+    product = IMAGES / "vad-dataplane/timing/product.sh"
     subprocess.run([product, PRODUCT, *targets], check=True, stdout=subprocess.DEVNULL)  # noqa: S603
     subprocess.run([IMAGES / "vad-dataplane/tests/install.sh", ROOT / "tests/packages.txt"], check=True)  # noqa: S603
 

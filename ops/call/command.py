@@ -16,7 +16,7 @@ from ops.call.recording import RATE, RecordingError, read
 from ops.call.senders import Samples, Sender, SrtpSender, WebSocketSender
 from ops.call.session import TIMEOUT_S, CallError, Heard, Session
 from ops.exits import FAILED, INTERRUPTED, REFUSED
-from ops.output import err, out
+from ops.output import err, out, stop
 
 LOCAL = "http://127.0.0.1:8080"
 
@@ -42,20 +42,20 @@ def call(
     try:
         samples = read(file)
     except RecordingError as error:
-        raise _stop(str(error), REFUSED) from None
+        raise stop(str(error), REFUSED) from None
     secret = None if api_key_env is None else os.environ.get(api_key_env, "")
     if secret == "":
-        raise _stop(f"--api-key-env {api_key_env}: that variable is not set", REFUSED)
+        raise stop(f"--api-key-env {api_key_env}: that variable is not set", REFUSED)
     try:
         headers_of = access(auth, secret, server)
     except AccessError as error:
-        raise _stop(str(error), REFUSED) from None
+        raise stop(str(error), REFUSED) from None
     try:
         asyncio.run(_call(samples, server, headers_of, websocket=websocket))
     except CallError as error:
-        raise _stop(str(error), FAILED) from None
+        raise stop(str(error), FAILED) from None
     except KeyboardInterrupt:
-        raise _stop("interrupted: the session is closed", INTERRUPTED) from None
+        raise stop("interrupted: the session is closed", INTERRUPTED) from None
 
 
 async def _call(samples: Samples, server: str, headers_of: Access, *, websocket: bool) -> None:
@@ -93,8 +93,3 @@ def _line(heard: Heard, at_s: float) -> str:
     place = f"{heard.start_ms / 1000:6.2f}-{heard.end_ms / 1000:.2f} s"
     line = f"{at_s:7.2f} s  {heard.kind:7}  {place:16}  {escape(heard.text)}"
     return line if heard.kind == "final" else f"[dim]{line}[/]"
-
-
-def _stop(message: str, code: int) -> typer.Exit:
-    err.print(f"[red]✗[/] {escape(message)}", soft_wrap=True)
-    return typer.Exit(code)

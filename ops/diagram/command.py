@@ -1,16 +1,16 @@
 """`voice diagram`: the picture of a deployment."""
 
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from blueprint.file.model.deployment import Deployment
 from ops.diagram import Graph, derive, mermaid, svg
 from ops.exits import FAILED, REFUSED
+from ops.findings import load_checked
 from ops.options import DeploymentFile
-from ops.output import err, load_checked
+from ops.output import stop
 from ops.synthesis import templates
 
 RENDERERS = {".svg": svg.render, ".mmd": mermaid.render}
@@ -30,26 +30,26 @@ def diagram(
     render = mermaid.render
     if output:
         if output.suffix not in RENDERERS:
-            _refuse(f"{output}: the name has to end in {' or '.join(RENDERERS)}")
+            raise stop(f"{output}: the name has to end in {' or '.join(RENDERERS)}", REFUSED)
         if output.is_dir() or not output.parent.is_dir():
-            _refuse(f"{output}: {'is a folder' if output.is_dir() else f'there is no folder {output.parent}'}")
+            why = "is a folder" if output.is_dir() else f"there is no folder {output.parent}"
+            raise stop(f"{output}: {why}", REFUSED)
         render = RENDERERS[output.suffix]
     deployment = load_checked(file)
     if deployment.aws_half is None:
-        _refuse(f"{file}: has no section `aws`; `voice preview azure` shows the tree of its section `azure`")
+        raise stop(f"{file}: has no section `aws`; `voice preview azure` shows its section `azure`", REFUSED)
     graph = graph_of(deployment)
     try:
         text = render(graph)
     except svg.LayoutError as error:
-        err.print(f"[red]✗[/] {escape(str(error))}", soft_wrap=True)
-        raise typer.Exit(FAILED) from None
+        raise stop(str(error), FAILED) from None
     if output is None:
         typer.echo(text, nl=False)
         return
     try:
         output.write_text(text, encoding="utf-8")
     except OSError as error:
-        _refuse(f"{output}: {error.strerror}")
+        raise stop(f"{output}: {error.strerror}", REFUSED) from None
 
 
 def graph_of(deployment: Deployment) -> Graph:
@@ -58,8 +58,3 @@ def graph_of(deployment: Deployment) -> Graph:
     prefix = f"{deployment.name}-"
     by_tier = {stack.removeprefix(prefix): template for stack, template in templates(deployment).items()}
     return derive(f"{deployment.name}: AWS {aws.region}, {len(aws.availability_zones)} zones", by_tier)
-
-
-def _refuse(reason: str) -> NoReturn:
-    err.print(f"[red]✗[/] {escape(reason)}", soft_wrap=True)
-    raise typer.Exit(REFUSED)

@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Any, NoReturn, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import boto3
 import typer
@@ -18,8 +18,9 @@ from ops.drain import hosts, kubernetes, tasks
 from ops.drain.hosts import Host, NotDrainableError
 from ops.drain.tasks import Task
 from ops.exits import FAILED, INTERRUPTED, REFUSED
+from ops.findings import load_checked
 from ops.options import DeploymentFile, Json
-from ops.output import err, load_checked, out, print_json
+from ops.output import complain, err, out, print_json, stop
 from ops.preflight.aws.refusals import explain
 from ops.progress import Progress
 from ops.status.deployed import Deployed
@@ -41,10 +42,11 @@ def drain(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Let a host finish its sessions, and have its group terminate it: new sessions go elsewhere from the first second.
+    """Let a host finish its sessions, and have its group terminate it.
 
-    The group's lifecycle hook holds the termination while the host drains; this follows it to its end. A host that is
-    leaving already is followed only. Exits with 1 when it does not leave in time.
+    New sessions go elsewhere from the first second. The group's lifecycle hook holds the termination while the host
+    drains; this follows it to its end. A host that is leaving already is followed only. Exits with 1 when it does
+    not leave in time.
 
     Example: voice drain deployments/production-us-east-1.yaml i-0123456789abcdef0 --replace
     """
@@ -56,7 +58,7 @@ def drain(
         _azure(deployment, host, only_print=only_print or dry_run, as_json=as_json)
     else:
         halves = [name for name, half in (("AWS", deployment.aws_half), ("Azure", deployment.azure_half)) if half]
-        _stop(
+        raise stop(
             f"{host} is no host of {deployment.name}, which is on {' and '.join(halves)}: give an instance such as "
             "i-0123456789abcdef0, a task of 32 hexadecimal digits, or the name of an AKS node or pod",
             REFUSED,
@@ -72,7 +74,10 @@ def _azure(deployment: Deployment, host: str, *, only_print: bool, as_json: bool
         for command in order.commands:
             typer.echo(command)
     if not only_print:
-        _stop("nothing was done: `voice` does not run kubectl; run these commands (--print: say no more than them)")
+        raise stop(
+            "nothing was done: `voice` does not run kubectl; run these commands yourself (--print: only say them)",
+            FAILED,
+        )
 
 
 def _aws(deployment: Deployment, host: str, *, replaced: bool, dry_run: bool, as_json: bool) -> None:
@@ -86,13 +91,12 @@ def _aws(deployment: Deployment, host: str, *, replaced: bool, dry_run: bool, as
         else:
             gone = _task(deployed, host, dry_run=dry_run, as_json=as_json)
     except NotDrainableError as error:
-        _stop(str(error), REFUSED)
+        raise stop(str(error), REFUSED) from None
     except (BotoCoreError, ClientError) as error:
         refusal = explain(error)
-        _stop(f"{refusal.found}; {refusal.remedy}")
+        raise stop(f"{refusal.found}; {refusal.remedy}", FAILED) from None
     except KeyboardInterrupt:
-        err.print("interrupted: the host goes on draining; run the command again to follow it")
-        raise typer.Exit(INTERRUPTED) from None
+        raise stop("interrupted: the host goes on draining; run the command again to follow it", INTERRUPTED) from None
     if not gone:
         raise typer.Exit(FAILED)
 
@@ -115,7 +119,7 @@ def _instance(deployed: Deployed, instance: str, *, replaced: bool, dry_run: boo
         print_json({"dry_run": dry_run, "host": host.as_dict()})
     gone = dry_run or host.state == hosts.GONE
     if not gone:
-        err.print(_stuck(host), soft_wrap=True)
+        complain(_stuck(host))
     return gone
 
 
@@ -132,7 +136,7 @@ def _task(deployed: Deployed, name: str, *, dry_run: bool, as_json: bool) -> boo
         print_json({"dry_run": dry_run, "host": task.as_dict()})
     gone = dry_run or task.state == tasks.STOPPED
     if not gone:
-        err.print(f"[red]✗[/] {task.id} is still {task.state}; see `aws ecs describe-tasks --cluster {task.cluster}`")
+        complain(f"{task.id} is still {task.state}; see `aws ecs describe-tasks --cluster {task.cluster}`")
     return gone
 
 
@@ -150,15 +154,10 @@ def _follow(leaving: Leaving, look: Callable[[Leaving], Leaving], end: str) -> L
 
 def _stuck(host: Host) -> str:
     if not host.state.endswith(hosts.WAITING):
-        return f"[red]✗[/] {host.id} is still {host.state} in {host.group}; see the activity of the group"
+        return f"{host.id} is still {host.state} in {host.group}; see the activity of the group"
     return (
-        f"[red]✗[/] the hook {host.hook} still holds {host.id} after {host.longest_s} s, more than the host may take; "
+        f"the hook {host.hook} still holds {host.id} after {host.longest_s} s, more than the host may take; "
         f"see its console (`aws ec2 get-console-output --instance-id {host.id}`), then let it go:\n"
-        f"  aws autoscaling complete-lifecycle-action --auto-scaling-group-name {host.group} --instance-id {host.id} "
+        f"aws autoscaling complete-lifecycle-action --auto-scaling-group-name {host.group} --instance-id {host.id} "
         f"--lifecycle-hook-name {host.hook} --lifecycle-action-result CONTINUE"
     )
-
-
-def _stop(text: str, code: int = FAILED) -> NoReturn:
-    err.print(f"[red]✗[/] {escape(text)}", soft_wrap=True)
-    raise typer.Exit(code)

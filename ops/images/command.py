@@ -13,9 +13,13 @@ from ops.exits import FAILED, HELP, REFUSED
 from ops.images import commands
 from ops.images.rehearsal import RehearsalError, Rehearsed, rehearsal, rehearse
 from ops.options import Json
-from ops.output import err, out, print_json
+from ops.output import err, out, print_json, stop
 
-app = typer.Typer(help="List the container images, print how to publish one, rehearse their build.", epilog=HELP)
+app = typer.Typer(
+    help="List the container images, print how to publish one, rehearse their build.",
+    epilog=HELP,
+    add_completion=False,
+)
 
 Name = Annotated[Image, typer.Argument(metavar="NAME", help="Image, such as asr-vllm.")]
 
@@ -53,13 +57,13 @@ def build_args(
     """
     spec = specs().get(name)
     if spec is None:
-        raise _refusal(f"{name} has no image.yaml yet")
+        raise stop(f"{name} has no image.yaml yet", REFUSED)
     if tool not in commands.TOOLS:
-        raise _refusal(f"{tool} is no tool that builds; choose {' or '.join(commands.TOOLS)}")
+        raise stop(f"{tool} is no tool that builds; choose {' or '.join(commands.TOOLS)}", REFUSED)
     try:
         digests = commands.given_digests(spec, digest)
     except commands.WrongDigestError as error:
-        raise _refusal(str(error)) from None
+        raise stop(str(error), REFUSED) from None
     for command in commands.push_commands(spec, digests, registry, _commit(revision), tool):
         typer.echo(commands.shell(command))
 
@@ -76,13 +80,12 @@ def rehearse_images(
     wanted = [spec for image, spec in specs().items() if not name or image in name]
     chosen = [spec for spec in wanted if isinstance(spec, BuiltImage) and spec.buildable_offline]
     if name and len(chosen) < len(set(name)):
-        raise _refusal("an image that is mirrored, or over another publisher's, cannot be built without its registry")
+        raise stop("a mirrored image, or one over another publisher's, cannot be built without its registry", REFUSED)
     try:
         with rehearsal(lambda text: err.print(escape(text), soft_wrap=True)) as stage:
             results = [rehearse(spec, stage) for spec in chosen]
     except RehearsalError as error:
-        err.print(f"[red]✗[/] {escape(str(error))}", soft_wrap=True)
-        raise typer.Exit(FAILED) from None
+        raise stop(str(error), FAILED) from None
     if as_json:
         print_json([vars(result) for result in results])
         return
@@ -95,11 +98,6 @@ def _commit(revision: str) -> str:
     command = ["git", "-C", str(FOLDER), "rev-parse", "--short=12", "--verify", "--quiet", revision]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  nothing of a shell
     return done.stdout.strip() or revision
-
-
-def _refusal(reason: str) -> typer.Exit:
-    err.print(f"[red]✗[/] {escape(reason)}", soft_wrap=True)
-    return typer.Exit(REFUSED)
 
 
 def _outcome(result: Rehearsed) -> str:

@@ -1,4 +1,4 @@
-"""The options of `voice bench` together, and the bench that they make."""
+"""The options of `voice loadtest` together, and the load test that they make."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ from ops.loadtest.inputs import PASSAGE
 from ops.loadtest.options import OptionError
 from ops.loadtest.price import usd_per_hour
 from ops.loadtest.scenarios import Scenario
-from ops.loadtest.session import Bench
+from ops.loadtest.session import LoadTest
 from ops.loadtest.summary import Slo
 
 
@@ -47,8 +47,8 @@ class Asked:
     warmup: int
     seed: int
 
-    def bench(self) -> Bench:
-        """Check the options and return the bench.
+    def load_test(self) -> LoadTest:
+        """Check the options and return the load test.
 
         Raises:
             OptionError, InputFileError, PriceError: One of them cannot be used.
@@ -59,7 +59,7 @@ class Asked:
         loads = options.loads_of(self.concurrency, self.rate, scenario)
         slo = options.slo_of(self.slo or [], scenario)
         usd, price = self._price()
-        return Bench(
+        return LoadTest(
             api=api,
             endpoints=self._endpoints(scenario),
             driver=options.driver_maker(

@@ -1,4 +1,4 @@
-"""`voice bench`: put an OpenAI-compatible endpoint under load and report what its callers would have seen."""
+"""`voice loadtest`: put an OpenAI-compatible endpoint under load and report what its callers would have seen."""
 
 import asyncio
 import json
@@ -18,16 +18,16 @@ from ops.loadtest.options import OptionError
 from ops.loadtest.price import PriceError
 from ops.loadtest.report import Report
 from ops.loadtest.scenarios import SOURCE
-from ops.loadtest.session import BenchError
+from ops.loadtest.session import LoadTestError
 from ops.loadtest.tables import comparison_grid, markdown, results_grid
 from ops.options import Json
-from ops.output import err, out, print_json
+from ops.output import err, out, print_json, stop
 from ops.progress import Progress
 
 Option = typer.Option
 
 
-def bench(  # noqa: PLR0917  typer's parameters have names
+def loadtest(  # noqa: PLR0917  typer's parameters have names
     url: Annotated[str, typer.Argument(metavar="URL", help="Endpoint, such as http://localhost:8000.")],
     api: Annotated[Api | None, Option(help="What to drive; a scenario knows it.", show_default=False)] = None,
     model: Annotated[str, Option(help="Model; the only one served, by default.", show_default=False)] = "",
@@ -56,29 +56,29 @@ def bench(  # noqa: PLR0917  typer's parameters have names
     output: Annotated[Path | None, Option(metavar="DIR", help="Folder for JSON, Markdown and plots.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Put an OpenAI-compatible endpoint under load: latency, throughput, starved streams, goodput, cost.
+    """Put an endpoint under load: latency, throughput, starved streams, goodput, cost.
 
-    Latency counts from when a request should have started, so a stalled endpoint cannot hide (coordinated omission).
-    With --baseline both endpoints are loaded in turn and differences come with an interval. The API `session` is this
-    platform's own: URL is then that of a gateway.
+    It speaks the APIs of OpenAI. Latency counts from when a request should have started, so a stalled endpoint
+    cannot hide (coordinated omission). With --baseline both endpoints are loaded in turn and differences come with
+    an interval. The API `session` is this platform's own: URL is then that of a gateway.
 
-    Example: voice bench http://localhost:8000 --api speech --concurrency 1,16,32 --output report
+    Example: voice loadtest http://localhost:8000 --api speech --concurrency 1,16,32 --output report
     """
     asked = locals()
     try:
-        work = Asked(**{field.name: asked[field.name] for field in fields(Asked)}).bench()
+        work = Asked(**{field.name: asked[field.name] for field in fields(Asked)}).load_test()
         if output:
             output.mkdir(parents=True, exist_ok=True)
     except (OptionError, InputFileError, PriceError) as error:
-        raise _stop(str(error), REFUSED) from None
+        raise stop(str(error), REFUSED) from None
     except OSError as error:
-        raise _stop(f"--output {output}: {error.strerror}", REFUSED) from None
+        raise stop(f"--output {output}: {error.strerror}", REFUSED) from None
     try:
         report = asyncio.run(work.run(Progress(err)))
-    except BenchError as error:
-        raise _stop(str(error), FAILED) from None
+    except LoadTestError as error:
+        raise stop(str(error), FAILED) from None
     except KeyboardInterrupt:
-        raise _stop("interrupted: nothing was reported", INTERRUPTED) from None
+        raise stop("interrupted: nothing was reported", INTERRUPTED) from None
     _show(report, output, as_json=as_json)
     if report.failed:
         raise typer.Exit(FAILED)
@@ -100,8 +100,3 @@ def _show(report: Report, output: Path | None, *, as_json: bool) -> None:
         (output / "report.json").write_text(json.dumps(report.as_dict(), indent=2) + "\n", encoding="utf-8")
         (output / "report.md").write_text(markdown(report, plots), encoding="utf-8")
         err.print(escape(f"written to {output}: report.md, report.json, {', '.join(plots)}"), soft_wrap=True)
-
-
-def _stop(message: str, code: int) -> typer.Exit:
-    err.print(f"[red]✗[/] {escape(message)}", soft_wrap=True)
-    return typer.Exit(code)

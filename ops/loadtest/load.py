@@ -122,7 +122,7 @@ class Generator:
                 group.create_task(caller())
 
     async def _one(self, driver: Driver, run: Run, index: int, intended_s: float) -> Trace:
-        trace = Trace(f"bench-{self.seed}-{index}", intended_s, perf_counter())
+        trace = Trace(f"load-{self.seed}-{index}", intended_s, perf_counter())
         try:
             async with asyncio.timeout(self.timeout_s):
                 await driver.send(index, trace)

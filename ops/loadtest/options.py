@@ -1,4 +1,4 @@
-"""What `voice bench` was asked, read and checked before anything is sent."""
+"""What `voice loadtest` was asked, read and checked before anything is sent."""
 
 import json
 import os

@@ -60,7 +60,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that a bench found."""
+    """Everything that a load test found."""
 
     title: str
     api: Api

@@ -1,4 +1,4 @@
-"""A bench from the first question to the endpoints to the report."""
+"""A load test from the first question to the endpoints to the report."""
 
 import asyncio
 import platform
@@ -28,12 +28,12 @@ _REMEDIES = {
 }
 
 
-class BenchError(Exception):
+class LoadTestError(Exception):
     """An endpoint cannot be put under load; the message says what it answered and what to do."""
 
 
 @dataclass(frozen=True)
-class Bench:
+class LoadTest:
     """Everything that was asked."""
 
     api: Api
@@ -56,7 +56,7 @@ class Bench:
         """Ask the endpoints for their models, warm them up, put them under every load.
 
         Raises:
-            BenchError: An endpoint answers none of the requests before the load.
+            LoadTestError: An endpoint answers none of the requests before the load.
         """
         started = datetime.now(UTC)
         results: list[Result] = []
@@ -106,15 +106,15 @@ class Bench:
             raise _failure(endpoint, describe(error, self.timeout_s)) from None
         names = ", ".join(served or ()) or "none"
         if endpoint.model and served is not None and endpoint.model not in served:
-            raise BenchError(f"{endpoint.url} serves no model {endpoint.model}; it serves: {names}")
+            raise LoadTestError(f"{endpoint.url} serves no model {endpoint.model}; it serves: {names}")
         if not endpoint.model and (served is None or len(served) != 1):
-            raise BenchError(f"{endpoint.url} does not list just one model ({names}); choose: --model NAME")
+            raise LoadTestError(f"{endpoint.url} does not list just one model ({names}); choose: --model NAME")
         return replace(endpoint, model=endpoint.model or (served or [""])[0])
 
     async def _warm_up(self, driver: Driver) -> None:
         """Send some requests that do not count, one at a time; one has to succeed."""
         for index in range(self.warmup):
-            trace = Trace(f"bench-warm-up-{index}", perf_counter(), perf_counter())
+            trace = Trace(f"warm-up-{index}", perf_counter(), perf_counter())
             try:
                 async with asyncio.timeout(self.timeout_s):
                     await driver.send(index, trace)
@@ -123,9 +123,9 @@ class Bench:
                     raise _failure(driver.endpoint, describe(error, self.timeout_s)) from None
 
 
-def _failure(endpoint: Endpoint, reason: str) -> BenchError:
+def _failure(endpoint: Endpoint, reason: str) -> LoadTestError:
     remedy = next((text for start, text in _REMEDIES.items() if reason.startswith(start)), "")
-    return BenchError(f"{endpoint.url}: {reason}" + (f"\n{remedy}" if remedy else ""))
+    return LoadTestError(f"{endpoint.url}: {reason}" + (f"\n{remedy}" if remedy else ""))
 
 
 class _Count:

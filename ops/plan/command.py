@@ -1,6 +1,7 @@
 """`voice plan`: what a deployment file would make, and what speaks against it."""
 
 from collections import Counter
+from typing import Annotated
 
 import typer
 
@@ -8,16 +9,23 @@ from blueprint import checks
 from blueprint.checks.fleets import fleets
 from blueprint.file.model.deployment import Deployment
 from ops.exits import REFUSED
+from ops.findings import finding_as_dict, load, print_findings
 from ops.options import DeploymentFile, Json
-from ops.output import err, finding_as_dict, load, out, print_findings, print_json, stack_table
+from ops.output import out, print_json, stack_table, stop
 from ops.plan.fleets import fleet_as_dict, fleet_table
 from ops.plan.pools import pool_as_dict, pool_table, pools
 from ops.plan.sizing import sizing_as_dict, sizing_tables
 from ops.synthesis import templates
 
+RESOURCES_HELP = "Synthesize the AWS half too, and count its resources by stack and type."
 
-def plan(file: DeploymentFile, as_json: Json = False) -> None:
-    """Check a deployment file; show its fleets, pools, sizing, resources and what speaks against it.
+
+def plan(
+    file: DeploymentFile,
+    as_json: Json = False,
+    resources: Annotated[bool, typer.Option("--resources", help=RESOURCES_HELP)] = False,
+) -> None:
+    """Check a deployment file; show its fleets, pools, sizing and what speaks against it.
 
     Needs no credentials and no network. Exits with 2 when a check refuses the file.
 
@@ -26,7 +34,11 @@ def plan(file: DeploymentFile, as_json: Json = False) -> None:
     deployment = load(file)
     findings = checks.run(deployment)
     refused = any(finding.blocks for finding in findings)
-    counts = {} if refused or not deployment.aws_half else resource_counts(deployment)
+    if resources and not deployment.aws_half:
+        raise stop(
+            f"{file}: has no section `aws`; `voice preview azure` shows the resources of its section `azure`", REFUSED
+        )
+    counts = resource_counts(deployment) if resources and not refused else {}
     if as_json:
         print_json(
             {
@@ -36,16 +48,15 @@ def plan(file: DeploymentFile, as_json: Json = False) -> None:
                 "fleets": [fleet_as_dict(deployment, fleet) for fleet in fleets(deployment)],
                 "pools": [pool_as_dict(deployment.azure, pool) for pool in pools(deployment)],
                 "sizing": sizing_as_dict(deployment),
-                "resources": {stack: dict(types) for stack, types in counts.items()},
             }
+            | ({"resources": {stack: dict(types) for stack, types in counts.items()}} if resources else {})
         )
     else:
         _print_tables(deployment, counts)
         print_findings(out, deployment, findings)
     if refused:
         blocking = sum(finding.blocks for finding in findings)
-        err.print(f"[red]refused[/]: {blocking} error(s); nothing was synthesized")
-        raise typer.Exit(REFUSED)
+        raise stop(f"refused: {blocking} error(s)", REFUSED)
 
 
 def resource_counts(deployment: Deployment) -> dict[str, Counter[str]]:

@@ -11,18 +11,15 @@ from rich.markup import escape
 
 from blueprint.file.model.deployment import Deployment
 from ops.exits import FAILED, REFUSED
+from ops.findings import load_checked
 from ops.options import DeploymentFile, Json
-from ops.output import err, load_checked, out, print_json
+from ops.output import complain, err, out, print_json, stop
 from ops.preflight.models import file_rows, model_rows
 from ops.preflight.quota import QUOTAS
 from ops.preflight.report import Increase, IncreaseError, Row, Status, print_report, summary
 from ops.progress import Progress
 from ops.synthesis import templates
 from sandbox.azure.errors import EngineError
-from sandbox.azure.project import Project
-from sandbox.azure.recorder import Existing, Mode
-from sandbox.azure.rehearsal import PROJECTS
-from sandbox.azure.run import run
 
 PERMISSIONS_HELP = "Print the least permissions that the deploy needs, as policies, and ask nobody anything."
 INCREASES_HELP = "File the quota increases that are missing and that nobody has requested yet; asks first."
@@ -36,7 +33,7 @@ def preflight(
     request_increases: Annotated[bool, typer.Option("--request-increases", help=INCREASES_HELP)] = False,
     yes: Annotated[bool, typer.Option("--yes", help=YES_HELP)] = False,
 ) -> None:
-    """Ask the account whether it will take a deployment: permissions, quotas, offers, bootstrap, domain, models.
+    """Ask the account whether it takes a deployment: permissions, quotas, offers, domain, models.
 
     Uses the credentials that boto3 and the Azure CLI would use; without any it answers from the file, and says what
     was not asked. Changes nothing, but for --request-increases. Exits with 1 when something blocks the deploy or was
@@ -46,13 +43,11 @@ def preflight(
     """
     deployment = load_checked(file)
     if request_increases and as_json and not yes:
-        err.print("[red]refused[/]: --json has nobody to ask; add --yes to file the increases")
-        raise typer.Exit(REFUSED)
+        raise stop("--json has nobody to ask; add --yes to file the increases", REFUSED)
     try:
         made, kinds = _made(deployment)
     except EngineError as error:
-        err.print(str(error), markup=False, soft_wrap=True)
-        raise typer.Exit(FAILED) from None
+        raise stop(str(error), FAILED) from None
     if permissions:
         print_json(_permissions(deployment, made, kinds))
         return
@@ -77,6 +72,11 @@ def _made(deployment: Deployment) -> tuple[dict[str, dict[str, Any]], Counter[st
         with progress.phase("synthesize the CloudFormation templates"):
             made = templates(deployment)
     if deployment.azure_half:
+        from sandbox.azure.project import Project  # noqa: PLC0415
+        from sandbox.azure.recorder import Existing, Mode  # noqa: PLC0415
+        from sandbox.azure.rehearsal import PROJECTS  # noqa: PLC0415
+        from sandbox.azure.run import run  # noqa: PLC0415
+
         with progress.phase("run the cluster's Pulumi program"):
             config = {"deployment": str(Path(deployment.source.file).resolve())}
             project = Project.load(PROJECTS[0], deployment.name, config)
@@ -133,10 +133,7 @@ def _file(rows: list[Row], unknown: list[str], *, ask: bool) -> list[dict[str, o
     """File the increases that are missing; return what was filed, for ``--json``."""
     increases = [row.increase for row in rows if row.increase]
     if unknown:
-        err.print(
-            f"[red]✗[/] whether increases are missing is not known: no answer about {', '.join(unknown)}",
-            soft_wrap=True,
-        )
+        complain(f"whether increases are missing is not known: no answer about {', '.join(unknown)}")
     elif not increases:
         err.print("no increase to file: every quota suffices or has an open request")
     if not increases:
@@ -153,7 +150,7 @@ def _file_one(increase: Increase) -> dict[str, object]:
     try:
         said = increase.file()
     except IncreaseError as error:
-        err.print(f"[red]✗[/] {escape(increase.quota)}: {escape(str(error))}", soft_wrap=True)
+        complain(f"{increase.quota}: {error}")
         return request | {"refused": str(error)}
     err.print(f"[green]✓[/] {escape(increase.quota)}: {escape(said)}", soft_wrap=True)
     return request | {"answer": said}

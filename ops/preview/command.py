@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 
 from blueprint.file.model.deployment import Deployment
 from ops.exits import FAILED, HELP, INTERRUPTED, REFUSED
+from ops.findings import load_checked
 from ops.options import DeploymentFile, Json
-from ops.output import err, load_checked, out, print_json
+from ops.output import out, print_json, stop
 from ops.preview.tree import describe_changes, describe_counts, print_violations, tree
 from sandbox.azure import state
 from sandbox.azure.cli_json import preview_json
@@ -20,7 +21,7 @@ from sandbox.azure.errors import EngineError, PolicyPackError, ProgramError, Pro
 from sandbox.azure.policy import PolicyViolation
 from sandbox.azure.rehearsal import ROOT, Rehearsal, Rehearsed
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 DEPENDENCIES_HELP = "Show what each resource waits for."
 STATE_HELP = "Folder in whose .voice/ the last preview is kept, against which changes are shown."
@@ -48,19 +49,17 @@ def azure(
     """
     deployment = load_checked(file)
     if deployment.azure_half is None:
-        _refuse(f"{file}: has no azure section, so there is nothing to preview there")
+        raise stop(f"{file}: has no azure section, so there is nothing to preview there", REFUSED)
     try:
         with Rehearsal.of(deployment) as rehearsal:
             done = rehearsal.run()
             violations = rehearsal.violations()
     except (ProgramError, ProjectError, PolicyPackError) as error:
-        _say(str(error))
-        raise typer.Exit(FAILED) from None
+        raise stop(str(error), FAILED) from None
     except EngineError as error:
-        _refuse(str(error))
+        raise stop(str(error), REFUSED) from None
     except KeyboardInterrupt:
-        err.print("interrupted: the programs have been stopped")
-        raise typer.Exit(INTERRUPTED) from None
+        raise stop("interrupted: the programs have been stopped", INTERRUPTED) from None
     report(deployment, done, violations, keep_in, as_json=as_json, dependencies=dependencies)
 
 
@@ -84,8 +83,7 @@ def report(
         print_violations(out, violations)
     refusing = sum(violation.mandatory for violation in violations)
     if refusing:
-        err.print(f"[red]refused[/]: {refusing} mandatory policy violation(s)")
-        raise typer.Exit(REFUSED)
+        raise stop(f"refused: {refusing} mandatory policy violation(s)", REFUSED)
     for kept, each in zip(files, done, strict=True):
         state.save(kept, each.preview.graph)
 
@@ -109,15 +107,3 @@ def _as_json(
         },
         "policies": [vars(violation) for violation in violations],
     }
-
-
-def _say(text: str) -> None:
-    first, *more = text.splitlines()
-    err.print(f"[red]✗[/] {escape(first)}", soft_wrap=True)
-    for line in more:
-        err.print(f"  {escape(line)}", soft_wrap=True)
-
-
-def _refuse(text: str) -> NoReturn:
-    _say(text)
-    raise typer.Exit(REFUSED)

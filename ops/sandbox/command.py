@@ -4,13 +4,15 @@ import shlex
 from pathlib import Path
 from typing import Annotated
 
+import moto  # noqa: F401  the local AWS is a process of its own; without it this one says what is missing
 import typer
 from rich import box
 from rich.table import Table
 
 from blueprint.file.model.deployment import Deployment, Environment
 from ops.exits import FAILED, INTERRUPTED
-from ops.output import describe_types, err, load_checked, out, stack_table
+from ops.findings import load_checked
+from ops.output import describe_types, out, stack_table, stop
 from ops.progress import Progress
 from ops.sandbox.azure import rehearse_azure
 from sandbox.aws.alert_drill import DrillError
@@ -27,9 +29,10 @@ def sandbox(
     file: Annotated[Path, typer.Argument(metavar="[FILE]", help=FILE_HELP)] = Path("deployments/sandbox.yaml"),
     keep: Annotated[bool, typer.Option("--keep", help=KEEP_HELP)] = False,
 ) -> None:
-    """Rehearse a file: deploy it to a local AWS with the real CDK, drill it, tear it down; run its Pulumi programs.
+    """Rehearse a file: deploy it to a local AWS, drill it, tear it down; run its Pulumi programs.
 
-    Needs no account, no credentials, no Docker and no network. Ctrl-C stops and removes everything.
+    The CDK CLI deploys, as it does to AWS. Needs no account, no credentials, no Docker and no network. Ctrl-C stops
+    and removes everything.
 
     Example: voice sandbox deployments/sandbox.yaml
     """
@@ -37,11 +40,9 @@ def sandbox(
     try:
         passed = all([_rehearse_aws(deployment, keep=keep), _rehearse_azure(deployment)])
     except (CdkError, DrillError, EngineError) as error:
-        err.print(str(error), markup=False, soft_wrap=True)
-        raise typer.Exit(FAILED) from None
+        raise stop(str(error), FAILED) from None
     except KeyboardInterrupt:
-        err.print("interrupted: the local AWS and its files are gone")
-        raise typer.Exit(INTERRUPTED) from None
+        raise stop("interrupted: the local AWS and its files are gone", INTERRUPTED) from None
     if not passed:
         raise typer.Exit(FAILED)
 

@@ -12,8 +12,9 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 
 from blueprint.file.model.deployment import Deployment
 from ops.exits import REFUSED
+from ops.findings import load_checked
 from ops.options import DeploymentFile, Json
-from ops.output import err, load_checked, out, print_json
+from ops.output import err, out, print_json, stop
 from ops.simulate.account import quota_codes
 from ops.simulate.capacity import FleetPlan, Overrides, fleet_plans
 from ops.simulate.metrics import check_modelled
@@ -79,10 +80,11 @@ def simulate(  # noqa: PLR0917  typer's options
     output: Output = None,
     as_json: Json = False,
 ) -> None:
-    """Simulate callers and scaling: the seed's table, CPU target tracking, and the file's own rules and warm pools.
+    """Simulate callers and scaling: the seed's table, CPU target tracking, the file's own rules.
 
-    The file's scaling rules are judged as CloudWatch and EC2 Auto Scaling judge them. What is not known (calls a host
-    takes, how long it boots) is taken from the catalogue and printed with its source.
+    Warm pools and quotas of the file count. The file's scaling rules are judged as CloudWatch and EC2 Auto Scaling
+    judge them. What is not known (calls a host takes, how long it boots) is taken from the catalogue and printed
+    with its source.
 
     Example: voice simulate deployments/production-us-east-1.yaml --load spike --output build/spike
     """
@@ -99,7 +101,7 @@ def simulate(  # noqa: PLR0917  typer's options
             interruptions_per_day=spot_interruptions,
         )
     except (TraceError, ValueError) as error:
-        raise _refusal(str(error)) from None
+        raise stop(str(error), REFUSED) from None
     results = _run(plans, trace, settings)
     if as_json:
         print_json(as_dict(trace, results, seed=seed))
@@ -112,11 +114,6 @@ def simulate(  # noqa: PLR0917  typer's options
         out.print(fleet_table(plans))
     if output:
         _draw(results, f"{deployment.name}: {trace.name}, at most {trace.peak:,.0f} calls", output)
-
-
-def _refusal(message: str) -> typer.Exit:
-    err.print(f"[red]refused[/]: {escape(message)}", soft_wrap=True)
-    return typer.Exit(REFUSED)
 
 
 def _plans(deployment: Deployment, places: list[str], boot: list[str]) -> tuple[FleetPlan, ...]:
@@ -180,4 +177,4 @@ def _draw(results: list[Result], title: str, folder: Path) -> None:
         for picture in draw(results, title, folder):
             err.print(f"wrote {escape(str(picture))}", soft_wrap=True)
     except OSError as error:
-        raise _refusal(f"{folder}: {error.strerror}") from None
+        raise stop(f"{folder}: {error.strerror}", REFUSED) from None

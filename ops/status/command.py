@@ -12,8 +12,9 @@ from botocore.parsers import ResponseParserError
 
 from blueprint.file.model.deployment import Deployment
 from ops.exits import FAILED
+from ops.findings import load_checked
 from ops.options import DeploymentFile, Json
-from ops.output import load_checked, out, print_json
+from ops.output import out, print_json
 from ops.preflight.aws import fleets as catalogue
 from ops.preflight.aws.account import AREA, Account, Clients
 from ops.preflight.aws.refusals import SIGN_IN, explain
@@ -34,11 +35,11 @@ AZURE = Row(
 
 
 def status(file: DeploymentFile, as_json: Json = False) -> None:
-    """Show fleets, alarms, drift, image versions and cost so far of a deployed file, read from its account.
+    """Show fleets, alarms, drift, image versions and cost so far of a deployed file.
 
-    Needs credentials that may read; what one may not read is said. Changes nothing but CloudFormation's record of the
-    drift, and Cost Explorer charges 0.01 USD a call. Exits with 1 when something differs from the file, is in alarm, or
-    when nothing could be asked.
+    Reads its account with credentials that may read; what one may not read is said. Changes nothing but
+    CloudFormation's record of the drift, and Cost Explorer charges 0.01 USD a call. Exits with 1 when something
+    differs from the file, is in alarm, or when nothing could be asked.
 
     Example: voice status deployments/production-us-east-1.yaml
     """

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from blueprint.file.model.deployment import Deployment
 from sandbox.azure.graph import Resource
-from sandbox.azure.rehearsal import Rehearsal
 
 
 @dataclass(frozen=True)
@@ -34,6 +33,8 @@ def azure_order(deployment: Deployment) -> AzureOrder:
     Raises:
         EngineError: A program fails, or something would go too early.
     """
+    from sandbox.azure.rehearsal import Rehearsal  # noqa: PLC0415  a file without this half needs no Pulumi
+
     with Rehearsal.of(deployment) as rehearsal:
         rehearsal.run()
         plan = rehearsal.teardown()

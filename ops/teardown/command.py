@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import boto3
 import typer
@@ -14,8 +14,9 @@ from rich.markup import escape
 from blueprint.file.model.deployment import Deployment, Environment
 from ops.cost.command import price_list
 from ops.exits import FAILED, INTERRUPTED, REFUSED
+from ops.findings import load_checked
 from ops.options import DeploymentFile, Json
-from ops.output import err, load_checked, out, print_json
+from ops.output import err, out, print_json, stop
 from ops.preflight.aws.refusals import explain
 from ops.progress import Progress
 from ops.status.deployed import Deployed
@@ -42,10 +43,11 @@ def teardown(
     dry_run: Annotated[bool, typer.Option("--dry-run", help=DRY_RUN_HELP)] = False,
     as_json: Json = False,
 ) -> None:
-    """Show what goes, what stays and what that costs; delete the stacks; say what is left in every region used.
+    """Show what goes, what stays and what that costs; delete the stacks; say what is left.
 
-    The AWS half goes with `cdk destroy`, access logs included. For the Azure half the order is printed, which the
-    Pulumi CLI carries out. Exits with 1 when something is left that should not be.
+    What is left is looked for in every region used. The AWS half goes with `cdk destroy`, access logs included. For
+    the Azure half the order is printed, which the Pulumi CLI carries out. Exits with 1 when something is left that
+    should not be.
 
     Example: voice teardown deployments/sandbox.yaml --dry-run
     """
@@ -63,12 +65,12 @@ def teardown(
             gone = gone and dry_run
     except (BotoCoreError, ClientError) as error:
         refusal = explain(error)
-        _stop(f"{refusal.found}; {refusal.remedy}")
+        raise stop(f"{refusal.found}; {refusal.remedy}", FAILED) from None
     except (CdkError, EngineError) as error:
-        _stop(str(error))
+        raise stop(str(error), FAILED) from None
     except KeyboardInterrupt:
-        err.print("interrupted: stacks that were being deleted may still go; run the command again")
-        raise typer.Exit(INTERRUPTED) from None
+        text = "interrupted: stacks that were being deleted may still go; run the command again"
+        raise stop(text, INTERRUPTED) from None
     if as_json:
         print_json(report)
     if not gone:
@@ -78,9 +80,9 @@ def teardown(
 def _refuse_production(deployment: Deployment, name: str | None) -> None:
     if deployment.environment is Environment.PRODUCTION and name != deployment.name:
         typed = "" if name is None else f", not {name}"
-        _stop(f"{deployment.name} is production: type its name back, --name {deployment.name}{typed}", REFUSED)
+        raise stop(f"{deployment.name} is production: type its name back, --name {deployment.name}{typed}", REFUSED)
     if name not in {None, deployment.name}:
-        _stop(f"the file is {deployment.name}, not {name}", REFUSED)
+        raise stop(f"the file is {deployment.name}, not {name}", REFUSED)
 
 
 def _aws(deployment: Deployment, report: dict[str, Any], *, dry_run: bool, ask: bool, as_json: bool) -> bool:
@@ -121,7 +123,7 @@ def _account(deployed: Deployed) -> str:
     account = deployed.session.client("sts").get_caller_identity()["Account"]
     meant = deployed.deployment.aws.account
     if meant not in {None, account}:
-        _stop(f"the credentials are of account {account}, the file is for {meant}", REFUSED)
+        raise stop(f"the credentials are of account {account}, the file is for {meant}", REFUSED)
     return account
 
 
@@ -158,11 +160,3 @@ def _show_azure(order: AzureOrder, report: dict[str, Any], *, as_json: bool) -> 
     report["azure"] = order.as_dict()
     if not as_json:
         print_azure(order)
-
-
-def _stop(text: str, code: int = FAILED) -> NoReturn:
-    first, *more = text.splitlines()
-    err.print(f"[red]✗[/] {escape(first)}", soft_wrap=True)
-    for line in more:
-        err.print(f"  {escape(line)}", soft_wrap=True)
-    raise typer.Exit(code)

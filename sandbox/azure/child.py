@@ -1,12 +1,14 @@
-"""Runs a module as a child that ends with its parent: `python -m sandbox.azure.child <module> <arguments>`.
+"""Children that end with their parent; `python -m sandbox.azure.child <module> <arguments>` makes one of any module.
 
-The parent holds the other end of stdin and never writes to it; when it closes, be it by a crash, this process ends.
+The parent holds the other end of stdin and never writes to it; when it closes, be it by a crash, the child ends.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import runpy
+import signal
 import subprocess
 import sys
 import threading
@@ -21,10 +23,10 @@ _STOP_S = 5.0
 
 
 class Child:
-    """A module running in a process of its own, in a `with` block that it does not outlive.
+    """A module running in a process of its own, in a `with` block that neither it nor what it forks outlives.
 
     Args:
-        module: What to run.
+        module: What to run; it calls `end_with_parent`, or is run by this module.
         arguments: Its command line.
         cwd: Where it runs.
         environment: Variables beyond the caller's own; credentials and proxies of the caller are withheld.
@@ -36,7 +38,7 @@ class Child:
     ) -> None:
         self._errors = TemporaryFile("w+b")  # noqa: SIM115 - closed by `stop`
         self.process = subprocess.Popen(  # noqa: S603
-            [sys.executable, "-u", "-m", "sandbox.azure.child", module, *arguments],
+            [sys.executable, "-u", "-m", module, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE if keep_stdout else self._errors,
             stderr=self._errors,
@@ -54,11 +56,11 @@ class Child:
     def stop(self) -> None:
         """End it if it still runs."""
         if self.process.poll() is None:
-            self.process.terminate()
+            os.killpg(self.process.pid, signal.SIGTERM)
             try:
                 self.process.wait(_STOP_S)
             except subprocess.TimeoutExpired:
-                self.process.kill()
+                os.killpg(self.process.pid, signal.SIGKILL)
                 self.process.wait()
         for stream in (self.process.stdin, self.process.stdout, self._errors):
             if stream:
@@ -83,14 +85,21 @@ def _own_environment() -> dict[str, str]:
     return own | {"PYTHONHASHSEED": "0"}
 
 
+def end_with_parent() -> None:
+    """End this process when its parent ends."""
+    threading.Thread(target=_wait_for_end, daemon=True).start()
+
+
 def main() -> None:
     """Run the module that the command line names."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
+    # What it makes lives until it ends, and the SDKs' modules are large.
+    gc.disable()
     sys.argv = sys.argv[1:]
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 
 
-def _end_with_parent() -> None:
+def _wait_for_end() -> None:
     os.read(0, 1)
     os._exit(1)
 

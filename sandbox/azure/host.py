@@ -1,51 +1,100 @@
-"""The language host: runs one Pulumi program through `pulumi.runtime`, in a process of its own.
+"""The language host: runs one Pulumi program through `pulumi.runtime`, once for each engine, in a fork of its own.
 
-`python -m sandbox.azure.host <settings as JSON>`; the last line of stderr names the program's error, if it has one.
+`python -m sandbox.azure.host <settings as JSON>`; the last lines of a run's output name the program's error, if it has
+one. Exits with 1 when a run fails.
 """
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import gc
 import json
+import os
 import runpy
 import sys
 import traceback
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-import pulumi.log
-import pulumi.runtime
-from pulumi.runtime.settings import Settings, configure
-from pulumi.runtime.stack import run_in_stack
+# What a program and its SDKs make lives until the program ends.
+gc.disable()
 
-from sandbox.azure.errors import FAILURE_MARK
+import pulumi.log  # noqa: E402
+import pulumi.runtime  # noqa: E402
+from pulumi.runtime.settings import Settings, configure  # noqa: E402
+from pulumi.runtime.stack import run_in_stack  # noqa: E402
+
+from sandbox.azure.child import end_with_parent  # noqa: E402
+from sandbox.azure.errors import FAILURE_MARK  # noqa: E402
 
 
 def main() -> int:
-    """Run the program; return its exit code."""
+    """Run the program for each engine; return 1 where a run fails."""
     settings = json.loads(sys.argv[1])
     program = Path(settings["program"])
+    _import_first(program)
+    for run in settings["runs"]:
+        _fork(settings, run, program)
+    end_with_parent()
+    # The first that fails ends the others: they see their parent gone.
+    return int(any(os.wait()[1] for _ in settings["runs"]))
+
+
+def _import_first(program: Path) -> None:
+    """Import what the program imports from elsewhere, so that its runs share it.
+
+    What cannot be imported fails again in the run, which says so.
+    """
+    with suppress(SyntaxError):
+        for node in ast.parse(program.read_text(encoding="utf-8")).body:
+            with suppress(Exception):
+                if isinstance(node, ast.Import):
+                    for alias in node.names:
+                        __import__(alias.name)
+                elif isinstance(node, ast.ImportFrom) and node.module:
+                    __import__(node.module, fromlist=[alias.name for alias in node.names])
+
+
+def _fork(settings: Mapping[str, Any], run: Mapping[str, Any], program: Path) -> None:
+    """Run the program in a process of its own."""
+    if os.fork():
+        return
+    code = 1
+    try:
+        end_with_parent()
+        output = os.open(run["output"], os.O_WRONLY | os.O_CREAT, 0o600)
+        os.dup2(output, sys.stdout.fileno())
+        os.dup2(output, sys.stderr.fileno())
+        code = _run(settings, run, program)
+    finally:
+        os._exit(code)
+
+
+def _run(settings: Mapping[str, Any], run: Mapping[str, Any], program: Path) -> int:
     pulumi.runtime.set_all_config(settings["config"], settings["secret_keys"])
     configure(
         Settings(
             project=settings["project"],
             stack=settings["stack"],
             organization="local",
-            monitor=settings["engine"],
-            engine=settings["engine"],
-            dry_run=settings["dry_run"],
+            monitor=run["engine"],
+            engine=run["engine"],
+            dry_run=run["dry_run"],
             root_directory=str(program.parent),
         )
     )
     # Every debug message is a round trip to the engine, which has no use for them.
     pulumi.log.debug = _ignore
-    # What a program makes lives until it ends.
-    gc.disable()
+    # The engine is told of aliases as they are given. Their URNs are for older engines, and azure-native has thousands.
+    pulumi.resource.collapse_alias_to_urn = _ignore  # type: ignore[attr-defined, assignment]
     sys.path.insert(0, str(program.parent))
     sys.argv = [str(program)]
     try:
-        asyncio.run(_run(program))
+        asyncio.run(_in_stack(program))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a program raises is its answer
         if isinstance(error, SystemExit) and not error.code:
             return 0
@@ -55,10 +104,10 @@ def main() -> int:
 
 
 def _ignore(*_arguments: object, **_options: object) -> None:
-    """Do nothing with a message."""
+    """Do nothing."""
 
 
-async def _run(program: Path) -> None:
+async def _in_stack(program: Path) -> None:
     # One thread: the engine hears of resources in the order in which the program reaches them, in every run.
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(max_workers=1))
 

@@ -67,6 +67,7 @@ class PolicyPack:
         address = self._cleanup.enter_context(serve(None, Messages()))
         self._child = self._cleanup.enter_context(
             Child(
+                "sandbox.azure.child",
                 "pulumi.policy",
                 address,
                 str(self._folder),

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -15,7 +13,7 @@ from sandbox.azure.order import Teardown, teardown
 from sandbox.azure.policy import PolicyPack, PolicyViolation
 from sandbox.azure.project import Project
 from sandbox.azure.recorder import Existing, Mode
-from sandbox.azure.run import Run, run
+from sandbox.azure.run import Run, run_modes
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECTS = (ROOT / "stacks/azure/cluster", ROOT / "stacks/azure/workloads")
@@ -78,23 +76,17 @@ class Rehearsal:
         return cls(deployment.name, {"deployment": str(Path(deployment.source.file).resolve())})
 
     def run(self) -> list[Rehearsed]:
-        """Preview and create every project; both at a time, as neither waits for the other.
+        """Preview and create every project.
 
         Raises:
             EngineError: A program fails, a resource is refused, or one does not wait for what it needs.
         """
         existing = Existing()
         self._done = []
-        stop = threading.Event()
-        with ThreadPoolExecutor(max_workers=2) as both:
-            try:
-                for project in self.projects:
-                    preview = both.submit(run, project, Mode.PREVIEW, existing, stop=stop)
-                    up = both.submit(run, project, Mode.UP, existing, stop=stop)
-                    self._done.append(Rehearsed(project, preview.result(), up.result()))
-                    existing = existing.with_stack(project.full_stack, self._done[-1].up.graph)
-            finally:
-                stop.set()
+        for project in self.projects:
+            preview, up = run_modes(project, (Mode.PREVIEW, Mode.UP), existing)
+            self._done.append(Rehearsed(project, preview, up))
+            existing = existing.with_stack(project.full_stack, up.graph)
         return list(self._done)
 
     def policies(self) -> list[str]:

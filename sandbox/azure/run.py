@@ -1,12 +1,15 @@
-"""One run of one Pulumi program against the local engine."""
+"""Runs of one Pulumi program against the local engine."""
 
 from __future__ import annotations
 
 import json
 import subprocess
-import threading
 import time
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from sandbox.azure.child import Child
 from sandbox.azure.errors import FAILURE_MARK, ProgramError
@@ -38,21 +41,33 @@ class Run:
     messages: tuple[str, ...] = ()
 
 
-def run(
-    project: Project,
-    mode: Mode,
-    existing: Existing | None = None,
-    timeout_s: float = TIMEOUT_S,
-    stop: threading.Event | None = None,
-) -> Run:
-    """Run a project's program; nothing outside this machine is asked or changed.
+@dataclass(frozen=True)
+class _Served:
+    """One run that goes on: what the engine has heard of it, and where its output is kept."""
+
+    mode: Mode
+    recorder: Recorder
+    messages: Messages
+    output: Path
+
+
+def run(project: Project, mode: Mode, existing: Existing | None = None, timeout_s: float = TIMEOUT_S) -> Run:
+    """Run a project's program once; see `run_modes`."""
+    return run_modes(project, [mode], existing, timeout_s)[0]
+
+
+def run_modes(
+    project: Project, modes: Sequence[Mode], existing: Existing | None = None, timeout_s: float = TIMEOUT_S
+) -> list[Run]:
+    """Run a project's program once in each mode, at a time; nothing outside this machine is asked or changed.
+
+    The runs are forks of one process: importing the SDKs takes longer than a program itself.
 
     Args:
         project: The project and stack.
-        mode: Preview, or simulated up. An up also proves that every resource waits for what it needs.
+        modes: Preview, or simulated up. An up also proves that every resource waits for what it needs.
         existing: Outputs and resources of stacks that were created before.
         timeout_s: Seconds after which the program is stopped.
-        stop: Stops the program when it is set, for runs in a thread: Ctrl-C reaches only the main one.
 
     Raises:
         ProgramError: The program raised or did not end in time; the text has its own traceback's last lines.
@@ -60,46 +75,60 @@ def run(
         OrderError: A resource does not wait for another that it needs.
     """
     start = time.monotonic()
-    recorder = Recorder(project.name, project.stack, mode, existing or Existing())
-    messages = Messages()
-    with serve(Monitor(project, recorder), messages) as address:
+    with ExitStack() as until_done:
+        folder = Path(until_done.enter_context(TemporaryDirectory(prefix="voice-run-")))
+        served, runs = [], []
+        for mode in modes:
+            recorder = Recorder(project.name, project.stack, mode, existing or Existing())
+            each = _Served(mode, recorder, Messages(), folder / mode.value)
+            address = until_done.enter_context(serve(Monitor(project, recorder), each.messages))
+            served.append(each)
+            runs.append({"engine": address, "dry_run": mode is Mode.PREVIEW, "output": str(each.output)})
         settings = {
             "program": str(project.program),
             "project": project.name,
             "stack": project.stack,
             "config": dict(project.config),
             "secret_keys": list(project.secret_keys),
-            "dry_run": mode is Mode.PREVIEW,
-            "engine": address,
+            "runs": runs,
         }
         with Child("sandbox.azure.host", json.dumps(settings), cwd=project.folder, environment={}) as child:
-            _wait(child, project, recorder, timeout_s, stop or threading.Event())
-    graph = recorder.graph()
-    if mode is Mode.UP:
-        check_creation(graph)
-    return Run(graph, mode, time.monotonic() - start, tuple(messages.lines))
+            _wait(child, project, served, timeout_s)
+    graphs = [each.recorder.graph() for each in served]
+    took = time.monotonic() - start
+    for each, graph in zip(served, graphs, strict=True):
+        if each.mode is Mode.UP:
+            check_creation(graph)
+    return [Run(graph, each.mode, took, tuple(each.messages.lines)) for each, graph in zip(served, graphs, strict=True)]
 
 
-def _wait(child: Child, project: Project, recorder: Recorder, timeout_s: float, stop: threading.Event) -> None:
-    code = _exit_code(child, timeout_s, stop)
+def _wait(child: Child, project: Project, served: list[_Served], timeout_s: float) -> None:
+    code = _exit_code(child, timeout_s)
+    for each in served:
+        if each.recorder.failure:
+            raise each.recorder.failure
     if code is None:
-        reason = "was interrupted" if stop.is_set() else f"did not end within {timeout_s:g} s"
         raise ProgramError(
-            f"{project.name}: the program {reason}, after {len(recorder.graph())} resources; "
-            f"it was stopped. Its last output:\n{_tail(child.errors())}"
+            f"{project.name}: the program did not end within {timeout_s:g} s, after "
+            f"{len(served[0].recorder.graph())} resources; it was stopped. "
+            f"Its last output:\n{_tail(_output(child, served[0]))}"
         )
-    if recorder.failure:
-        raise recorder.failure
     if code:
-        text = child.errors()
-        said, _, failure = text.rpartition(FAILURE_MARK)
-        raise ProgramError(f"{project.name}: the program failed\n{_tail(failure if said or failure else text)}")
+        said = [_output(child, each) for each in served]
+        text = next((text for text in said if FAILURE_MARK in text), said[0])
+        raise ProgramError(f"{project.name}: the program failed\n{_tail(text.rpartition(FAILURE_MARK)[2])}")
 
 
-def _exit_code(child: Child, timeout_s: float, stop: threading.Event) -> int | None:
-    """Wait for a program's end; return `None` where it has not ended in time or is to be stopped."""
+def _output(child: Child, served: _Served) -> str:
+    own = served.output.read_text(encoding="utf-8", errors="replace") if served.output.exists() else ""
+    return own or child.errors()
+
+
+def _exit_code(child: Child, timeout_s: float) -> int | None:
+    """Wait for the end of every run; return `None` where one has not ended in time."""
     deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline and not stop.is_set():
+    while time.monotonic() < deadline:
+        # In short steps, as Ctrl-C is heard between them.
         try:
             return child.process.wait(_POLL_S)
         except subprocess.TimeoutExpired:

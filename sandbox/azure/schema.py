@@ -19,6 +19,7 @@ SDKS: Mapping[str, str] = {"azure-native": "pulumi_azure_native", "kubernetes": 
 _GETTER = re.compile(r'@pulumi\.getter(?:\(name="(\w+)"\))?\n    def (\w+)\(self\) -> ([^\n]*):\n')
 _PARAMETER = re.compile(r"^                 (\w+): (.*?)(,|\):)$", re.MULTILINE)
 _ARGS = re.compile(r"'([\w.]+Args)'")
+_NEXT = re.compile(r"^\S", re.MULTILINE)
 _ENTRY = re.compile(r'"fqn": "([\w.]+)"|"([\w-]+:[\w./-]*:\w+)": "(\w+)"')
 
 
@@ -131,11 +132,13 @@ def _outputs(text: str) -> dict[str, Field]:
 
 def _class(source: str, name: str) -> str:
     """Return the text of one class; empty where there is none."""
-    start = re.search(rf"^class {name}\b[^\n]*:\n", source, re.MULTILINE)
-    if not start:
+    # Found as plain text: the sources are megabytes, through which a pattern takes a hundred times as long.
+    start = max(source.find(f"\nclass {name}{after}") for after in "(:")
+    if start < 0:
         return ""
-    end = re.compile(r"^\S", re.MULTILINE).search(source, start.end())
-    return source[start.end() : end.start() if end else None]
+    body = source.index("\n", start + 1) + 1
+    end = _NEXT.search(source, body)
+    return source[body : end.start() if end else None]
 
 
 @cache

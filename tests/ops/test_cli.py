@@ -1,17 +1,21 @@
 """What a person or a pipeline gets from the `voice` command."""
 
 import json
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 from typer.core import TyperGroup
-from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from blueprint.checks import CHECKS
-from ops.cli import app
+from ops.cli import COMMANDS, app, load_command
+from ops.extras import EXTRAS
 
 ROOT = Path(__file__).parents[2]
+EXTRA_MODULES = set().union(*EXTRAS.values())
 
 
 def voice(*arguments: str | Path) -> Result:
@@ -19,19 +23,25 @@ def voice(*arguments: str | Path) -> Result:
 
 
 def test_plan_shows_fleets_and_resources_of_a_sound_file() -> None:
-    result = voice("plan", ROOT / "deployments/sandbox.yaml")
+    result = voice("plan", ROOT / "deployments/sandbox.yaml", "--resources")
     assert result.exit_code == 0, result.output
     for expected in ("c8g.12xlarge", "12 x Inferentia2", "sandbox-network", "1×EC2::VPC"):
         assert expected in result.stdout
 
 
 def test_plan_for_a_pipeline_is_json() -> None:
-    result = voice("plan", ROOT / "deployments/sandbox.yaml", "--json")
+    result = voice("plan", ROOT / "deployments/sandbox.yaml", "--json", "--resources")
     report = json.loads(result.stdout)
     assert result.exit_code == 0
     assert report["refused"] is False
     assert [fleet["fleet"] for fleet in report["fleets"]] == ["vad", "inf2", "trn1", "p5"]
     assert report["resources"]["sandbox-network"]["AWS::EC2::Subnet"] == 9
+
+
+def test_resources_are_counted_where_something_is_synthesized() -> None:
+    result = voice("plan", ROOT / "deployments/production-azure.yaml", "--resources")
+    assert result.exit_code == 2
+    assert "has no section `aws`" in result.stderr
 
 
 def test_the_seed_is_refused_with_every_reason_at_once() -> None:
@@ -47,11 +57,11 @@ def test_the_seed_is_refused_with_every_reason_at_once() -> None:
         "→",
     ):
         assert expected in result.stdout
-    assert "nothing was synthesized" in result.stderr
+    assert "refused: " in result.stderr
 
 
 def test_the_seed_is_refused_for_a_pipeline_too() -> None:
-    result = voice("plan", ROOT / "deployments/seed.yaml", "--json")
+    result = voice("plan", ROOT / "deployments/seed.yaml", "--json", "--resources")
     report = json.loads(result.stdout)
     assert result.exit_code == 2
     assert report["refused"] is True
@@ -94,13 +104,92 @@ def test_checks_lists_every_check_with_its_source() -> None:
 
 def _commands() -> list[list[str]]:
     """Every command that does something; groups only hold others."""
-    tree = get_command(app)
-    assert isinstance(tree, TyperGroup)
     found = []
-    for name, command in tree.commands.items():
+    for name in COMMANDS:
+        command = load_command(name)
         parts = command.commands if isinstance(command, TyperGroup) else {"": command}
         found += [[name, part] if part else [name] for part in parts]
     return found
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_list_of_commands_says_what_their_own_help_says(name: str) -> None:
+    about, *_ = (load_command(name).help or "").split("\n\n")
+    assert COMMANDS[name] == about
+
+
+def test_the_list_of_commands_is_that_of_the_folders() -> None:
+    assert {folder.parent.name for folder in (ROOT / "ops").glob("*/command.py")} - {"demo"} == set(COMMANDS)
+
+
+def python(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", program, *arguments]
+    return subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)  # noqa: S603
+
+
+def imported_by(*arguments: str) -> set[str]:
+    """The modules in memory after a command, in a process of its own."""
+    program = "import sys\ntry: from ops.cli import main; main()\nfinally: print(*sys.modules, file=sys.stderr)"
+    done = python(program, *arguments)
+    assert done.returncode == 0, done.stderr
+    return set(done.stderr.split())
+
+
+def test_help_imports_no_command() -> None:
+    imported = imported_by("--help")
+    assert "ops.cli" in imported
+    assert not imported & {"blueprint", *EXTRA_MODULES}
+    assert not [name for name in imported if name.endswith(".command")]
+
+
+@pytest.mark.parametrize("file", ["production-us-east-1.yaml", "production-azure.yaml"])
+def test_plan_imports_nothing_that_an_extra_brings(file: str) -> None:
+    assert not imported_by("plan", f"deployments/{file}") & EXTRA_MODULES
+
+
+@pytest.mark.parametrize(("file", "extra"), [("production-us-east-1.yaml", "aws"), ("production-azure.yaml", "azure")])
+def test_cost_imports_nothing_of_the_other_cloud(file: str, extra: str) -> None:
+    imported = imported_by("cost", f"deployments/{file}")
+    assert imported & EXTRAS[extra]
+    assert not imported & EXTRA_MODULES - EXTRAS[extra]
+
+
+def test_version_is_that_of_the_package() -> None:
+    pinned = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    result = voice("--version")
+    assert (result.exit_code, result.stdout) == (0, f"voice {pinned}\n")
+
+
+def test_the_former_name_of_the_load_test_is_refused_with_the_new_one() -> None:
+    result = voice("bench", "http://localhost:8000")
+    assert result.exit_code == 2
+    assert "`voice bench` is called `voice loadtest`" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("missing", "command", "extra"),
+    [
+        ("aws_cdk", ["plan", "deployments/sandbox.yaml", "--resources"], "aws"),
+        ("boto3", ["status", "deployments/sandbox.yaml"], "aws"),
+        ("boto3", ["sandbox", "deployments/sandbox.yaml"], "sandbox"),
+        ("pulumi", ["preview", "azure", "deployments/production-azure.yaml"], "azure"),
+        ("moto", ["sandbox", "deployments/sandbox.yaml"], "sandbox"),
+        ("numpy", ["call", "question.wav"], "call"),
+        ("numpy", ["simulate", "deployments/sandbox.yaml"], "simulate"),
+        ("aiohttp", ["loadtest", "http://localhost:8000", "--api", "chat"], "loadtest"),
+    ],
+)
+def test_a_command_whose_extra_is_missing_says_which(missing: str, command: list[str], extra: str) -> None:
+    program = (
+        "import sys\nclass Absent:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name.partition('.')[0] == {missing!r}: raise ModuleNotFoundError(name, name=name)\n"
+        "sys.meta_path.insert(0, Absent())\nfrom ops.cli import main; main()"
+    )
+    done = python(program, *command)
+    assert done.returncode == 2, done.stderr
+    assert f"voice {command[0]} needs the extra `{extra}`: pip install 'voice-serve[{extra}]'" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_help_says_what_the_exit_codes_mean() -> None:

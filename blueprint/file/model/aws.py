@@ -171,8 +171,8 @@ class AsrFleet(Model):
     one of OpenAI's on Neuron. By default large-v2. With another one hosts of the VAD tier send samples instead of
     log-mel features, since only the engine knows how many mel bins it takes."""
     sessions: int | None = Field(default=None, ge=1, le=4096)
-    """Most sessions of a host, for the engine ``whisper``, where you have measured it (``voice bench``); by default the
-    ceiling of its accelerators' memory."""
+    """Most sessions of a host, for the engine ``whisper``, where you have measured it (``voice loadtest``); by default
+    the ceiling of its accelerators' memory."""
     purchase: Purchase = OnDemand()
     """How the hosts are bought: On-Demand, spot, a reservation or a Capacity Block."""
     availability_zones: tuple[str, ...] | None = None

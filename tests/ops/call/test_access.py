@@ -1,4 +1,4 @@
-"""`voice call` and `voice bench` show who they are, to a server that checks it as API Gateway does."""
+"""`voice call` and `voice loadtest` show who they are, to a server that checks it as API Gateway does."""
 
 import json
 import re
@@ -95,18 +95,18 @@ WAYS = [
 
 
 @pytest.mark.parametrize(("way", "status"), WAYS, ids=lambda value: " ".join(value) if isinstance(value, list) else "")
-@pytest.mark.parametrize("command", ["call", "bench"])
+@pytest.mark.parametrize("command", ["call", "loadtest"])
 def test_callers_show_who_they_are(server: str, recording: Path, command: str, way: list[str], status: int) -> None:
     asked = {
         "call": ["call", str(recording), "--server", server],
-        "bench": ["bench", server, "--api", "session", "--audio", str(recording)],
+        "loadtest": ["loadtest", server, "--api", "session", "--audio", str(recording)],
     }
     done = CliRunner().invoke(app, [*asked[command], *way])
     assert done.exit_code == FAILED
     assert str(status) in done.stderr
 
 
-@pytest.mark.parametrize("command", ["call", "bench"])
+@pytest.mark.parametrize("command", ["call", "loadtest"])
 def test_a_wrong_secret_is_not_let_in(
     server: str, recording: Path, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,6 +137,6 @@ def test_what_lacks_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_bench_of_another_api_takes_a_bearer_key_alone(server: str) -> None:
-    done = CliRunner().invoke(app, ["bench", server, "--api", "chat", "--model", "m", "--auth", "iam"])
+    done = CliRunner().invoke(app, ["loadtest", server, "--api", "chat", "--model", "m", "--auth", "iam"])
     assert done.exit_code == REFUSED
     assert "--auth is for session" in done.stderr

@@ -1,4 +1,4 @@
-"""`voice bench` as a user meets it."""
+"""`voice loadtest` as a user meets it."""
 
 import json
 from pathlib import Path
@@ -15,8 +15,8 @@ FAST = '{"first_s": 0.05, "gap_s": 0.02}'
 NOWHERE = "http://127.0.0.1:9"
 
 
-def bench(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["bench", *map(str, arguments)])
+def loadtest(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["loadtest", *map(str, arguments)])
 
 
 @pytest.mark.parametrize("api", ["chat", "speech", "transcription", "realtime"])
@@ -24,7 +24,7 @@ def test_every_api_is_reported(api: str, server: Server, tmp_path: Path) -> None
     write_wav(tmp_path / "short.wav", 0.4)
     audio = ["--audio", tmp_path / "short.wav"] if api in {"transcription", "realtime"} else []
     load = ["--concurrency", "1,3", "--requests", 6]
-    result = bench(server.url + "/v1/", "--api", api, *audio, *load, "--body", FAST, "--output", tmp_path, "--json")
+    result = loadtest(server.url + "/v1/", "--api", api, *audio, *load, "--body", FAST, "--output", tmp_path, "--json")
     assert result.exit_code == 0, result.output
     report = json.loads((tmp_path / "report.json").read_text())
     assert json.loads(result.stdout) == report
@@ -41,7 +41,7 @@ def test_every_api_is_reported(api: str, server: Server, tmp_path: Path) -> None
 def test_a_table_shows_the_published_figures_beside_ours(server: Server, wav: Path) -> None:
     write_wav(wav.parent / "voice.wav", 10.0)
     voice = wav.parent / "voice.wav"
-    result = bench(server.url, "--scenario", "table-8", "--requests", 32, "--body", FAST, "--reference", voice)
+    result = loadtest(server.url, "--scenario", "table-8", "--requests", 32, "--body", FAST, "--reference", voice)
     assert result.exit_code == 0, result.output
     assert "published: arXiv 2603.25551" in result.stdout
     rows = [line.split() for line in result.stdout.splitlines()]
@@ -53,7 +53,7 @@ def test_a_table_shows_the_published_figures_beside_ours(server: Server, wav: Pa
 
 
 def test_two_endpoints_are_compared_in_turn(server: Server, slower_server: Server, tmp_path: Path) -> None:
-    result = bench(
+    result = loadtest(
         *(server.url, "--scenario", "table-7", "--baseline", slower_server.url, "--requests", 16, "--rounds", 4),
         *("--body", FAST, "--output", tmp_path, "--instance-type", "p5.4xlarge"),
     )
@@ -78,15 +78,15 @@ def test_two_endpoints_are_compared_in_turn(server: Server, slower_server: Serve
     assert all(found["usd_per_audio_hour"] > 0 for found in report["results"])
 
 
-def test_failures_are_reported_and_do_not_stop_the_bench(server: Server) -> None:
-    result = bench(server.url, "--api", "chat", "--requests", 9, "--body", '{"first_s": 0.05, "fail_every": 3}')
+def test_failures_are_reported_and_do_not_stop_the_load(server: Server) -> None:
+    result = loadtest(server.url, "--api", "chat", "--requests", 9, "--body", '{"first_s": 0.05, "fail_every": 3}')
     assert result.exit_code == 0
     assert "3 of 9 failed: HTTP 503: overloaded" in result.stderr
 
 
 def test_a_load_without_an_answer_fails(server: Server) -> None:
     body = '{"first_s": 0.05, "gap_s": 0.01, "fail_every": 2}'
-    result = bench(server.url, "--api", "chat", "--requests", 1, "--warmup", 1, "--body", body)
+    result = loadtest(server.url, "--api", "chat", "--requests", 1, "--warmup", 1, "--body", body)
     assert result.exit_code == FAILED
     assert "1 of 1 failed: HTTP 503: overloaded" in result.stderr
 
@@ -98,7 +98,7 @@ def test_the_key_is_sent_and_never_shown(
     monkeypatch.setenv("BENCH_KEY", "open-sesame")
     for api in ("chat", "realtime"):
         audio = ["--audio", tmp_path / "short.wav"] if api == "realtime" else []
-        result = bench(
+        result = loadtest(
             *(locked_server.url, "--api", api, *audio, "--requests", 1, "--body", FAST, "--output", tmp_path),
             *("--api-key-env", "BENCH_KEY", "--json"),
         )
@@ -127,7 +127,7 @@ def test_an_endpoint_that_cannot_be_measured_fails_with_a_remedy(
     server: Server, locked_server: Server, arguments: list[str], problem: str, remedy: str
 ) -> None:
     filled = [text.replace("SERVER", server.url).replace("LOCKED", locked_server.url) for text in arguments]
-    result = bench(*filled, "--requests", 1)
+    result = loadtest(*filled, "--requests", 1)
     assert result.exit_code == FAILED
     assert problem in result.stderr
     assert remedy in result.stderr
@@ -181,7 +181,7 @@ def test_a_wrong_option_is_refused(arguments: list[str], problem: str, tmp_path:
     write_wav(files["STEREO"], 1.0, channels=2)
     write_wav(files["EMPTY"], 0.0)
     files["TEXT"].write_text("no audio")
-    result = bench(NOWHERE, *(files.get(text, text) for text in arguments))
+    result = loadtest(NOWHERE, *(files.get(text, text) for text in arguments))
     assert result.exit_code == REFUSED, result.output
     assert problem in " ".join(result.stderr.split())
     assert "Traceback" not in result.output

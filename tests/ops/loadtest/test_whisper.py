@@ -1,4 +1,4 @@
-"""`voice bench` of the voice path on this machine: store, gateway, VAD stage, and the Whisper engine with tiny.en."""
+"""`voice loadtest` of the voice path on this machine: store, gateway, VAD stage, Whisper engine with tiny.en."""
 
 import json
 import urllib.request
@@ -12,7 +12,7 @@ from matplotlib.image import imread
 from ops.demo.command import SAMPLE, weights
 from ops.demo.services import VoicePath
 from ops.exits import FAILED
-from tests.ops.loadtest.test_command import NOWHERE, bench
+from tests.ops.loadtest.test_command import NOWHERE, loadtest
 
 SPOKEN_S = 4
 
@@ -38,7 +38,7 @@ def test_the_whisper_engine_under_load_is_reported(path: VoicePath, speech: Path
     gateway = path.start_gateway()
     path.wait_ready()
     load = ("--api", "session", "--audio", speech, "--concurrency", 2, "--requests", 4, "--warmup", 1)
-    refused = bench(gateway.url, *load)
+    refused = loadtest(gateway.url, *load)
     assert refused.exit_code == FAILED
     assert "HTTP 503" in refused.stderr
     path.start_vad()
@@ -46,7 +46,7 @@ def test_the_whisper_engine_under_load_is_reported(path: VoicePath, speech: Path
     path.wait_ready()
     path.wait_for_capacity(gateway)
     output = tmp_path / "report"
-    result = bench(gateway.url, *load, "--slo", "final:30000", "--output", output, "--json")
+    result = loadtest(gateway.url, *load, "--slo", "final:30000", "--output", output, "--json")
     assert result.exit_code == 0, result.output
     (found,) = json.loads(result.stdout)["results"]
     assert (found["requests"], found["failures"], found["goodput_share"]) == (4, {}, 1.0)
@@ -67,12 +67,12 @@ def test_the_whisper_engine_under_load_is_reported(path: VoicePath, speech: Path
 
 
 def test_a_gateway_that_is_not_there_is_one_answer(speech: Path) -> None:
-    result = bench(NOWHERE, "--api", "session", "--audio", speech)
+    result = loadtest(NOWHERE, "--api", "session", "--audio", speech)
     assert result.exit_code == FAILED
     assert "cannot connect: Connection refused" in result.stderr
 
 
 def test_a_session_has_no_model(speech: Path) -> None:
-    result = bench(NOWHERE, "--api", "session", "--audio", speech, "--model", "tiny.en")
+    result = loadtest(NOWHERE, "--api", "session", "--audio", speech, "--model", "tiny.en")
     assert result.exit_code == 2
     assert "--model is not for session" in result.stderr

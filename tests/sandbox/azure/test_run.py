@@ -14,7 +14,7 @@ from sandbox.azure.errors import OrderError, ProgramError, ProjectError, Resourc
 from sandbox.azure.graph import short_type
 from sandbox.azure.project import Project
 from sandbox.azure.recorder import Existing, Mode
-from sandbox.azure.run import run
+from sandbox.azure.run import TIMEOUT_S, run, run_modes
 from sandbox.azure.values import UNKNOWN, Secret, holds_secret
 from tests.sandbox.azure.programs import CLUSTER, POLICY, WORKLOADS, sample, workloads, write
 
@@ -44,6 +44,20 @@ def test_every_resource_is_seen_once_with_its_parent_and_dependencies(mode: Mode
     assert pool.delete_before_replace is True
     assert pool.inputs["kubeletConfig"]["topologyManagerPolicy"] == "best-effort"
     assert graph.named("identity").urn in graph.needed_by(pool.urn)
+
+
+def test_a_resource_keeps_the_names_that_it_had_under_other_versions_of_the_api() -> None:
+    cluster = sample(Mode.PREVIEW).graph.named("aks")
+    assert len(cluster.aliases) > 10
+    assert all(alias.endswith("::aks") and "containerservice/v20" in alias for alias in cluster.aliases)
+
+
+def test_the_run_that_fails_ends_the_one_beside_it(tmp_path: Path) -> None:
+    project = write(tmp_path, "import time\nif pulumi.runtime.is_dry_run(): 1 / 0\ntime.sleep(600)")
+    start = time.monotonic()
+    with pytest.raises(ProgramError, match="ZeroDivisionError"):
+        run_modes(project, (Mode.UP, Mode.PREVIEW))
+    assert time.monotonic() - start < TIMEOUT_S / 2
 
 
 def test_a_preview_leaves_unknown_what_azure_computes() -> None:

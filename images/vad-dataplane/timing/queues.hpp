@@ -1,4 +1,4 @@
-// The queues that the ring bench compares, behind one interface each way of use:
+// The queues that time_ring compares, behind one interface each way of use:
 //   in place: bool put(fill), bool take(use), with functions that write into and read from the queue's own memory
 //   copied:   bool put(message), bool take(message)
 // All hold kSlots messages (rte_ring: one less) between one producer and one consumer.

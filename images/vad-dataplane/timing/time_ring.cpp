@@ -1,5 +1,5 @@
 // The ring between two pinned threads, against DPDK's rte_ring and Boost's spsc_queue, interleaved in one run.
-//   ring_bench ROUNDS
+//   time_ring ROUNDS
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>

@@ -1,5 +1,5 @@
 // What a packet costs in the data plane's own code, from memory: how many streams a core could carry at most.
-//   streams_bench ROUNDS MODULE.so AUDIO STREAMS[/BATCH]...
+//   time_streams ROUNDS MODULE.so AUDIO STREAMS[/BATCH]...
 //
 // AUDIO is 16 kHz PCM16 in network order. Packets go through a poller (headers, session, jitter buffer, VAD, log-mel, ring)
 // and its chunks through the shipper to a UDP port of this machine, in turn on one thread, timed apart. Time is the
@@ -183,7 +183,7 @@ private:
 
 int main(int argc, char** argv) {
     if (argc < 5) {
-        std::fputs("streams_bench ROUNDS MODULE.so AUDIO STREAMS[/BATCH]...\n", stderr);
+        std::fputs("time_streams ROUNDS MODULE.so AUDIO STREAMS[/BATCH]...\n", stderr);
         return 2;
     }
     bench::pin(0);

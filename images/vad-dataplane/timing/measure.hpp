@@ -1,4 +1,4 @@
-// What the benches share: clock, pinning, best of interleaved rounds, JSON.
+// What these programs share: clock, pinning, best of interleaved rounds, JSON.
 #pragma once
 
 #include <pthread.h>

@@ -1,6 +1,6 @@
 // Reading one session's 512 bytes: our table in shared memory, alone and beside its writer, against Redis GET through a
 // unix socket, interleaved in one run. Single reads are timed; the clock's own 20-30 ns are in every figure.
-//   state_bench ROUNDS REDIS-SOCKET
+//   time_state ROUNDS REDIS-SOCKET
 #include <hiredis/hiredis.h>
 #include <unistd.h>
 
@@ -136,7 +136,7 @@ void measure(int rounds, const char* socket, const std::string& path) {
 
 int main(int argc, char** argv) {
     if (argc != 3) {
-        std::fputs("state_bench ROUNDS REDIS-SOCKET\n", stderr);
+        std::fputs("time_state ROUNDS REDIS-SOCKET\n", stderr);
         return 2;
     }
     const std::string path = "/dev/shm/voice-bench-" + std::to_string(getpid());

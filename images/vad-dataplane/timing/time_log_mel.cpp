@@ -1,5 +1,5 @@
 // Log-mel of one chunk (100 ms, ten frames): our transform, kissfft's and FFTW's, in one run.
-//   log_mel_bench ROUNDS
+//   time_log_mel ROUNDS
 //
 // The rivals get our own window, filters and logarithm, so that what differs is the transform alone. FFTW may plan as
 // long as it wants (FFTW_MEASURE); it is GPL, so it can be a yardstick only.
