@@ -83,8 +83,8 @@ def cell_pool_is_exclusive(cluster: Cluster) -> Iterator[Violation]:
                 continue
             yield Violation(
                 other.pool_at,
-                f"{other.name} takes {other.gpus} GPU(s) a pod of pool {other.pool.name}, where each cell of {cell.name} "
-                f"takes all {cell.gpus} of a node",
+                f"{other.name} takes {other.gpus} GPU(s) a pod of pool {other.pool.name}, where each cell of "
+                f"{cell.name} takes all {cell.gpus} of a node",
                 "give each its own pool",
             )
 
