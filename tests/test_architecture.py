@@ -11,6 +11,7 @@ from typing import cast
 
 import pytest
 
+from ops.cli import COMMANDS
 from tests.conftest import pytest_configure
 
 ROOT = Path(__file__).parents[1]
@@ -114,6 +115,20 @@ def test_contract_needs_nothing_but_the_standard_library() -> None:
     imported = set().union(*(imports_of(file) for file in python_files("blueprint/contract")))
     outside = {name for name in imported if not name.startswith("blueprint.contract.")}
     assert top_levels(outside) <= sys.stdlib_module_names
+
+
+def modules(folder: Path) -> set[str]:
+    """Names of the modules and packages right in a folder."""
+    return {file.stem for file in folder.glob("*.py")} | {file.parent.name for file in folder.glob("*/__init__.py")}
+
+
+def test_blueprint_has_one_folder_for_each_subject() -> None:
+    subjects = {"file", "contract", "catalog", "checks", "aws", "azure", "engines"}
+    assert modules(ROOT / "blueprint") == subjects | {"__init__", "base", "hosts", "images"}
+
+
+def test_each_command_has_a_folder_with_its_command() -> None:
+    assert {file.parent.name for file in (ROOT / "ops").glob("*/command.py")} - {"demo"} == set(COMMANDS)
 
 
 def test_constructs_is_a_source_root_and_not_a_package() -> None:

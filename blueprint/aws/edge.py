@@ -15,8 +15,6 @@ STREAM_IDLE_S = 300
 """Longest silence on a streamed response of a Regional endpoint.
 Source of both: https://docs.aws.amazon.com/apigateway/latest/developerguide/response-transfer-mode.html"""
 
-HEARTBEATS_PER_IDLE_TIMEOUT = 3
-
 API_RATE_PER_S = 10_000
 API_BURST = 5_000
 """Requests that API Gateway takes from an account in a region, by default.

@@ -77,11 +77,14 @@ def pool_minimum_used(deployment: Deployment) -> Iterator[Violation]:
 )
 def cell_pool_is_exclusive(cluster: Cluster) -> Iterator[Violation]:
     for pods in cluster.pods_by_pool().values():
-        for other in pods[1:] if any(pod.is_cell for pod in pods) else ():
+        cell = next((pod for pod in pods if pod.is_cell), None)
+        for other in pods:
+            if cell is None or other is cell:
+                continue
             yield Violation(
                 other.pool_at,
-                f"{other.name} takes {other.gpus} GPU(s) a pod of pool {other.pool.name}, which "
-                f"{pods[0].name} has too, and one of them is a cell of {other.size.gpu_count} GPUs",
+                f"{other.name} takes {other.gpus} GPU(s) a pod of pool {other.pool.name}, where each cell of "
+                f"{cell.name} takes all {cell.gpus} of a node",
                 "give each its own pool",
             )
 

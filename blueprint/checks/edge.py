@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from blueprint.aws import edge
 from blueprint.checks.base import Level, Violation, check
+from blueprint.contract.session_api import HEARTBEATS_PER_IDLE_TIMEOUT
 from blueprint.file.model.deployment import Deployment, Environment
 from blueprint.file.model.edge import NoAuthorizer
 
@@ -56,12 +57,12 @@ def edge_authorizer_in_production(deployment: Deployment) -> Iterator[Violation]
 )
 def api_limits(deployment: Deployment) -> Iterator[Violation]:
     settings = deployment.aws.edge
-    longest_s = edge.STREAM_IDLE_S * edge.HEARTBEATS_PER_IDLE_TIMEOUT
+    longest_s = edge.STREAM_IDLE_S * HEARTBEATS_PER_IDLE_TIMEOUT
     if settings.idle_timeout_s >= longest_s:
         yield Violation(
             ("aws", "edge", "idle_timeout_s"),
             f"idle_timeout_s {settings.idle_timeout_s} makes a heartbeat every "
-            f"{settings.idle_timeout_s / edge.HEARTBEATS_PER_IDLE_TIMEOUT:g} s; API Gateway closes an event "
+            f"{settings.idle_timeout_s / HEARTBEATS_PER_IDLE_TIMEOUT:g} s; API Gateway closes an event "
             f"stream after {edge.STREAM_IDLE_S} s of silence",
             f"set idle_timeout_s to at most {longest_s - 1}",
         )

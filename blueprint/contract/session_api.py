@@ -26,6 +26,9 @@ AUDIO_PATH = "/v1/sessions/{id}/audio"
 LAST_EVENT_ID_HEADER = "Last-Event-ID"
 """Where a caller's event stream goes on after a break (HTML Standard, section 9.2, server-sent events)."""
 
+HEARTBEATS_PER_IDLE_TIMEOUT = 3
+"""Comments that an event stream sends in the longest silence that is allowed: two may be lost."""
+
 SRTP_KEY_BASE64_CHARACTERS = 40
 """AES_CM_128_HMAC_SHA1_80: 16 bytes of key and 14 of salt, in base64 (RFC 4568, section 6.2)."""
 

@@ -83,7 +83,7 @@ def test_direction() -> None:
             (Step(adjustment=1), Step(lower_bound=9, adjustment=2), Step(lower_bound=5, adjustment=3)),
             "lead away from it",
         ),
-        ((Step(adjustment=1), Step(upper_bound=-5, adjustment=2)), "above the threshold has a lower_bound"),
+        ((Step(adjustment=1), Step(upper_bound=-5, adjustment=2)), "above the threshold has its lower_bound"),
         ((Step(adjustment=0),), "either all add hosts or all remove"),
         ((Step(adjustment=1), Step(lower_bound=5, adjustment=-1)), "either all add hosts or all remove"),
         ((Step(adjustment=-1), Step(lower_bound=5, adjustment=0)), "either all add hosts or all remove"),

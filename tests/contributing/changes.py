@@ -13,11 +13,13 @@ class Edit:
     Attributes:
         after: Text of the file that ``text`` is put behind; empty for a new file.
         instead: Whether ``text`` takes that text's place.
+        then: Another edit of the same file.
     """
 
     text: str
     after: str = ""
     instead: bool = False
+    then: "Edit | None" = None
 
     def of(self, old: str) -> str:
         """Return the file with the edit.
@@ -27,7 +29,8 @@ class Edit:
         """
         if self.after not in old:
             raise ValueError(f"{self.after!r} is not there any more: tests/contributing/changes.py edits it")
-        return old.replace(self.after, self.text if self.instead else self.after + self.text, 1) if old else self.text
+        new = old.replace(self.after, self.text if self.instead else self.after + self.text, 1) if old else self.text
+        return self.then.of(new) if self.then else new
 
 
 @dataclass(frozen=True)
@@ -261,8 +264,12 @@ CHANGES: dict[str, Change] = {
     "a cloud resource": Change(
         files={
             "constructs/voice_constructs/aws/alert_topic.py": Edit(
-                '        sqs.CfnQueue(self, "Unread", queue_name=f"{props.name}-unread")\n',
-                "        key.allow_publishers(PUBLISHERS)\n",
+                "from aws_cdk import aws_sqs as sqs\n",
+                "from aws_cdk import aws_sns as sns\n",
+                then=Edit(
+                    '        sqs.CfnQueue(self, "Unread", queue_name=f"{props.name}-unread")\n',
+                    "        key.allow_publishers(PUBLISHERS)\n",
+                ),
             ),
             "sandbox/aws/adapters/table.py": Edit(
                 '    "AWS::SQS::Queue": Kind("sqs", "create_queue", id="{QueueUrl}", delete="delete_queue", key="QueueUrl", name="QueueName"),\n',
@@ -273,6 +280,10 @@ CHANGES: dict[str, Change] = {
             ),
         },
         tests=("tests/sandbox/aws/test_adapters.py",),
-        without={"sandbox/aws/adapters/table.py": "AWS::SQS::Queue"},
+        without={
+            "constructs/voice_constructs/aws/alert_topic.py": "nothing in constructs/voice_constructs/aws makes these",
+            "sandbox/aws/adapters/table.py": "these need a row in sandbox/aws/adapters/table.py",
+            "tests/sandbox/aws/samples/observability.py": "these need a sample in tests/sandbox/aws/samples",
+        },
     ),
 }

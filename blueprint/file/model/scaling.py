@@ -88,7 +88,7 @@ class ScalingRule(Model):
             )
         near, other = ("lower_bound", "upper_bound") if self._rises else ("upper_bound", "lower_bound")
         if any(getattr(step, other) is not None for step in self.steps):
-            raise ValueError(f"a step {self.comparison} the threshold has a {near}; it ends where the next begins")
+            raise ValueError(f"a step {self.comparison} the threshold has its {near}; it ends where the next begins")
         starts = [abs(getattr(step, near) or 0) for step in self.steps]
         if starts[0] != 0 or starts != sorted(set(starts)):
             raise ValueError(f"the steps' {near} must start at 0 and lead away from it, not {starts}")

@@ -278,6 +278,8 @@ CASES: tuple[Case, ...] = (
     Case("images-have-digests", "images", VLLM,
          {**VLLM, "images.asr-vllm": DIGEST}, ("asr-vllm",)),
     Case("images-have-digests", "images", {"images": ABSENT}, {}, ("vad-dataplane",), present=False),
+    Case("accepted-checks-exist", "accepted_checks.0.id", {"accepted_checks.0.id": "load-fits-gpus"},
+         {"accepted_checks.0.id": "vm-size-in-location"}, ("`load-fits-gpus` cannot be accepted",)),
     Case("accepted-checks-exist", "accepted_checks.0.id", {"accepted_checks.0.id": "ena-express-hop"},
          {"accepted_checks.0.id": "ena-express-mtu"}, ("ena-express-hop", "did you mean `ena-express-hops`?")),
 )  # fmt: skip

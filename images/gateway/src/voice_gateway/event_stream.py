@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from blueprint.contract.session_api import LAST_EVENT_ID_HEADER, TOKEN_HEADER
+from blueprint.contract.session_api import HEARTBEATS_PER_IDLE_TIMEOUT, LAST_EVENT_ID_HEADER, TOKEN_HEADER
 from voice_gateway.gateway import Gateway
 from voice_gateway.refusals import Refusal
 from voice_runtime.sessions import Session, SessionState
@@ -25,7 +25,6 @@ SETTLE_S = 2.0
 FINISH_S = 30.0
 """Longest that a closed session's stream waits for its last finals."""
 
-HEARTBEATS_PER_IDLE_TIMEOUT = 3
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
