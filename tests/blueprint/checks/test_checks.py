@@ -1,7 +1,9 @@
 """Every check is reached from a deployment file, on both sides of its limit, and answers in full."""
 
+import os
 import re
 from collections import Counter
+from pathlib import Path
 from typing import Protocol
 
 import pytest
@@ -26,6 +28,7 @@ from tests.blueprint.documents import (
 from tests.blueprint.test_alarms import silence_alone_can_alarm
 
 CASES = (*cases.CASES, *azure_cases.CASES)
+ANSWERS = Path(__file__).parent / "golden" / "answers.txt"
 IDS = [check.id for check in checks.CHECKS]
 EACH_CASE = pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.check}-{case.at}")
 
@@ -89,6 +92,18 @@ def test_finding_is_an_answer(case: Case, load: Load) -> None:
         assert violation.remedy != violation.message
         assert not violation.message.endswith(".")
         assert deployment.source.line(violation.location)
+
+
+def test_answers_are_those_that_were_read(load: Load) -> None:
+    """Every number of a message and of its remedy, against a golden file; ``UPDATE_GOLDEN=1`` writes it."""
+    said = "".join(
+        f"{case.check} at {case.at}\n    {finding.violation.message}\n    -> {finding.violation.remedy}\n"
+        for case in CASES
+        for finding in findings(load(case.trips, case.base), case)
+    )
+    if os.environ.get("UPDATE_GOLDEN") == "1":
+        ANSWERS.write_text(said, encoding="utf-8")
+    assert said == ANSWERS.read_text(encoding="utf-8")
 
 
 @EACH_CASE
