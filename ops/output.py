@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Iterable
 
 import typer
 from rich import box
@@ -33,12 +34,22 @@ def print_json(value: object) -> None:
     typer.echo(json.dumps(value, indent=2))
 
 
+def empty_table(title: str, words: Iterable[str], numbers: Iterable[str], last: str = "", caption: str = "") -> Table:
+    """Return a table without rows: columns of words, of numbers, and a last one of words that may wrap."""
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, caption=caption or None)
+    table.caption_justify = "left"
+    for heading in words:
+        table.add_column(heading, no_wrap=True)
+    for heading in numbers:
+        table.add_column(heading, justify="right", no_wrap=True)
+    if last:
+        table.add_column(last)
+    return table
+
+
 def stack_table(title: str, stacks: dict[str, Counter[str]]) -> Table:
     """Return a table of resource counts by stack and type."""
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
-    table.add_column("stack")
-    table.add_column("resources", justify="right")
-    table.add_column("types")
+    table = empty_table(title, ["stack"], ["resources"], "types")
     for name, types in stacks.items():
         table.add_row(name, str(types.total()), describe_types(types))
     table.add_section()

@@ -14,8 +14,6 @@ from ops.engine_tables.recipes import Recipe
 from ops.engine_tables.source import Tree
 from ops.engine_tables.values import Reader
 
-Rows = list[dict[str, object]]
-
 
 def table(tree: Tree, recipe: Recipe, origin: Origin) -> EngineTable:
     """Return the table of one distribution.

@@ -20,10 +20,6 @@ class Metric:
     """Its values in one request: none, one, or one for each gap."""
 
 
-def _optional(value: float | None) -> list[float]:
-    return [] if value is None else [value]
-
-
 def _milliseconds(seconds: float | None) -> list[float]:
     return [] if seconds is None else [1000 * seconds]
 

@@ -12,8 +12,7 @@ from ops.exits import REFUSED
 from ops.findings import finding_as_dict, load, print_findings
 from ops.options import DeploymentFile, Json
 from ops.output import out, print_json, stack_table, stop
-from ops.plan.fleets import fleet_as_dict, fleet_table
-from ops.plan.pools import pool_as_dict, pool_table, pools
+from ops.plan.hosts import fleet_as_dict, fleet_table, pool_as_dict, pool_table, pools
 from ops.plan.sizing import sizing_as_dict, sizing_tables
 from ops.synthesis import templates
 

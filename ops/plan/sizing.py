@@ -1,6 +1,5 @@
 """The sizing of a deployment's engines, for `voice plan`: what fits, what binds, and both layouts side by side."""
 
-from rich import box
 from rich.table import Table
 
 from blueprint.engines.sizing.layouts import Layout, RefusedLayout
@@ -8,6 +7,7 @@ from blueprint.engines.sizing.result import DoesNotFitError, EngineSizing
 from blueprint.engines.sizing.service import PoolSizing, ServiceSizing, size_fleet, size_services
 from blueprint.engines.sizing.tts import TtsSizing
 from blueprint.file.model.deployment import Deployment
+from ops.output import empty_table
 
 Sized = ServiceSizing | DoesNotFitError
 
@@ -52,19 +52,8 @@ def _fleets(deployment: Deployment) -> dict[str, EngineSizing | DoesNotFitError]
     return sizings
 
 
-def _table(title: str, words: tuple[str, ...], numbers: tuple[str, ...], last: str, caption: str = "") -> Table:
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, caption=caption or None)
-    table.caption_justify = "left"
-    for heading in words:
-        table.add_column(heading, no_wrap=True)
-    for heading in numbers:
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column(last)
-    return table
-
-
 def _service_table(services: dict[str, Sized]) -> Table:
-    table = _table(
+    table = empty_table(
         "engines by service and pool",
         ("service", "pool", "GPUs"),
         ("sessions", "full", "replicas", "nodes", "most"),
@@ -92,7 +81,7 @@ def _numbers(pool: PoolSizing) -> tuple[str, ...]:
 
 
 def _layout_table(services: dict[str, Sized]) -> Table:
-    table = _table(
+    table = empty_table(
         "layouts side by side",
         ("service", "layout"),
         ("sessions", "full", "nodes", "USD/h"),
@@ -118,7 +107,7 @@ def _layout_cells(layout: Layout | RefusedLayout) -> tuple[str, ...]:
 
 
 def _fleet_table(deployment: Deployment) -> Table:
-    table = _table("vLLM engines by fleet", ("fleet", "model", "GPUs"), ("sessions/host", "full"), "bound by")
+    table = empty_table("vLLM engines by fleet", ("fleet", "model", "GPUs"), ("sessions/host", "full"), "bound by")
     for name, sized in _fleets(deployment).items():
         if isinstance(sized, EngineSizing):
             gpus = f"{sized.tensor_parallel} x {sized.gpu}"
@@ -128,7 +117,7 @@ def _fleet_table(deployment: Deployment) -> Table:
 
 
 def _refusals(deployment: Deployment, services: dict[str, Sized]) -> Table:
-    table = _table("does not fit", ("service or fleet",), (), "why, and what would")
+    table = empty_table("does not fit", ("service or fleet",), (), "why, and what would")
     for name, sized in {**services, **_fleets(deployment)}.items():
         if isinstance(sized, DoesNotFitError):
             table.add_row(name, f"{sized.arithmetic}\n→ {sized.remedy}")

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
-from rich import box
 from rich.table import Table
 
-from ops.output import span
+from ops.output import empty_table, span
 from ops.simulate.capacity import FleetPlan
 from ops.simulate.run import Result
 from ops.simulate.shortfall import shortfall
@@ -127,10 +126,11 @@ def _course_as_dict(result: Result) -> dict[str, object]:
 
 
 def policy_table(title: str, summaries: Sequence[Summary]) -> Table:
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
-    table.add_column("")
-    for summary in summaries:
-        table.add_column(summary.policy, justify="right")
+    missing = summaries[0].not_priced
+    caption = "USD: running hosts at On-Demand list price; volumes of stopped hosts are not priced" + (
+        f", nor is {', '.join(missing)}" if missing else ""
+    )
+    table = empty_table(title, [""], [summary.policy for summary in summaries], caption=caption)
     rows = {
         "calls refused": [_share(one.refused_calls, one.offered_calls) for one in summaries],
         "calls cut": [f"{one.cut_calls:,}" for one in summaries],
@@ -146,11 +146,6 @@ def policy_table(title: str, summaries: Sequence[Summary]) -> Table:
     }
     for name, cells in rows.items():
         table.add_row(name, *cells)
-    missing = summaries[0].not_priced
-    table.caption = "USD: running hosts at On-Demand list price; volumes of stopped hosts are not priced" + (
-        f", nor is {', '.join(missing)}" if missing else ""
-    )
-    table.caption_justify = "left"
     return table
 
 
@@ -172,10 +167,13 @@ def _time_to_capacity(summary: Summary) -> str:
 
 def fleet_table(plans: Sequence[FleetPlan]) -> Table:
     """Return what the simulation took each fleet to be."""
-    table = Table(title="taken to be", title_justify="left", box=box.SIMPLE_HEAD)
-    for heading in ("fleet", "hosts", "calls a host", "boot", "from warm pool"):
-        table.add_column(heading, justify="left" if heading == "fleet" else "right", no_wrap=True)
-    table.add_column("calls a host: whose number")
+    table = empty_table(
+        "taken to be",
+        ["fleet"],
+        ["hosts", "calls a host", "boot", "from warm pool"],
+        "calls a host: whose number",
+        "CPU is taken to be the share of a host's places in use, which flatters target tracking",
+    )
     for plan in plans:
         table.add_row(
             plan.name,
@@ -185,6 +183,4 @@ def fleet_table(plans: Sequence[FleetPlan]) -> Table:
             f"{plan.boot.warm_s:g} s" if plan.warm_pool_min is not None else "-",
             plan.places_source,
         )
-    table.caption = "CPU is taken to be the share of a host's places in use, which flatters target tracking"
-    table.caption_justify = "left"
     return table

@@ -6,11 +6,9 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from rich import box
 from rich.markup import escape
-from rich.table import Table
 
-from ops.output import out, stack_table
+from ops.output import empty_table, out, stack_table
 from ops.teardown.azure import AzureOrder
 from ops.teardown.plan import Kept, Plan
 from ops.teardown.remains import Left
@@ -22,10 +20,7 @@ def print_plan(plan: Plan) -> None:
     if not plan.kept:
         out.print("  kept: nothing")
         return
-    table = Table(title="kept by the deletion policies", title_justify="left", box=box.SIMPLE_HEAD)
-    table.add_column("stack")
-    table.add_column("kept")
-    table.add_column("USD per month", justify="right")
+    table = empty_table("kept by the deletion policies", ["stack", "kept"], ["USD per month"])
     groups: dict[tuple[str, str, str], list[Kept]] = {}
     for kept in plan.kept:
         groups.setdefault((kept.stack, kept.kind, kept.why), []).append(kept)
