@@ -14,6 +14,8 @@ from blueprint.contract.network import Port
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("blueprint", "constructs", "ops", "sandbox", "stacks", "userdata")
 CONTRACTS = ("blueprint/contract/network.py", "blueprint/azure/contract.py")
+VERIFIER = "sandbox/aws/verify_edge.py"
+"""Says a second time, as a person would, which ports are public: it compares nothing with itself."""
 METRICS = ("blueprint/azure/metrics.py", "ops/engine_tables/recipes.py")
 """Where names of engines' metrics are written, and where the table of a release is told how to find them."""
 COMMON_PORTS = {53, 443}
@@ -39,7 +41,7 @@ def copies(source: str, *, name: str) -> list[object]:
     return [
         value
         for value in constants(source)
-        if (type(value) is int and value in PORTS and name not in CONTRACTS)
+        if (type(value) is int and value in PORTS and name not in (*CONTRACTS, VERIFIER))
         or (isinstance(value, str) and any(version in value for version in VERSIONS))
         or (isinstance(value, str) and value.startswith(("vllm:", "lmcache_mp_")) and name not in METRICS)
     ]
