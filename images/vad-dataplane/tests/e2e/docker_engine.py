@@ -76,7 +76,9 @@ class Docker:
         file = folder / "environment"
         file.write_text("".join(f"{name}={value}\n" for name, value in environment.items()))
         kept = [option for option in rendered if not option.startswith(_NEEDS_THE_HOST) and option not in self._refused]
-        own = [f"--env-file={file}", f"--volume={folder}:{folder}", "--log-driver=none"]
+        # A program that runs in its build folder looks for the kernel's program there; the image's own is installed.
+        own = [f"--volume={path}:{path}" for path in (folder, BUILD / "steer.bpf.o")]
+        own += [f"--env-file={file}", "--log-driver=none"]
         return [CLIENT, f"--host={self._socket}", "run", *kept, *own, IMAGE]
 
     def stop(self) -> None:
@@ -98,7 +100,6 @@ def archive_of_build(folder: Path) -> Path:
             tar.addfile(link)
         tar.add(program, PROGRAM)
         tar.add(BUILD / "vad" / "vad.so", MODULE)
-        tar.add(BUILD / "steer.bpf.o")  # a program that runs in its build folder looks for it there
         for path in sorted({link for file in (*drivers, *_libraries([program, *drivers])) for link in _links(file)}):
             tar.add(path)
     return archive
