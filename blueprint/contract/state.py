@@ -63,6 +63,8 @@ class SessionField(StrEnum):
     """Gateway: base64 of the master key and salt (30 bytes); with ``external`` only."""
     EXPIRES_AT = "expires_at"
     """Gateway: seconds since 1970 (UTC) after which no audio is taken."""
+    LAPSES_AT = "lapses_at"
+    """Gateway: seconds since 1970 at which the session is over, unless its caller connects again before."""
     ID = "id"
     """Gateway: the session's name in the API."""
     CALLER = "caller"

@@ -76,6 +76,7 @@ class GatewayProcess:
             "BIND_ADDRESS": "127.0.0.1",
             "CALLER_CREATIONS_PER_S": 10_000,
             "CALLER_SESSIONS": 1000,
+            "RECONNECT_GRACE_S": 20,
             "SESSION_MAX_S": 3600,
             "MAX_CONNECTIONS": 4096,
             "ALLOWED_ORIGINS": "",

@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 from blueprint.contract.session_api import HEARTBEATS_PER_IDLE_TIMEOUT, LAST_EVENT_ID_HEADER, TOKEN_HEADER
 from voice_gateway.gateway import Gateway
 from voice_gateway.refusals import Refusal
-from voice_runtime.sessions import Session, SessionState
+from voice_runtime.sessions import Session
 from voice_runtime.transcripts import BEFORE_ALL, EventId
 
 WAIT_S = 1.0
@@ -112,7 +112,7 @@ class EventStream:
             return None
         if session is None:
             return False
-        if session.state is SessionState.OPEN and time.time() < session.expires_at:
+        if not session.is_over:
             return None
         now = time.monotonic()
         self._closed_at = self._closed_at or now

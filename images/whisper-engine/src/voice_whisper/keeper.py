@@ -6,7 +6,7 @@ import time
 from blueprint.contract.state import HOST_HEARTBEAT_S
 from voice_runtime.hosts import Host, HostRegistry
 from voice_runtime.journal import Journal
-from voice_runtime.sessions import Sessions, SessionState
+from voice_runtime.sessions import Sessions
 from voice_whisper.admission import Admission
 from voice_whisper.journal_batch import EVERY_S as JOURNAL_EVERY_S
 from voice_whisper.journal_batch import JournalBatch
@@ -94,6 +94,5 @@ class Keeper:
                 continue
             record = await self._sessions.read(ssrc)
             # Nothing may have come while Valkey was asked.
-            ended = record is None or record.state is SessionState.CLOSED
-            if ended and not session.is_busy and self._admission.live.get(ssrc) is session:
+            if (record is None or record.is_over) and not session.is_busy and self._admission.live.get(ssrc) is session:
                 await self._admission.release(ssrc)
