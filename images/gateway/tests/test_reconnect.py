@@ -99,9 +99,7 @@ async def test_newest_socket_has_the_session(gateway: GatewayProcess, vad: VadHo
             assert not await store.hexists(state.session(opened.ssrc), "lapses_at"), "the old one has no say any more"
 
 
-async def test_session_is_taken_over_at_another_gateway(
-    gateway: GatewayProcess, start: Start, vad: VadHost, store: Redis
-) -> None:
+async def test_session_is_taken_over_at_another_gateway(gateway: GatewayProcess, start: Start, vad: VadHost) -> None:
     other = await (await start().ready()).takes_callers()
     opened = await gateway.open()
     async with opened.socket() as old:
