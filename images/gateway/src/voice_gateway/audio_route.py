@@ -5,12 +5,14 @@ subprotocol beside the one that is spoken: ``new WebSocket(url, ["voice.v1", tok
 """
 
 import logging
+import time
 
 from redis.exceptions import RedisError
 from starlette.websockets import WebSocket
 
 from voice_gateway.audio_socket import AudioSocket
 from voice_gateway.gateway import Gateway
+from voice_gateway.places import HELD_S
 from voice_gateway.refusals import Refusal, no_capacity, store_away, unknown_session
 from voice_gateway.socket_lease import SocketLease
 from voice_runtime.sessions import Session, SessionKind
@@ -47,6 +49,9 @@ async def _admit(gateway: Gateway, websocket: WebSocket) -> tuple[Session, Socke
     if gateway.fleet.vad_host() is None:
         gateway.metrics.count("SessionsRefused")
         raise no_capacity("no VAD host takes sessions; try again")
+    if not await gateway.places.take(session.ssrc, time.time() + HELD_S):
+        gateway.metrics.count("SessionsRefused")
+        raise no_capacity("every ASR host has as many sessions as it takes; try again")
     lease = SocketLease(gateway.store, session.ssrc)
     await lease.take()
     await gateway.sessions.resume(session)

@@ -15,6 +15,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from voice_gateway.audio import SILENT_FRAME, AudioError, AudioFormat, Framer
 from voice_gateway.gateway import Gateway
 from voice_gateway.pacer import BUFFER_S, FRAME_S, Pacer
+from voice_gateway.places import HELD_S
 from voice_gateway.rtp import FRAME_MS, RtpSender
 from voice_gateway.socket_lease import SocketLease
 from voice_runtime.sessions import Session, SessionState
@@ -83,6 +84,7 @@ TOO_FAST = Close(1008, f"audio comes faster than real time, and {BUFFER_S:g} s o
 RESTART = Close(1012, "this gateway is stopping; connect again with the newest token")
 LOST_LEASE = Close(1008, "another socket has this session")
 NO_HOST = Close(1013, "no VAD host takes audio; try again")
+NO_PLACE = Close(1013, "no ASR host takes this session; try again")
 
 SAY_WHEN_SENT = (ENDED, RESTART)
 """Tell the caller that all it has sent is on its way, and that another socket may be opened."""
@@ -123,15 +125,22 @@ class AudioSocket:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._pacer.empty(), FLUSH_S)
         try:
-            if close.ends_session:
-                await self._gateway.sessions.close(self._session)
-            elif await self._lease.is_held():
-                await self._gateway.sessions.lapse(self._session, self._gateway.settings.reconnect_grace_s)
+            await self._let_go(close)
         except RedisError:
             log.exception("session could not be closed", extra={"fields": {"ssrc": self._session.ssrc}})
         log.info("socket closed", extra={"fields": {"ssrc": self._session.ssrc, "code": close.code}})
         if close in SAY_WHEN_SENT:
             await self._say(close)
+
+    async def _let_go(self, close: Close) -> None:
+        sessions, places = self._gateway.sessions, self._gateway.places
+        if close.ends_session:
+            await sessions.close(self._session)
+            await places.leave(self._session.ssrc)
+        elif await self._lease.is_held():
+            grace_s = self._gateway.settings.reconnect_grace_s
+            await sessions.lapse(self._session, grace_s)
+            await places.leave(self._session.ssrc, grace_s)
 
     async def _say(self, close: Close) -> None:
         # The caller may have gone first.
@@ -200,6 +209,10 @@ class AudioSocket:
                 session = await self._gateway.sessions.read(self._session.ssrc)
                 if session is None or session.state is SessionState.CLOSED:
                     return CLOSED_ELSEWHERE
+                if session.refused_at:
+                    self._gateway.metrics.count("SessionsRefused")
+                    return NO_PLACE
+                await self._gateway.places.hold(session.ssrc, time.time() + HELD_S)
                 if session.lapses_at:  # written by an older socket, behind this one's back
                     await self._gateway.sessions.resume(session)
 

@@ -25,6 +25,8 @@ SETTLE_S = 2.0
 FINISH_S = 30.0
 """Longest that a closed session's stream waits for its last finals."""
 
+NO_PLACE = "no ASR host takes this session: what is said now is not transcribed; connect again"
+
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
@@ -63,6 +65,7 @@ class EventStream:
         self._session = session
         self._after = after
         self._closed_at: float | None = None
+        self._refused_at = self._told_at = 0
         self._beat_s = gateway.settings.idle_timeout_s / HEARTBEATS_PER_IDLE_TIMEOUT
         self._token_s = gateway.settings.token_ttl_s / 2
 
@@ -84,6 +87,9 @@ class EventStream:
                 found = await self._news(at_once=complete is not None)
             except RedisError:
                 continue
+            if self._refused_at > self._told_at:
+                self._told_at = self._refused_at
+                yield _event("error", {"error": "no capacity", "detail": NO_PLACE})
             if complete is not None and not found:
                 yield _event("end", {"complete": complete})
                 return
@@ -112,6 +118,7 @@ class EventStream:
             return None
         if session is None:
             return False
+        self._refused_at = session.refused_at
         if not session.is_over:
             return None
         now = time.monotonic()

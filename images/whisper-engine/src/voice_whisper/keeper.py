@@ -57,9 +57,15 @@ class Keeper:
     async def beat(self) -> None:
         """Tell the registry how this host is."""
         settings = self._settings
-        free = 0 if self.is_draining else self._admission.free_slots
-        address = str(settings.host_address)
-        await self._registry.beat(Host(settings.host, settings.host_kind, address, free, self.is_draining))
+        host = Host(
+            settings.host,
+            settings.host_kind,
+            str(settings.host_address),
+            free_slots=0 if self.is_draining else self._admission.free_slots,
+            draining=self.is_draining,
+            slots=settings.sessions,
+        )
+        await self._registry.beat(host)
 
     async def _resume(self) -> None:
         """Go on with what this host was doing before it was started again."""
