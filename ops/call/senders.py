@@ -14,14 +14,13 @@ import websockets
 from numpy.typing import NDArray
 
 from ops.call.recording import FRAME_S, FRAME_SAMPLES
-from ops.call.session import CallError, Srtp
+from ops.call.session import SUBPROTOCOL, CallError, Srtp
 
 CLOSING_SILENCE_S = 1.0
 """Lets the VAD end the last utterance."""
 VERSION_2 = 0x80
 PAYLOAD_TYPE = 96
 """L16 at 16 kHz has no static number (RFC 3551, section 6): the first of the dynamic ones."""
-SUBPROTOCOL = "voice.v1"
 CLOSED_WELL = 1000
 
 Samples = NDArray[np.int16]

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from matplotlib.image import imread
 
 from ops.demo.command import SAMPLE, weights
 from ops.demo.services import VoicePath
@@ -63,7 +62,6 @@ def test_the_whisper_engine_under_load_is_reported(path: VoicePath, speech: Path
     assert counters["lost_chunks"] == 0
     report = (output / "report.md").read_text(encoding="utf-8")
     assert "end of session after last frame, ms" in report
-    assert imread(output / "results.png").std() > 0.05
 
 
 def test_a_gateway_that_is_not_there_is_one_answer(speech: Path) -> None:
