@@ -64,7 +64,7 @@ Quotas = Annotated[
 Interruptions = Annotated[
     float, typer.Option("--spot-interruptions", help="Interruptions of each spot host a day.", min=0)
 ]
-Output = Annotated[Path | None, typer.Option(metavar="DIR", help="Write calls.png and hosts.png here.")]
+Output = Annotated[Path | None, typer.Option(metavar="DIR", help="Write calls.png here.")]
 
 
 def simulate(  # noqa: PLR0917  typer's options
@@ -174,7 +174,6 @@ def _run(plans: tuple[FleetPlan, ...], trace: Trace, settings: Settings) -> list
 
 def _draw(results: list[Result], title: str, folder: Path) -> None:
     try:
-        for picture in draw(results, title, folder):
-            err.print(f"wrote {escape(str(picture))}", soft_wrap=True)
+        err.print(f"wrote {escape(str(draw(results, title, folder)))}", soft_wrap=True)
     except OSError as error:
         raise stop(f"{folder}: {error.strerror}", REFUSED) from None
