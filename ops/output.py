@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 import typer
+from pydantic_core import to_jsonable_python
 from rich import box
 from rich.console import Console
 from rich.markup import escape
@@ -30,8 +31,13 @@ def stop(text: str, code: int) -> typer.Exit:
     return typer.Exit(code)
 
 
+def as_json(value: object) -> str:
+    """Return JSON of plain values, dataclasses and models; what is neither is written as its attributes."""
+    return json.dumps(to_jsonable_python(value, fallback=vars), indent=2)
+
+
 def print_json(value: object) -> None:
-    typer.echo(json.dumps(value, indent=2))
+    typer.echo(as_json(value))
 
 
 def empty_table(title: str, words: Iterable[str], numbers: Iterable[str], last: str = "", caption: str = "") -> Table:

@@ -77,8 +77,8 @@ def cost(
 
 def _other(file: Path, asked: str) -> tuple[str, Deployment]:
     try:
-        with other(file, asked) as found:
-            return found.name, load_checked(found.path)
+        with other(file, asked) as (name, path):
+            return name, load_checked(path)
     except NoSuchRevisionError as error:
         raise stop(str(error), REFUSED) from None
 

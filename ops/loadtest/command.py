@@ -1,7 +1,6 @@
 """`voice loadtest`: put an OpenAI-compatible endpoint under load and report what its callers would have seen."""
 
 import asyncio
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -14,9 +13,8 @@ from ops.exits import FAILED, INTERRUPTED, REFUSED
 from ops.loadtest.drivers import Api
 from ops.loadtest.inputs import PASSAGE
 from ops.loadtest.options import OptionError, driver_of, endpoint_of, loads_of, requests_of, slo_of
-from ops.loadtest.report import Report
 from ops.loadtest.session import LoadTest, LoadTestError
-from ops.loadtest.tables import comparison_grid, markdown, results_grid
+from ops.loadtest.tables import comparison_table, results_table
 from ops.options import Json
 from ops.output import err, out, print_json, stop
 from ops.progress import Progress
@@ -46,7 +44,6 @@ def loadtest(  # noqa: PLR0917  typer's parameters have names
     timeout: Annotated[float, Option(min=0.1, help="Longest wait for a whole answer, s.")] = 120.0,
     warmup: Annotated[int, Option(min=1, help="Requests before the first load that do not count.")] = 2,
     seed: Annotated[int, Option(min=0, help="Of the arrivals and of the intervals.")] = 0,
-    output: Annotated[Path | None, Option(metavar="DIR", help="Folder for report.json and report.md.")] = None,
     as_json: Json = False,
 ) -> None:
     """Put an endpoint under load: latency, throughput, starved streams, goodput, cost.
@@ -55,7 +52,7 @@ def loadtest(  # noqa: PLR0917  typer's parameters have names
     cannot hide (coordinated omission). With --baseline both endpoints are loaded in turn and differences come with
     an interval. The API `session` is this platform's own: URL is then that of a gateway.
 
-    Example: voice loadtest http://localhost:8000 --api speech --concurrency 1,16,32 --output report
+    Example: voice loadtest http://localhost:8000 --api speech --concurrency 1,16,32
     """
     places = [("measured", "URL", url)] + ([("baseline", "--baseline", baseline)] if baseline else [])
     rounds = rounds if baseline else 1
@@ -83,33 +80,21 @@ def loadtest(  # noqa: PLR0917  typer's parameters have names
                 "seed": str(seed),
             },
         )
-        if output:
-            output.mkdir(parents=True, exist_ok=True)
     except (OptionError, RecordingError) as error:
         raise stop(str(error), REFUSED) from None
-    except OSError as error:
-        raise stop(f"--output {output}: {error.strerror}", REFUSED) from None
     try:
         report = asyncio.run(work.run(Progress(err)))
     except LoadTestError as error:
         raise stop(str(error), FAILED) from None
     except KeyboardInterrupt:
         raise stop("interrupted: nothing was reported", INTERRUPTED) from None
-    _show(report, output, as_json=as_json)
-    if report.failed:
-        raise typer.Exit(FAILED)
-
-
-def _show(report: Report, output: Path | None, *, as_json: bool) -> None:
     if as_json:
         print_json(report.as_dict())
     else:
-        out.print(results_grid(report).rich())
+        out.print(results_table(report))
         for comparison in report.comparisons:
-            out.print(comparison_grid(report, comparison).rich())
+            out.print(comparison_table(report, comparison))
     for doubt in report.doubts:
         err.print(f"[yellow]![/] {escape(doubt)}", soft_wrap=True)
-    if output:
-        (output / "report.json").write_text(json.dumps(report.as_dict(), indent=2) + "\n", encoding="utf-8")
-        (output / "report.md").write_text(markdown(report), encoding="utf-8")
-        err.print(escape(f"written to {output}: report.md, report.json"), soft_wrap=True)
+    if report.failed:
+        raise typer.Exit(FAILED)

@@ -80,7 +80,7 @@ class Report:
     def as_dict(self) -> dict[str, object]:
         return {
             "title": self.title,
-            "api": self.api.value,
+            "api": self.api,
             "setup": dict(self.setup),
             "results": [{"endpoint": result.endpoint, **asdict(result.summary)} for result in self.results],
             "comparisons": [

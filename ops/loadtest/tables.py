@@ -1,7 +1,6 @@
-"""A report as tables, for a terminal and for Markdown."""
+"""A report as tables."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 
 from rich.markup import escape
 from rich.table import Table
@@ -16,54 +15,38 @@ from ops.output import empty_table
 _INTEGRAL_FROM = 100
 _ONE_PLACE_FROM = 10
 
-
-@dataclass(frozen=True)
-class Grid:
-    """A table of text; the first column is left-aligned."""
-
-    title: str
-    headings: Sequence[str]
-    rows: Sequence[Sequence[str]]
-
-    def rich(self) -> Table:
-        first, *others = map(escape, self.headings)
-        table = empty_table(self.title, [first], others)
-        for row in self.rows:
-            table.add_row(*map(escape, row))
-        return table
-
-    def markdown(self) -> str:
-        rule = ["---", *("---:" for _ in self.headings[1:])]
-        lines = (f"| {' | '.join(cells)} |" for cells in (self.headings, rule, *self.rows))
-        return "\n".join([f"## {self.title}", "", *lines])
+_Cell = Callable[[Summary], str]
 
 
-def number(value: float) -> str:
-    """Return a figure with three significant digits, or all before the point."""
-    if abs(value) >= _INTEGRAL_FROM:
-        return f"{value:,.0f}"
-    return f"{value:.1f}" if abs(value) >= _ONE_PLACE_FROM else f"{value:.3g}"
+def results_table(report: Report) -> Table:
+    """Return the figures, a column for each endpoint and load."""
+    several = len({result.endpoint for result in report.results}) > 1
+    headings = [
+        f"{result.endpoint}, {result.summary.load}" if several else result.summary.load for result in report.results
+    ]
+    table = empty_table(report.title, ["of each: p50 / p95 / p99"], headings)
+    for text, cell in _rows(report.api):
+        cells = [cell(result.summary) for result in report.results]
+        if any(cells):
+            table.add_row(text, *(found or "-" for found in cells))
+    return table
 
 
-def _percentiles(found: Distribution | None) -> str | None:
-    return " / ".join(map(number, (found.p50, found.p95, found.p99))) if found else None
-
-
-def _number(value: float | None) -> str | None:
-    return None if value is None else number(value)
-
-
-def _share(value: float | None) -> str | None:
-    return None if value is None else f"{value:.1%}"
-
-
-def _goodput(summary: Summary) -> str | None:
-    if summary.goodput_per_s is None:
-        return None
-    return f"{number(summary.goodput_per_s)}/s, {_share(summary.goodput_share)}"
-
-
-_Cell = Callable[[Summary], str | None]
+def comparison_table(report: Report, comparison: Comparison) -> Table:
+    """Return the differences between two endpoints under one load."""
+    numbers = ["measured", "baseline", "difference", f"{CONFIDENCE:.0%} interval", "beyond chance"]
+    table = empty_table(f"measured against baseline, {comparison.load}", [""], numbers)
+    for found in comparison.differences:
+        percent = f" ({found.difference / found.baseline:+.1%})" if found.baseline else ""
+        table.add_row(
+            f"{found.statistic} {_named(found, report.api)}",
+            _number(found.measured),
+            _number(found.baseline),
+            f"{found.difference:+.3g}{percent}",
+            f"{found.low:+.3g} to {found.high:+.3g}",
+            "yes" if found.shown else "no",
+        )
+    return table
 
 
 def _rows(api: Api) -> list[tuple[str, _Cell]]:
@@ -83,7 +66,8 @@ def _rows(api: Api) -> list[tuple[str, _Cell]]:
         ("tokens/s", lambda s: _number(s.tokens_per_s)),
         ("audio s/s", lambda s: _number(s.audio_s_per_s)),
         ("requests/s", lambda s: _number(s.requests_per_s)),
-        ("goodput under the SLO", _goodput),
+        ("goodput under the SLO, requests/s", lambda s: _number(s.goodput_per_s)),
+        ("goodput under the SLO, share", lambda s: _share(s.goodput_share)),
         ("USD per audio hour", lambda s: _number(s.usd_per_audio_hour)),
         ("client: start lag, ms", lambda s: _percentiles(s.harness.start_lag_ms)),
         ("client: loop lag, ms", lambda s: _percentiles(s.harness.loop_lag_ms)),
@@ -92,60 +76,26 @@ def _rows(api: Api) -> list[tuple[str, _Cell]]:
     ]
 
 
-def results_grid(report: Report) -> Grid:
-    """Return the figures, a column for each endpoint and load."""
-    several = len({result.endpoint for result in report.results}) > 1
-    headings = [
-        f"{result.endpoint}, {result.summary.load}" if several else result.summary.load for result in report.results
-    ]
-    rows = [[text, *(cell(result.summary) or "" for result in report.results)] for text, cell in _rows(report.api)]
-    measured = [[cell or "-" for cell in row] for row in rows if any(row[1:])]
-    return Grid(report.title, ["of each: p50 / p95 / p99", *headings], measured)
-
-
-def comparison_grid(report: Report, comparison: Comparison) -> Grid:
-    """Return the differences between two endpoints under one load."""
-    rows = [
-        [
-            f"{difference.statistic} {_named(difference, report.api)}",
-            number(difference.measured),
-            number(difference.baseline),
-            f"{difference.difference:+.3g}{_percent(difference)}",
-            f"{difference.low:+.3g} to {difference.high:+.3g}",
-            "yes" if difference.shown else "no",
-        ]
-        for difference in comparison.differences
-    ]
-    headings = ["", "measured", "baseline", "difference", f"{CONFIDENCE:.0%} interval", "beyond chance"]
-    return Grid(f"measured against baseline, {comparison.load}", headings, rows)
-
-
 def _named(difference: Difference, api: Api) -> str:
-    if difference.metric not in METRICS:
-        return difference.metric
-    return _labelled(METRICS[difference.metric], api)
+    return _labelled(METRICS[difference.metric], api) if difference.metric in METRICS else difference.metric
 
 
 def _labelled(metric: Metric, api: Api) -> str:
-    return label(metric.name, api) + (f", {metric.unit}" if metric.unit else "")
+    return escape(label(metric.name, api) + (f", {metric.unit}" if metric.unit else ""))
 
 
-def _percent(difference: Difference) -> str:
-    return f" ({difference.difference / difference.baseline:+.1%})" if difference.baseline else ""
+def _percentiles(found: Distribution | None) -> str:
+    return " / ".join(map(_number, (found.p50, found.p95, found.p99))) if found else ""
 
 
-def markdown(report: Report) -> str:
-    grids = [results_grid(report), *(comparison_grid(report, comparison) for comparison in report.comparisons)]
-    meanings = [f"- {label(m.name, report.api)}: {m.meaning}" for m in METRICS.values() if _measured(report, m.name)]
-    parts = [
-        f"# {report.title}",
-        "\n".join(f"- {key}: {value}" for key, value in report.setup.items()),
-        *(grid.markdown() for grid in grids),
-        *(["## Doubts\n\n" + "\n".join(f"- {doubt}" for doubt in report.doubts)] if report.doubts else []),
-        "## What is measured\n\n" + "\n".join(meanings),
-    ]
-    return "\n\n".join(parts) + "\n"
+def _number(value: float | None) -> str:
+    """Return a figure with three significant digits, or all before the point."""
+    if value is None:
+        return ""
+    if abs(value) >= _INTEGRAL_FROM:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if abs(value) >= _ONE_PLACE_FROM else f"{value:.3g}"
 
 
-def _measured(report: Report, name: str) -> bool:
-    return any(name in result.summary.metrics for result in report.results)
+def _share(value: float | None) -> str:
+    return "" if value is None else f"{value:.1%}"
