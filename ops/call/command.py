@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from ops.call.access import Access, AccessError, Auth, ClientAuth, access, secret_of
 from ops.call.recording import RATE, RecordingError, read
-from ops.call.senders import Samples, Sender, SrtpSender, WebSocketSender
+from ops.call.senders import Samples, sender_of
 from ops.call.session import TIMEOUT_S, CallError, Heard, Session
 from ops.exits import FAILED, INTERRUPTED, REFUSED
 from ops.output import err, out, stop
@@ -58,7 +58,7 @@ async def _call(samples: Samples, server: str, headers_of: Access, *, websocket:
         begin = time.monotonic()
         printing = asyncio.create_task(_print(session, begin))
         try:
-            await _sender(session).send(samples)
+            await sender_of(session).send(samples)
             await session.close()
             await printing
         except (CallError, asyncio.CancelledError):
@@ -67,14 +67,6 @@ async def _call(samples: Samples, server: str, headers_of: Access, *, websocket:
             raise
         finally:
             printing.cancel()
-
-
-def _sender(session: Session) -> Sender:
-    if session.media.websocket:
-        return WebSocketSender(session.media.websocket, session.token)
-    if session.media.srtp:
-        return SrtpSender(session.media.srtp)
-    raise CallError("the server offers neither SRTP nor a WebSocket")
 
 
 async def _print(session: Session, begin: float) -> None:

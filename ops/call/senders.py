@@ -14,7 +14,7 @@ import websockets
 from numpy.typing import NDArray
 
 from ops.call.recording import FRAME_S, FRAME_SAMPLES
-from ops.call.session import SUBPROTOCOL, CallError, Srtp
+from ops.call.session import SUBPROTOCOL, CallError, Session, Srtp
 
 CLOSING_SILENCE_S = 1.0
 """Lets the VAD end the last utterance."""
@@ -111,6 +111,19 @@ class WebSocketSender:
             raise CallError(f"{self._url} lets no audio in: {error}") from None
         if connection.close_code != CLOSED_WELL:
             raise CallError(f"{self._url} hangs up: {connection.close_code} {connection.close_reason}")
+
+
+def sender_of(session: Session) -> Sender:
+    """Return what sends audio into a session, by the transport that it was opened for.
+
+    Raises:
+        CallError: It was opened for neither.
+    """
+    if session.media.websocket:
+        return WebSocketSender(session.media.websocket, session.token)
+    if session.media.srtp:
+        return SrtpSender(session.media.srtp)
+    raise CallError("the server offers neither SRTP nor a WebSocket")
 
 
 def _frames(samples: Samples) -> list[Samples]:
