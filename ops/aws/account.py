@@ -1,7 +1,5 @@
 """A deployment and the AWS account that it is meant for."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property

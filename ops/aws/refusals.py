@@ -1,7 +1,5 @@
 """What AWS means when it refuses, in a line each."""
 
-from __future__ import annotations
-
 import typer
 from botocore.exceptions import (
     BotoCoreError,

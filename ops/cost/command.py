@@ -1,7 +1,5 @@
 """`voice cost`: what a deployment file costs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """What a deployment is compared with: another file, or the same file as git has it."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager

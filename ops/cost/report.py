@@ -1,7 +1,5 @@
 """A cost estimate as tables and as JSON."""
 
-from __future__ import annotations
-
 from rich.markup import escape
 from rich.table import Table
 

@@ -1,7 +1,5 @@
 """`voice drain`: take one host away without dropping a call."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A task of the gateway service: ECS stops it, and starts another."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """`voice preflight`: will the account take this deployment."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any

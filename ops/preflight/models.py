@@ -1,7 +1,5 @@
 """Models: what their licences allow, and whether their weights can be fetched."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping
 from urllib.error import HTTPError, URLError

@@ -1,7 +1,5 @@
 """Comparing a quota with what a deployment needs: the arithmetic that both clouds share."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

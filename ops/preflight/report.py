@@ -1,7 +1,5 @@
 """What a preflight answers: rows of what was asked, what was found, what is needed and what to do."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """`voice status`: what runs of a deployment, against its file."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
@@ -16,7 +14,7 @@ from ops.findings import load_checked
 from ops.options import DeploymentFile, Json
 from ops.output import out, print_json
 from ops.preflight.aws import fleets as catalogue
-from ops.preflight.questions import Question, Refusal, ask_all, not_asked
+from ops.preflight.questions import Refusal, ask_all, not_asked
 from ops.preflight.report import Row, Status, print_report, summary
 from ops.status import account as whole
 from ops.status import fleets
@@ -68,7 +66,7 @@ def aws_rows(account: Account) -> Iterator[Row]:
         "instance types against the catalogue": catalogue.drift_rows,
         "cost so far this month": whole.cost_rows,
     }
-    questions = [Question(about, partial(rows, account)) for about, rows in topics.items()]
+    questions = {about: partial(rows, account) for about, rows in topics.items()}
     yield from ask_all(AREA, questions, ERRORS, _explain)
 
 
@@ -84,7 +82,7 @@ def _rows(deployment: Deployment) -> Iterator[Row]:
             session = sign_in(deployment)
         except ERRORS as error:
             refusal = explain(error)
-            yield from not_asked(AREA, [Question("everything", list)], refusal.found, refusal.remedy)
+            yield from not_asked(AREA, ["everything"], refusal.found, refusal.remedy)
         else:
             yield from aws_rows(Account(deployment, templates(deployment), session))
     if deployment.azure_half:

@@ -1,7 +1,5 @@
 """The order in which the Pulumi CLI deletes the Azure half, and what it leaves."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from blueprint.file.model.deployment import Deployment

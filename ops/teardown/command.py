@@ -1,7 +1,5 @@
 """`voice teardown`: take a deployment down, and say what is left."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """What is left of a deployment in its account: by tag, and by name where AWS keeps no tags."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What existing stacks made, how much of it is stored, and how it is deleted."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A teardown as tables and as JSON."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any

@@ -1,7 +1,5 @@
 """What AWS says to a deployment file, asked through boto3 with the operator's credentials."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
@@ -10,7 +8,7 @@ from blueprint.file.model.deployment import Deployment
 from ops.aws.account import AREA, Account, sign_in
 from ops.aws.refusals import ERRORS, explain
 from ops.preflight.aws import fleets, identity, quotas, setup
-from ops.preflight.questions import Question, ask_all, not_asked
+from ops.preflight.questions import ask_all, not_asked
 from ops.preflight.quota import QUOTAS
 from ops.preflight.report import Row
 
@@ -40,7 +38,7 @@ def examine(deployment: Deployment, templates: dict[str, dict[str, Any]]) -> Ite
         account = Account(deployment, templates, sign_in(deployment))
     except ERRORS as error:
         refusal = explain(error)
-        yield from not_asked(AREA, [Question(about, list) for about in TOPICS], refusal.found, refusal.remedy)
+        yield from not_asked(AREA, TOPICS, refusal.found, refusal.remedy)
         return
-    questions = [Question(about, partial(ask, account)) for about, ask in TOPICS.items()]
+    questions = {about: partial(ask, account) for about, ask in TOPICS.items()}
     yield from ask_all(AREA, questions, ERRORS, explain)

@@ -1,7 +1,5 @@
 """Who is asking, and whether what the deploy does is allowed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from botocore.exceptions import ClientError

@@ -1,7 +1,5 @@
 """What has to stand in the account before the first deploy: bootstrap, DNS zone, certificate, secrets."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from botocore.exceptions import ClientError

@@ -1,7 +1,5 @@
 """Quotas of compute and network: limits, use by others, need, open requests."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Who is asking, and whether their roles allow what `pulumi up` does."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from ops.preflight.azure.account import AREA, Account

@@ -1,7 +1,5 @@
 """VM sizes: are they sold to the subscription in the location and the zones, are they what the catalogue says."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from azure.mgmt.compute.models import ResourceSku, ResourceSkuRestrictionsReasonCode
