@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Iterable
 
 import typer
-from pydantic_core import to_jsonable_python
 from rich import box
 from rich.console import Console
 from rich.markup import escape
@@ -33,6 +32,8 @@ def stop(text: str, code: int) -> typer.Exit:
 
 def as_json(value: object) -> str:
     """Return JSON of plain values, dataclasses and models; what is neither is written as its attributes."""
+    from pydantic_core import to_jsonable_python  # noqa: PLC0415  `voice --help` does without
+
     return json.dumps(to_jsonable_python(value, fallback=vars), indent=2)
 
 
