@@ -55,18 +55,12 @@ variable in a container that asks for GPUs itself (https://github.com/NVIDIA/nvi
 _LISTENS = "import socket; socket.create_connection(('127.0.0.1', {port}), 3)"
 
 
-class GpuHolder:
-    """The container that asks for the GPUs, in the form of a launcher; it sleeps."""
+class GpuHolder(Launcher):
+    """The container that asks for the GPUs; it sleeps."""
 
     def command(self) -> tuple[str, ...]:
         """Return a program that ends at SIGTERM."""
         return ("sleep", "infinity")
-
-    def environment(self) -> dict[str, str]:
-        return {}
-
-    def files(self) -> dict[str, str]:
-        return {}
 
 
 def cells(context: ClusterContext, service: PrefillDecodeCell) -> EngineReplicasProps:
