@@ -45,6 +45,10 @@ class WorkerPool:
 
     An utterance's features go into its slot. Where prefill and decode have processes of their own, an encoder turns
     them into hidden states there, and a decoder reads those; colocated, a process keeps hidden states to itself.
+
+    Attributes:
+        stages: By role, in the order of the work.
+        languages: That the model understands; known when it is ready.
     """
 
     def __init__(self, settings: EngineSettings) -> None:
@@ -62,6 +66,7 @@ class WorkerPool:
             for crew in crews
         }
         self._bins = 0
+        self.languages: tuple[str, ...] = ()
         self._starting = sum(self._workers.values())
         self._ready = asyncio.Event()
         self._waiting_for_slot: list[Job] = []
@@ -152,7 +157,7 @@ class WorkerPool:
         return lambda number: Process.start(role, self._memory, self._count, threads=self._threads, number=number)
 
     def _has_model(self, process: Process) -> None:
-        self._bins = process.bins
+        self._bins, self.languages = process.model.bins, process.model.languages
         self._starting -= 1
         if self._starting == 0:
             self._ready.set()
