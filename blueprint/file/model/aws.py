@@ -142,8 +142,8 @@ Purchase = Annotated[OnDemand | Spot | CapacityReservation | CapacityBlock, Fiel
 class WarmPool(Model):
     """Hosts that have booted and pulled their images, then stopped; they cost their volumes only."""
 
-    min_size: int = Field(gt=0)
-    """Hosts that are kept ready at least."""
+    size: int = Field(gt=0)
+    """Hosts that are kept ready, however many are in service; a host that leaves the pool is followed by another."""
 
 
 class Engine(StrEnum):
