@@ -26,12 +26,13 @@ _ALARMS_IN_ONE_CALL = 100
 
 def stack_rows(deployed: Deployed) -> Iterator[Row]:
     """Compare the stacks that the file makes with those that exist."""
-    live = deployed.stacks()
+    live, protected = deployed.stacks(), deployed.protected()
     for stack in deployed.templates:
         state = live.get(stack, "not deployed")
         fine = state in _DONE
         remedy = "" if fine else "deploy the file" if stack not in live else "see the events of the stack"
-        yield Row(AREA, f"stack {stack}", Status.FINE if fine else Status.WARNING, state, remedy=remedy)
+        found = f"{state}, refuses deletion" if stack in protected else state
+        yield Row(AREA, f"stack {stack}", Status.FINE if fine else Status.WARNING, found, remedy=remedy)
 
 
 def alarm_rows(deployed: Deployed) -> Iterator[Row]:

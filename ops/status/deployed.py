@@ -46,6 +46,13 @@ class Deployed:
             if stack["StackName"] in self.templates and stack["StackStatus"] != "DELETE_COMPLETE"
         }
 
+    def protected(self) -> set[str]:
+        """Return the names of the account's stacks that refuse deletion."""
+        pages = self.session.client("cloudformation").get_paginator("describe_stacks").paginate()
+        return {
+            each["StackName"] for page in pages for each in page["Stacks"] if each.get("EnableTerminationProtection")
+        }
+
     def live_templates(self) -> dict[str, dict[str, Any]]:
         """Return the templates that the existing stacks were made from, whatever the file says now."""
         client = self.session.client("cloudformation")

@@ -271,6 +271,10 @@ CASES: tuple[Case, ...] = (
     Case("cross-zone-cost", f"{EDGE}.cross_zone", {f"{EDGE}.cross_zone": True}, {},
          ("67%", "1.54 USD", "1,000 callers")),
     # Supply
+    Case("production-protected", "aws.deletion_protection", {"aws.deletion_protection": False},
+         {"aws.deletion_protection": True}, ("can be deleted",)),
+    Case("production-protected", "aws.deletion_protection", {"aws.deletion_protection": False},
+         {"aws.deletion_protection": False, "environment": "staging"}),
     Case("images-have-digests", "images", {"images.telemetry": ABSENT}, {}, ("telemetry",)),
     Case("images-have-digests", "images", {"images.gateway": ABSENT}, {}, ("gateway",)),
     Case("images-have-digests", "images", {"aws.asr.0.instance_type": "inf2.48xlarge"},
