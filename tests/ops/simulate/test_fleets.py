@@ -20,8 +20,8 @@ def first(happens: np.ndarray) -> int:
     return int(happens.argmax())
 
 
-@pytest.mark.parametrize(("pool", "boot_s"), [(None, 100), (1, 20)], ids=["cold", "from warm pool"])
-def test_a_host_takes_calls_when_it_has_booted(pool: int | None, boot_s: int) -> None:
+@pytest.mark.parametrize(("pool", "boot_s"), [(0, 100), (1, 20)], ids=["cold", "from warm pool"])
+def test_a_host_takes_calls_when_it_has_booted(pool: int, boot_s: int) -> None:
     course = simulate((vad(), asr(rules=(headroom(),), pool=pool)), steps_to(60, 150)).course
     launched = first(np.diff(course.hosts["inf2"]) > 0)
     taking = first(np.diff(course.places) > 0)
