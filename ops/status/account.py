@@ -25,12 +25,13 @@ _ALARMS_IN_ONE_CALL = 100
 
 def stack_rows(account: Account) -> Iterator[Row]:
     """Compare the stacks that the file makes with those that exist."""
-    live = account.stacks()
+    live, protected = account.stacks(), account.protected_stacks()
     for stack in account.templates:
         state = live.get(stack, "not deployed")
+        found = f"{state}, refuses deletion" if stack in protected else state
         fine = state in _DONE
         remedy = "" if fine else "deploy the file" if stack not in live else "see the events of the stack"
-        yield Row(AREA, f"stack {stack}", Status.FINE if fine else Status.WARNING, state, remedy=remedy)
+        yield Row(AREA, f"stack {stack}", Status.FINE if fine else Status.WARNING, found, remedy=remedy)
 
 
 def alarm_rows(account: Account) -> Iterator[Row]:

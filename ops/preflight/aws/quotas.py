@@ -67,9 +67,8 @@ def vcpu_needs(deployment: Deployment) -> dict[tuple[str, bool], tuple[int, int]
         if not isinstance(fleet.purchase, CapacityBlock):
             family = catalog.quotas()[fleet.instance_type.quota_code].family
             key = (family, isinstance(fleet.purchase, Spot))
-            low, high = needs[key]
-            vcpus = fleet.instance_type.vcpus
-            needs[key] = (low + fleet.min_hosts * vcpus, high + fleet.max_hosts * vcpus)
+            low, high = fleet.vcpus
+            needs[key] = (needs[key][0] + low, needs[key][1] + high)
     return dict(needs)
 
 
