@@ -118,6 +118,8 @@ TEST(Utterances, ALeftoverOfAnotherCallerIsNeverSent) {
         auto* slot = session.ring->claim();
         std::fill(std::begin(slot->payload.pcm), std::end(slot->payload.pcm), std::int16_t{99});
         session.ring->commit();
+    }
+    while (session.ring->peek() != nullptr) {
         session.ring->release();
     }
     session.hear(1, kSpeech);
