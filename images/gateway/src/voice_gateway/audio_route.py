@@ -12,6 +12,7 @@ from starlette.websockets import WebSocket
 from voice_gateway.audio_socket import AudioSocket
 from voice_gateway.gateway import Gateway
 from voice_gateway.refusals import Refusal, no_capacity, store_away, unknown_session
+from voice_gateway.rtp import address_towards
 from voice_gateway.socket_lease import SocketLease
 from voice_runtime.sessions import Session, SessionKind, SessionState
 
@@ -44,10 +45,12 @@ async def _admit(gateway: Gateway, websocket: WebSocket) -> tuple[Session, Socke
         raise Refusal(403, "wrong transport", "this session was opened for SRTP; open one with transport websocket")
     if session.state is not SessionState.OPEN:
         raise unknown_session()
-    if gateway.fleet.vad_host() is None:
+    host = gateway.fleet.vad_host()
+    if host is None:
         gateway.metrics.count("SessionsRefused")
         raise no_capacity("no VAD host takes sessions; try again")
     lease = SocketLease(gateway.store, session.ssrc)
     if not await lease.take():
         raise Refusal(403, "token in use", "this session has an open audio socket; a token opens one at a time")
+    await gateway.sessions.take_audio_from(session, address_towards(host))
     return session, lease

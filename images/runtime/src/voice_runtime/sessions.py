@@ -119,6 +119,10 @@ class Sessions:
         """Return a session, or ``None`` when there is none of that SSRC."""
         return Session.of(ssrc, texts(await self._store.hgetall(state.session(ssrc))))
 
+    async def take_audio_from(self, session: Session, gateway: str) -> None:
+        """Let in plain RTP from a gateway's address, and from no other."""
+        await self._store.hset(state.session(session.ssrc), SessionField.GATEWAY, gateway)
+
     async def close(self, session: Session) -> None:
         """Let no more audio in. What has been said is still transcribed."""
         async with self._store.pipeline(transaction=True) as pipe:
