@@ -23,4 +23,13 @@ struct Packet {
 // padding are skipped.
 [[nodiscard]] std::optional<Packet> parse(std::span<const std::uint8_t> bytes) noexcept;
 
+// Whether it is RTCP, which shares the port (RFC 5761).
+[[nodiscard]] bool is_rtcp(std::span<const std::uint8_t> bytes) noexcept;
+
+// SSRC of the sender of an RTP or RTCP packet; nothing when the bytes begin neither.
+[[nodiscard]] std::optional<std::uint32_t> sender_of(std::span<const std::uint8_t> bytes) noexcept;
+
+// Whether an RTCP compound packet holds the goodbye (BYE) of a source.
+[[nodiscard]] bool says_bye(std::span<const std::uint8_t> bytes, std::uint32_t ssrc) noexcept;
+
 }  // namespace voice::rtp

@@ -1,37 +1,29 @@
-#include "xdp/steer_loader.hpp"
+#include "xdp/steer_maps.hpp"
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <linux/if_link.h>
 #include <net/if.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <ctime>
 #include <numeric>
+#include <optional>
 #include <span>
-#include <string_view>
 #include <utility>
 #include <vector>
-
-#include "steer.skel.h"
 
 namespace voice::xdp {
 namespace {
 
 constexpr std::string_view kProgramName = "steer";
-constexpr std::array<std::string_view, 5> kMapNames{"xsks_map", "sessions", "settings", "counts", "admissions"};
-constexpr std::uint32_t kBatch = 1024;
+constexpr std::array<std::string_view, 5> kMapNames{"sessions", "settings", "counts", "admissions", "sources"};
+constexpr std::size_t kSourcesBytes = VOICE_STEER_SESSIONS * sizeof(std::uint64_t);
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "a lock would belong to one side");
 
 std::string reason(const std::string& what) { return what + ": " + std::strerror(errno); }
-
-// The time that the program stamps sessions with.
-std::uint64_t monotonic_ns() noexcept {
-    timespec now{};
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(now.tv_nsec);
-}
 
 std::optional<int> index_of(const std::string& interface, std::string& error) {
     const auto index = if_nametoindex(interface.c_str());
@@ -59,22 +51,15 @@ Descriptor attached_program(int interface, bpf_prog_info& info) {
 
 }  // namespace
 
-void SteerLoader::FreeProgram::operator()(steer_bpf* program) const noexcept { steer_bpf__destroy(program); }
-void SteerLoader::FreeRequests::operator()(ring_buffer* requests) const noexcept { ring_buffer__free(requests); }
-SteerLoader::~SteerLoader() = default;
+void SteerMaps::FreeRequests::operator()(ring_buffer* requests) const noexcept { ring_buffer__free(requests); }
 
-std::unique_ptr<SteerLoader> SteerLoader::load(std::string& error) {
-    std::unique_ptr<SteerLoader> loader(new SteerLoader());
-    loader->program_.reset(steer_bpf__open_and_load());
-    if (!loader->program_) {
-        error = reason("loading the XDP program (it needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON)");
-        return nullptr;
+SteerMaps::~SteerMaps() {
+    if (sources_ != nullptr) {
+        munmap(sources_, kSourcesBytes);
     }
-    const bool taken = loader->take_maps(bpf_program__fd(loader->program_->progs.steer), error);
-    return taken && loader->open_requests(error) ? std::move(loader) : nullptr;
 }
 
-std::unique_ptr<SteerLoader> SteerLoader::adopt(const std::string& interface, std::string& error) {
+std::unique_ptr<SteerMaps> SteerMaps::open(const std::string& interface, std::string& error) {
     const auto index = index_of(interface, error);
     if (!index) {
         return nullptr;
@@ -85,11 +70,11 @@ std::unique_ptr<SteerLoader> SteerLoader::adopt(const std::string& interface, st
         error = "interface " + interface + " does not run our XDP program";
         return nullptr;
     }
-    std::unique_ptr<SteerLoader> loader(new SteerLoader());
-    return loader->take_maps(program.get(), error) && loader->open_requests(error) ? std::move(loader) : nullptr;
+    std::unique_ptr<SteerMaps> maps(new SteerMaps());
+    return maps->take_maps(program.get(), error) ? std::move(maps) : nullptr;
 }
 
-bool SteerLoader::remove_leftover(const std::string& interface, std::string& error) {
+bool SteerMaps::remove_leftover(const std::string& interface, std::string& error) {
     const auto index = index_of(interface, error);
     if (!index) {
         return false;
@@ -110,22 +95,7 @@ bool SteerLoader::remove_leftover(const std::string& interface, std::string& err
     return true;
 }
 
-bool SteerLoader::attach(const std::string& interface, Mode mode, std::string& error) {
-    const auto index = index_of(interface, error);
-    if (!index || !program_) {
-        return false;
-    }
-    LIBBPF_OPTS(bpf_link_create_opts, options,
-                .flags = mode == Mode::kNative ? XDP_FLAGS_DRV_MODE : XDP_FLAGS_SKB_MODE);
-    link_ = Descriptor(bpf_link_create(bpf_program__fd(program_->progs.steer), *index, BPF_XDP, &options));
-    if (!link_.is_open()) {
-        error = reason("attaching the XDP program to " + interface);
-        return false;
-    }
-    return true;
-}
-
-bool SteerLoader::take_maps(int program, std::string& error) {
+bool SteerMaps::take_maps(int program, std::string& error) {
     std::array<__u32, 16> ids{};
     bpf_prog_info info{};
     info.nr_map_ids = ids.size();
@@ -151,71 +121,46 @@ bool SteerLoader::take_maps(int program, std::string& error) {
             return false;
         }
     }
+    void* sources = mmap(nullptr, kSourcesBytes, PROT_READ | PROT_WRITE, MAP_SHARED, sources_map_.get(), 0);
+    requests_.reset(ring_buffer__new(admissions_.get(), on_request, this, nullptr));
+    if (sources == MAP_FAILED || !requests_) {
+        error = reason("the XDP program's shared memory");
+        return false;
+    }
+    sources_ = static_cast<std::atomic<std::uint64_t>*>(sources);
     return true;
 }
 
-Descriptor* SteerLoader::slot_of(std::string_view map) noexcept {
-    const std::array<Descriptor*, kMapNames.size()> slots{&sockets_, &sessions_, &settings_, &counts_, &admissions_};
+Descriptor* SteerMaps::slot_of(std::string_view map) noexcept {
+    const std::array<Descriptor*, kMapNames.size()> slots{&sessions_, &settings_, &counts_, &admissions_,
+                                                              &sources_map_};
     const auto found = std::find(kMapNames.begin(), kMapNames.end(), map);
     return found == kMapNames.end() ? nullptr : slots[static_cast<std::size_t>(found - kMapNames.begin())];
 }
 
-bool SteerLoader::open_requests(std::string& error) {
-    requests_.reset(ring_buffer__new(admissions_.get(), on_request, this, nullptr));
-    if (!requests_) {
-        error = reason("the ring of admission requests");
-    }
-    return requests_ != nullptr;
-}
-
-bool SteerLoader::configure(const voice_steer_settings& settings) noexcept {
+bool SteerMaps::configure(const voice_steer_settings& settings) noexcept {
     const __u32 zero = 0;
     return bpf_map_update_elem(settings_.get(), &zero, &settings, BPF_ANY) == 0;
 }
 
-bool SteerLoader::bind_socket(std::uint32_t queue, int socket) noexcept {
-    return bpf_map_update_elem(sockets_.get(), &queue, &socket, BPF_ANY) == 0;
-}
-
-bool SteerLoader::put(std::uint32_t ssrc, bool blocked) noexcept {
-    // Tokens that were never refilled are full at the first packet.
-    const voice_steer_session session{
-        .seen_ns = monotonic_ns(), .refilled_ns = 0, .tokens = 0, .blocked = blocked ? 1U : 0U};
+bool SteerMaps::put(std::uint32_t ssrc, const voice_steer_session& session) noexcept {
     return bpf_map_update_elem(sessions_.get(), &ssrc, &session, BPF_ANY) == 0;
 }
 
-bool SteerLoader::admit(std::uint32_t ssrc) noexcept { return put(ssrc, false); }
-bool SteerLoader::block(std::uint32_t ssrc) noexcept { return put(ssrc, true); }
+bool SteerMaps::admit(std::uint32_t ssrc, std::uint32_t slot) noexcept {
+    set_source(slot, 0);
+    return put(ssrc, {.sender_paid_ns = 0, .others_paid_ns = 0, .slot = slot, .blocked = 0});
+}
 
-bool SteerLoader::remove(std::uint32_t ssrc) noexcept {
+bool SteerMaps::block(std::uint32_t ssrc) noexcept {
+    return put(ssrc, {.sender_paid_ns = 0, .others_paid_ns = 0, .slot = 0, .blocked = 1});
+}
+
+bool SteerMaps::remove(std::uint32_t ssrc) noexcept {
     return bpf_map_delete_elem(sessions_.get(), &ssrc) == 0 || errno == ENOENT;
 }
 
-std::optional<voice_steer_session> SteerLoader::find(std::uint32_t ssrc) const noexcept {
-    voice_steer_session session{};
-    return bpf_map_lookup_elem(sessions_.get(), &ssrc, &session) == 0 ? std::optional(session) : std::nullopt;
-}
-
-// In batches: an entry at a time, 65,536 sessions would be 130,000 system calls.
-void SteerLoader::each(const std::function<void(std::uint32_t, const voice_steer_session&)>& callback) const {
-    std::vector<std::uint32_t> ssrcs(kBatch);
-    std::vector<voice_steer_session> sessions(kBatch);
-    __u32 position = 0;
-    for (bool first = true, more = true; more; first = false) {
-        __u32 count = kBatch;
-        const int failed = bpf_map_lookup_batch(sessions_.get(), first ? nullptr : &position, &position, ssrcs.data(),
-                                                sessions.data(), &count, nullptr);
-        if (failed != 0 && errno != ENOENT) {
-            return;
-        }
-        more = failed == 0;
-        for (__u32 i = 0; i < count; ++i) {
-            callback(ssrcs[i], sessions[i]);
-        }
-    }
-}
-
-Counts SteerLoader::counts() const {
+Counts SteerMaps::counts() const {
     Counts counts{};
     std::vector<std::uint64_t> per_cpu(static_cast<std::size_t>(libbpf_num_possible_cpus()));
     for (__u32 what = 0; what < counts.size(); ++what) {
@@ -226,8 +171,8 @@ Counts SteerLoader::counts() const {
     return counts;
 }
 
-int SteerLoader::on_request(void* self, void* data, std::size_t bytes) {
-    const auto* loader = static_cast<SteerLoader*>(self);
+int SteerMaps::on_request(void* self, void* data, std::size_t bytes) {
+    const auto* loader = static_cast<SteerMaps*>(self);
     if (bytes != sizeof(voice_steer_admission)) {
         return 0;
     }
@@ -235,7 +180,7 @@ int SteerLoader::on_request(void* self, void* data, std::size_t bytes) {
     return (*loader->callback_)(*static_cast<const voice_steer_admission*>(data)) ? 0 : -ENOSPC;
 }
 
-void SteerLoader::poll_requests(std::chrono::milliseconds limit,
+void SteerMaps::poll_requests(std::chrono::milliseconds limit,
                                 const std::function<bool(const voice_steer_admission&)>& callback) {
     callback_ = &callback;
     // What an earlier round left wakes nobody: it is taken first.

@@ -1,72 +1,52 @@
-// The XDP program in the kernel: loads it, attaches it to an interface, and works on its maps.
+// The maps of the XDP program that runs on an interface. DPDK's AF_XDP driver loads and attaches it, and leaves it behind
+// when the process is killed.
 //
-// It attaches with a BPF link, which the kernel removes when the process ends, however it ends: the interface is left
-// as it was. libxdp's dispatcher is not used: it leaves its program behind when the process is killed, and it needs
-// bpffs.
-//
-// Needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, without which the verifier refuses pointer arithmetic of this kind.
+// Needs CAP_BPF and CAP_NET_ADMIN.
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 
 #include "support/descriptor.hpp"
 #include "xdp/steer.h"
 
-struct bpf_map;
 struct ring_buffer;
-struct steer_bpf;
 
 namespace voice::xdp {
-
-enum class Mode : std::uint8_t {
-    kNative,   // in the driver
-    kGeneric,  // in the kernel's network stack, for drivers without XDP; slower
-};
 
 using Counts = std::array<std::uint64_t, VOICE_STEER_COUNTS>;
 
 // poll_requests() is for one thread; everything else may be called from any.
-class SteerLoader {
+class SteerMaps {
 public:
-    // Loads a program with maps of its own. Null and a reason when that fails.
-    static std::unique_ptr<SteerLoader> load(std::string& error);
+    // Null and a reason where the interface does not run our program.
+    static std::unique_ptr<SteerMaps> open(const std::string& interface, std::string& error);
 
-    // Works on the maps of the program that is attached to the interface already: DPDK's AF_XDP driver loads and
-    // attaches the program that it is given by itself.
-    static std::unique_ptr<SteerLoader> adopt(const std::string& interface, std::string& error);
-
-    // Removes our program from an interface where an earlier process left it without a link, as DPDK does when it is
-    // killed. Another's program stays, and is an error.
+    // Removes our program from an interface where an earlier process left it. Another's program stays, and is an error.
     static bool remove_leftover(const std::string& interface, std::string& error);
 
-    SteerLoader(const SteerLoader&) = delete;
-    SteerLoader& operator=(const SteerLoader&) = delete;
-    ~SteerLoader();
-
-    // Fails where a program is attached already.
-    bool attach(const std::string& interface, Mode mode, std::string& error);
-    void detach() noexcept { link_.reset(); }
-    [[nodiscard]] bool is_attached() const noexcept { return link_.is_open(); }
+    SteerMaps(const SteerMaps&) = delete;
+    SteerMaps& operator=(const SteerMaps&) = delete;
+    ~SteerMaps();
 
     bool configure(const voice_steer_settings& settings) noexcept;
-    // Leads a queue's audio to an AF_XDP socket.
-    bool bind_socket(std::uint32_t queue, int socket) noexcept;
-    // For libxdp's xsk_socket__update_xskmap().
-    [[nodiscard]] int sockets_map() const noexcept { return sockets_.get(); }
 
-    bool admit(std::uint32_t ssrc) noexcept;
+    // Its packets pass from now on; `slot`: less than VOICE_STEER_SESSIONS, and no other session's.
+    bool admit(std::uint32_t ssrc, std::uint32_t slot) noexcept;
     bool block(std::uint32_t ssrc) noexcept;
     // True also when it was not there.
     bool remove(std::uint32_t ssrc) noexcept;
-    [[nodiscard]] std::optional<voice_steer_session> find(std::uint32_t ssrc) const noexcept;
-    void each(const std::function<void(std::uint32_t, const voice_steer_session&)>& callback) const;
+
+    // Says where a session's sender is; no system call.
+    void set_source(std::uint32_t slot, std::uint64_t source) noexcept {
+        sources_[slot].store(source, std::memory_order_relaxed);
+    }
 
     // Sums over the CPUs.
     [[nodiscard]] Counts counts() const;
@@ -77,27 +57,22 @@ public:
                        const std::function<bool(const voice_steer_admission&)>& callback);
 
 private:
-    SteerLoader() = default;
-    bool open_requests(std::string& error);
+    SteerMaps() = default;
     bool take_maps(int program, std::string& error);
     Descriptor* slot_of(std::string_view map) noexcept;
-    bool put(std::uint32_t ssrc, bool blocked) noexcept;
+    bool put(std::uint32_t ssrc, const voice_steer_session& session) noexcept;
 
-    struct FreeProgram {
-        void operator()(steer_bpf* program) const noexcept;
-    };
     struct FreeRequests {
         void operator()(ring_buffer* requests) const noexcept;
     };
     static int on_request(void* self, void* data, std::size_t bytes);
 
-    std::unique_ptr<steer_bpf, FreeProgram> program_;  // null when it was adopted
-    Descriptor link_;
-    Descriptor sockets_;
     Descriptor sessions_;
     Descriptor settings_;
     Descriptor counts_;
     Descriptor admissions_;
+    Descriptor sources_map_;
+    std::atomic<std::uint64_t>* sources_ = nullptr;  // the map, in memory that is shared with the kernel
     std::unique_ptr<ring_buffer, FreeRequests> requests_;
     const std::function<bool(const voice_steer_admission&)>* callback_ = nullptr;  // while poll_requests() runs
 };

@@ -1,18 +1,14 @@
-// The loader on a veth pair, in the kernel: attaches, steers, and leaves the interface as it was.
-#include "xdp/steer_loader.hpp"
+// The maps of the program on a veth pair, in the kernel.
+#include "xdp/steer_maps.hpp"
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <gtest/gtest.h>
 #include <linux/bpf.h>
 #include <linux/if_link.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <csignal>
-#include <set>
 #include <span>
-#include <thread>
 
 #include "admission/steer_gate.hpp"
 #include "packets.hpp"
@@ -25,11 +21,10 @@ namespace {
 using namespace std::chrono_literals;
 using namespace voice;
 using namespace voice::test;
-using xdp::Mode;
-using xdp::SteerLoader;
+using xdp::SteerMaps;
 
 const voice_steer_settings kSettings{
-    .rtp_port = kRtpPort, .packets_per_s = 100, .burst_packets = 50, .admissions_per_s = 100'000};
+    .rtp_port = kRtpPort, .packets_per_s = 100, .admissions_per_s = 100'000};
 
 Bytes audio(std::uint32_t ssrc = kSsrc) { return ethernet(Ipv4{}(udp(Rtp{.ssrc = ssrc}.bytes()))); }
 Bytes ssh() { return ethernet(Ipv4{.protocol = 6}(Bytes(40, 22))); }
@@ -41,95 +36,8 @@ __u32 attached_program() {
     return id;
 }
 
-class Loader : public ::testing::Test {
-protected:
-    void SetUp() override {
-        loader_ = SteerLoader::load(error_);
-        ASSERT_NE(loader_, nullptr) << error_;
-        ASSERT_TRUE(loader_->configure(kSettings));
-    }
-    void TearDown() override {
-        loader_.reset();
-        EXPECT_EQ(attached_program(), 0U) << "the interface still runs a program";
-    }
-
-    // Counters rise when the kernel has worked on a frame.
-    [[nodiscard]] bool counts(voice_steer_count what, std::uint64_t value) const {
-        return eventually([&] { return loader_->counts()[what] == value; });
-    }
-
-    std::vector<std::uint32_t> requests(std::size_t most = 100'000) {
-        std::vector<std::uint32_t> ssrcs;
-        loader_->poll_requests(kPatience, [&](const voice_steer_admission& request) {
-            ssrcs.push_back(request.ssrc);
-            return ssrcs.size() < most;
-        });
-        return ssrcs;
-    }
-
-    std::string error_;
-    std::unique_ptr<SteerLoader> loader_;
-};
-
-class LoaderInMode : public Loader, public ::testing::WithParamInterface<Mode> {};
-
-TEST_P(LoaderInMode, SteersAudioAndLeavesTheRestAlone) {
-    ASSERT_TRUE(loader_->attach(kNear, GetParam(), error_)) << error_;
-    EXPECT_NE(attached_program(), 0U);
-    const Wire far(kFar);
-    const Wire near(kNear);
-    far.send(ssh());
-    far.send(arp());
-    EXPECT_TRUE(near.receives(arp(), kPatience));
-    far.send(audio());
-    ASSERT_TRUE(counts(VOICE_STEER_UNKNOWN_SESSION, 1));
-    EXPECT_EQ(requests(), std::vector<std::uint32_t>{kSsrc});
-    ASSERT_TRUE(loader_->admit(kSsrc));
-    far.send(audio());
-    EXPECT_TRUE(counts(VOICE_STEER_NO_SOCKET, 1)) << "let in, and no socket is bound";
-    EXPECT_FALSE(near.receives(audio(), 50ms)) << "audio reached the kernel";
-    loader_->detach();
-    far.send(audio());
-    EXPECT_TRUE(near.receives(audio(), kPatience)) << "detached, the interface is as it was";
-}
-
-INSTANTIATE_TEST_SUITE_P(Each, LoaderInMode, ::testing::Values(Mode::kNative, Mode::kGeneric),
-                         [](const auto& mode) { return mode.param == Mode::kNative ? "Native" : "Generic"; });
-
-TEST_F(Loader, DoesNotTakeAnInterfaceFromAnother) {
-    ASSERT_TRUE(loader_->attach(kNear, Mode::kNative, error_)) << error_;
-    const auto second = SteerLoader::load(error_);
-    EXPECT_FALSE(second->attach(kNear, Mode::kNative, error_));
-    EXPECT_NE(error_.find(kNear), std::string::npos) << error_;
-    EXPECT_FALSE(SteerLoader::remove_leftover(kNear, error_)) << "removed a living process's program";
-    EXPECT_TRUE(loader_->is_attached());
-}
-
-TEST_F(Loader, TellsAnInterfaceThatIsNotThere) {
-    EXPECT_FALSE(loader_->attach("nowhere0", Mode::kNative, error_));
-    EXPECT_NE(error_.find("nowhere0"), std::string::npos);
-    EXPECT_EQ(SteerLoader::adopt("nowhere0", error_), nullptr);
-}
-
-TEST_F(Loader, LeavesNothingBehindWhenItsProcessIsKilled) {
-    const pid_t child = fork();
-    if (child == 0) {
-        std::string error;
-        const auto loader = SteerLoader::load(error);
-        const bool attached = loader && loader->attach(kNear, Mode::kNative, error);
-        if (!attached) {
-            _exit(1);
-        }
-        pause();
-    }
-    EXPECT_TRUE(eventually([] { return attached_program() != 0; }));
-    kill(child, SIGKILL);
-    waitpid(child, nullptr, 0);
-    EXPECT_TRUE(eventually([] { return attached_program() == 0; }));
-}
-
 // As DPDK's driver does: without a link, so that the program stays when the process goes.
-void attach_without_link() {
+void attach() {
     auto* program = steer_bpf__open_and_load();
     ASSERT_NE(program, nullptr);
     const auto index = static_cast<int>(if_nametoindex(kNear));
@@ -137,15 +45,80 @@ void attach_without_link() {
     steer_bpf__destroy(program);
 }
 
-TEST_F(Loader, RemovesWhatAKilledDpdkLeft) {
-    attach_without_link();
-    ASSERT_NE(attached_program(), 0U);
-    EXPECT_TRUE(SteerLoader::remove_leftover(kNear, error_)) << error_;
-    EXPECT_EQ(attached_program(), 0U);
-    EXPECT_TRUE(SteerLoader::remove_leftover(kNear, error_)) << "where nothing is left";
+class Maps : public ::testing::Test {
+protected:
+    void SetUp() override {
+        attach();
+        maps_ = SteerMaps::open(kNear, error_);
+        ASSERT_NE(maps_, nullptr) << error_;
+        ASSERT_TRUE(maps_->configure(kSettings));
+    }
+    void TearDown() override {
+        maps_.reset();
+        EXPECT_TRUE(SteerMaps::remove_leftover(kNear, error_)) << error_;
+        EXPECT_EQ(attached_program(), 0U) << "the interface still runs a program";
+    }
+
+    // Counters rise when the kernel has worked on a frame.
+    [[nodiscard]] bool counts(voice_steer_count what, std::uint64_t value) const {
+        return eventually([&] { return maps_->counts()[what] == value; });
+    }
+
+    std::string error_;
+    std::unique_ptr<SteerMaps> maps_;
+};
+
+TEST_F(Maps, SteerAudioAndLeaveTheRestAlone) {
+    const Wire far(kFar);
+    const Wire near(kNear);
+    far.send(ssh());
+    far.send(arp());
+    EXPECT_TRUE(near.receives(arp(), kPatience));
+    far.send(audio());
+    ASSERT_TRUE(counts(VOICE_STEER_UNKNOWN_SESSION, 1));
+    std::vector<std::uint32_t> asked;
+    maps_->poll_requests(kPatience, [&](const voice_steer_admission& request) {
+        asked.push_back(request.ssrc);
+        return true;
+    });
+    EXPECT_EQ(asked, std::vector<std::uint32_t>{kSsrc});
+    ASSERT_TRUE(maps_->admit(kSsrc, 5));
+    far.send(audio());
+    EXPECT_TRUE(counts(VOICE_STEER_NO_SOCKET, 1)) << "let in, and no socket is bound";
+    EXPECT_FALSE(near.receives(audio(), 50ms)) << "audio reached the kernel";
+    EXPECT_TRUE(maps_->block(kSsrc));
+    far.send(audio());
+    EXPECT_TRUE(counts(VOICE_STEER_BLOCKED, 1));
+    EXPECT_TRUE(maps_->remove(kSsrc));
+    EXPECT_TRUE(maps_->remove(kSsrc)) << "that it is gone is what was wanted";
+    EXPECT_TRUE(SteerMaps::remove_leftover(kNear, error_)) << error_;
+    far.send(audio());
+    EXPECT_TRUE(near.receives(audio(), kPatience)) << "detached, the interface is as it was";
 }
 
-TEST_F(Loader, LeavesAnothersProgramAlone) {
+TEST_F(Maps, ASessionsSenderHasAnAllowanceOfItsOwn) {
+    const Wire far(kFar);
+    ASSERT_TRUE(maps_->admit(kSsrc, 5));
+    const auto send = [&](int packets) {
+        for (int i = 0; i < packets; ++i) {
+            far.send(audio());
+        }
+    };
+    send(VOICE_STRANGERS_PER_S + 10);
+    ASSERT_TRUE(eventually([&] { return maps_->counts()[VOICE_STEER_RATE_LIMITED] > 0; })) << "nobody is its sender yet";
+    const auto before = maps_->counts()[VOICE_STEER_NO_SOCKET];
+    maps_->set_source(5, voice_source_of_ipv4(htonl(0x0a000001), htons(40000)));
+    send(50);
+    EXPECT_TRUE(counts(VOICE_STEER_NO_SOCKET, before + 50));
+}
+
+TEST_F(Maps, TellAnInterfaceThatIsNotThere) {
+    EXPECT_EQ(SteerMaps::open("nowhere0", error_), nullptr);
+    EXPECT_NE(error_.find("nowhere0"), std::string::npos);
+}
+
+TEST(SteerMaps, LeaveAnothersProgramAlone) {
+    std::string error;
     const std::array<bpf_insn, 2> pass{{
         {.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = 0, .src_reg = 0, .off = 0, .imm = XDP_PASS},
         {.code = BPF_JMP | BPF_EXIT, .dst_reg = 0, .src_reg = 0, .off = 0, .imm = 0},
@@ -154,81 +127,25 @@ TEST_F(Loader, LeavesAnothersProgramAlone) {
     ASSERT_TRUE(program.is_open());
     const auto index = static_cast<int>(if_nametoindex(kNear));
     ASSERT_EQ(bpf_xdp_attach(index, program.get(), 0, nullptr), 0);
-    EXPECT_FALSE(SteerLoader::remove_leftover(kNear, error_));
-    EXPECT_NE(error_.find("other"), std::string::npos) << error_;
-    EXPECT_EQ(SteerLoader::adopt(kNear, error_), nullptr);
+    EXPECT_FALSE(SteerMaps::remove_leftover(kNear, error));
+    EXPECT_NE(error.find("other"), std::string::npos) << error;
+    EXPECT_EQ(SteerMaps::open(kNear, error), nullptr);
     EXPECT_EQ(bpf_xdp_detach(index, 0, nullptr), 0);
 }
 
-TEST_F(Loader, AdoptsTheMapsOfAnAttachedProgram) {
-    attach_without_link();
-    const auto adopted = SteerLoader::adopt(kNear, error_);
-    ASSERT_NE(adopted, nullptr) << error_;
-    ASSERT_TRUE(adopted->configure(kSettings));
-    const Wire far(kFar);
-    far.send(audio());
-    std::vector<std::uint32_t> asked;
-    adopted->poll_requests(kPatience, [&](const voice_steer_admission& request) {
-        asked.push_back(request.ssrc);
-        return true;
-    });
-    EXPECT_EQ(asked, std::vector<std::uint32_t>{kSsrc});
-    EXPECT_TRUE(adopted->block(kSsrc));
-    far.send(audio());
-    EXPECT_TRUE(eventually([&] { return adopted->counts()[VOICE_STEER_BLOCKED] == 1; }));
-    EXPECT_TRUE(SteerLoader::remove_leftover(kNear, error_)) << error_;
-}
-
-TEST_F(Loader, KeepsSessions) {
-    for (std::uint32_t ssrc = 0; ssrc < 5000; ++ssrc) {
-        ASSERT_TRUE(ssrc % 2 == 0 ? loader_->admit(ssrc) : loader_->block(ssrc));
-    }
-    EXPECT_EQ(loader_->find(4)->blocked, 0U);
-    EXPECT_EQ(loader_->find(5)->blocked, 1U);
-    EXPECT_FALSE(loader_->find(5000));
-    std::set<std::uint32_t> seen;
-    loader_->each([&](std::uint32_t ssrc, const voice_steer_session& session) {
-        EXPECT_EQ(session.blocked, ssrc % 2);
-        EXPECT_TRUE(seen.insert(ssrc).second);
-    });
-    EXPECT_EQ(seen.size(), 5000U);
-    EXPECT_TRUE(loader_->remove(4));
-    EXPECT_TRUE(loader_->remove(4)) << "that it is gone is what was wanted";
-    EXPECT_FALSE(loader_->find(4));
-}
-
-TEST_F(Loader, RequestsThatARoundDoesNotTakeStayForTheNext) {
-    ASSERT_TRUE(loader_->attach(kNear, Mode::kNative, error_)) << error_;
+TEST_F(Maps, RequestsThatARoundDoesNotTakeStayForTheNext) {
     const Wire far(kFar);
     for (std::uint32_t ssrc = 1; ssrc <= 30; ++ssrc) {
         far.send(audio(ssrc));
     }
     ASSERT_TRUE(counts(VOICE_STEER_UNKNOWN_SESSION, 30));
-    admission::SteerGate gate(*loader_);
+    admission::SteerGate gate(*maps_);
     std::array<std::uint32_t, 20> ssrcs{};
     ASSERT_EQ(gate.wait(ssrcs, kPatience), 20U);
     EXPECT_EQ(ssrcs[19], 20U);
     ASSERT_EQ(gate.wait(ssrcs, kPatience), 10U);
     EXPECT_EQ(ssrcs[9], 30U);
     EXPECT_EQ(gate.wait(ssrcs, 20ms), 0U);
-}
-
-TEST_F(Loader, TheGateTellsHowLongASessionIsSilent) {
-    ASSERT_TRUE(loader_->attach(kNear, Mode::kNative, error_)) << error_;
-    admission::SteerGate gate(*loader_);
-    ASSERT_TRUE(gate.admit(kSsrc));
-    std::this_thread::sleep_for(500ms);
-    const auto silent_for = [&] {
-        std::chrono::nanoseconds found{-1};
-        gate.each([&](const admission::Gate::Session& session) { found = session.silent_for; });
-        return found;
-    };
-    EXPECT_GE(silent_for(), 500ms);
-    const auto sent_at = std::chrono::steady_clock::now();
-    Wire(kFar).send(audio());
-    ASSERT_TRUE(counts(VOICE_STEER_NO_SOCKET, 1));
-    const auto silent = silent_for();
-    EXPECT_LE(silent, std::chrono::steady_clock::now() - sent_at);
 }
 
 class OwnNetwork : public ::testing::Environment {
