@@ -31,9 +31,8 @@ void Poller::obey() noexcept {
         } else {
             sessions_.erase(command->ssrc);
             if (slot.owner.load(std::memory_order_relaxed) == index_) {
-                slot.utterances.close(slot.jitter.frames(), chunks_, counters_.audio);
+                end(slot, command->slot);
                 live_.close(slot, now_ns_);
-                vad_.reset(command->slot);
             }
             slot.known_to.fetch_sub(1, std::memory_order_release);
         }
@@ -88,7 +87,7 @@ std::uint32_t Poller::look_up(const receive::Datagram& datagram) const noexcept 
 
 void Poller::expect(const receive::Datagram& datagram, std::uint32_t at) noexcept {
     if (slots_[at].owner.load(std::memory_order_relaxed) == index_) {
-        slots_[at].jitter.expect(static_cast<std::uint16_t>(datagram.bytes[2] << 8 | datagram.bytes[3]));
+        slots_[at].jitter.expect(rtp::timestamp_of(datagram.bytes));
         vad_.expect(at);
     }
 }
@@ -113,7 +112,10 @@ void Poller::take(const receive::Datagram& datagram, std::uint32_t at) noexcept 
     }
     follow_source(slot, at, datagram.source);
     if (is_report) {
-        take_report(slot, at, *opened);
+        if (rtp::says_bye(*opened, slot.ssrc)) {
+            end(slot, at);
+            slot.ended.store(true, std::memory_order_relaxed);
+        }
     } else if (const auto packet = rtp::parse(*opened)) {
         ++slot.packets;
         hear(slot, at, *packet);
@@ -177,16 +179,11 @@ void Poller::follow_source(Slot& slot, std::uint32_t at, std::uint64_t source) n
     }
 }
 
-void Poller::take_report(Slot& slot, std::uint32_t stream, std::span<const std::uint8_t> report) noexcept {
-    if (rtp::says_bye(report, slot.ssrc)) {
-        slot.utterances.close(slot.jitter.frames(), chunks_, counters_.audio);
-        vad_.reset(stream);
-        slot.ended.store(true, std::memory_order_relaxed);
-    }
-}
-
 void Poller::hear(Slot& slot, std::uint32_t stream, const rtp::Packet& packet) noexcept {
     using Arrival = rtp::JitterBuffer::Arrival;
+    if (packet.payload_type == rtp::kComfortNoise || packet.payload_type == rtp::kTelephoneEvent) {
+        return slot.jitter.pass(packet);
+    }
     Arrival arrival;
     {
         const Stopwatch watch(stage(Stage::kReorder));
@@ -198,20 +195,50 @@ void Poller::hear(Slot& slot, std::uint32_t stream, const rtp::Packet& packet) n
     if (arrival == Arrival::kLate || arrival == Arrival::kSuspicious) {
         return drop(control::DropReason::kLate);
     }
+    if (arrival == Arrival::kBeyond) {
+        fall_silent(slot, stream);
+        slot.utterances.skip(slot.jitter.skip_to(packet));
+        arrival = slot.jitter.insert(packet);
+    }
+    silence_.start(stream, now_ns_);
     counters_.duplicates += arrival == Arrival::kDuplicate ? 1 : 0;
     counters_.restarts += arrival == Arrival::kRestarted ? 1 : 0;
     while (slot.jitter.next()) {
-        const rtp::Frame frame = slot.jitter.frame();
-        slot.concealed += frame.concealed ? 1 : 0;
-        const vad::Decision decision = decide(slot, stream, frame);
-        const Stopwatch watch(stage(Stage::kFeatures));
-        slot.utterances.take(slot.jitter.frames(), frame.concealed, decision, chunks_, counters_.audio);
+        hear_frame(slot, stream);
     }
     live_.follow(slot, now_ns_);
 }
 
+void Poller::hear_frame(Slot& slot, std::uint32_t stream) noexcept {
+    const rtp::Frame frame = slot.jitter.frame();
+    slot.concealed += frame.concealed ? 1 : 0;
+    const vad::Decision decision = decide(slot, stream, frame);
+    const Stopwatch watch(stage(Stage::kFeatures));
+    slot.utterances.take(slot.jitter.frames(), frame.concealed, decision, chunks_, counters_.audio);
+}
+
+void Poller::fall_silent(Slot& slot, std::uint32_t stream) noexcept {
+    while (slot.jitter.run_out()) {
+        hear_frame(slot, stream);
+    }
+    // Ends when what is made up has faded.
+    while (slot.utterances.speaking()) {
+        slot.jitter.make_up();
+        hear_frame(slot, stream);
+    }
+}
+
+void Poller::end(Slot& slot, std::uint32_t stream) noexcept {
+    while (slot.jitter.run_out()) {
+        hear_frame(slot, stream);
+    }
+    slot.utterances.close(slot.jitter.frames(), chunks_, counters_.audio);
+    silence_.stop(stream);
+    vad_.reset(stream);
+}
+
 vad::Decision Poller::decide(const Slot& slot, std::uint32_t stream, const rtp::Frame& frame) noexcept {
-    if (frame.concealed) {
+    if (frame.made_up) {
         return {.speech = slot.utterances.speaking() && !frame.faded};
     }
     const Stopwatch watch(stage(Stage::kVad));

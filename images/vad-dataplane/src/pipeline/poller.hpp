@@ -18,6 +18,7 @@
 #include "control/drop_reason.hpp"
 #include "pipeline/live_state.hpp"
 #include "pipeline/session_map.hpp"
+#include "pipeline/silence_timer.hpp"
 #include "pipeline/slot.hpp"
 #include "receive/burst.hpp"
 #include "ring/spsc_ring.hpp"
@@ -112,7 +113,7 @@ class Poller {
 public:
     Poller(PollerParts parts, std::span<Slot> slots, Senders& senders)
         : index_(parts.index), slots_(slots), sessions_(slots.size()), vad_(std::move(parts.vad)), senders_(senders),
-          live_(parts.table, parts.keep) {}
+          live_(parts.table, parts.keep), silence_(slots.size()) {}
     Poller(const Poller&) = delete;
     Poller& operator=(const Poller&) = delete;
     virtual ~Poller() = default;
@@ -140,6 +141,13 @@ protected:
         passed_ns_.store(now_ns, std::memory_order_relaxed);
         live_.sweep(now_ns);
     }
+    // Where no packet waits any more: a thread that was away must not take that for silence.
+    void look_for_silence() noexcept {
+        silence_.pass(now_ns_, [this](std::uint32_t stream) {
+            fall_silent(slots_[stream], stream);
+            live_.follow(slots_[stream], now_ns_);
+        });
+    }
     void take(std::span<const receive::Datagram> burst) noexcept;
     // Takes what other pollers have handed over; returns how many.
     std::size_t take_handed_over() noexcept;
@@ -161,8 +169,13 @@ private:
     std::optional<std::span<const std::uint8_t>> open(Slot& slot, const receive::Datagram& datagram) noexcept;
     // The packet is its sender's.
     void follow_source(Slot& slot, std::uint32_t at, std::uint64_t source) noexcept;
-    void take_report(Slot& slot, std::uint32_t stream, std::span<const std::uint8_t> report) noexcept;
     void hear(Slot& slot, std::uint32_t stream, const rtp::Packet& packet) noexcept;
+    // The frame that the jitter buffer has moved to.
+    void hear_frame(Slot& slot, std::uint32_t stream) noexcept;
+    // Nothing comes any more, for now: hears what is held, and ends what is being said.
+    void fall_silent(Slot& slot, std::uint32_t stream) noexcept;
+    // Nothing will come any more.
+    void end(Slot& slot, std::uint32_t stream) noexcept;
     // The VAD's, and of a frame that is made up the last one's, until it has faded: lost packets cost less than those
     // that come, so that an overload does not feed itself.
     vad::Decision decide(const Slot& slot, std::uint32_t stream, const rtp::Frame& frame) noexcept;
@@ -175,6 +188,7 @@ private:
     vad::Vad vad_;
     Senders& senders_;
     LiveState live_;
+    SilenceTimer silence_;
     std::int64_t now_ns_ = 0;
     std::uint32_t run_ = 0;
     std::vector<std::unique_ptr<HandOver>> inboxes_;  // from each other poller
@@ -198,7 +212,11 @@ public:
         obey();
         const std::size_t received = queue_.poll([this](std::span<const receive::Datagram> burst) { take(burst); });
         measure_backlog(received, Queue::kBatch);
-        return received + take_handed_over();
+        const std::size_t taken = received + take_handed_over();
+        if (received < Queue::kBatch) {
+            look_for_silence();
+        }
+        return taken;
     }
 
     [[nodiscard]] std::uint32_t ring_size() const noexcept override { return ring_size_; }

@@ -55,6 +55,8 @@ std::optional<Packet> parse(std::span<const std::uint8_t> bytes) noexcept {
     };
 }
 
+std::uint32_t timestamp_of(std::span<const std::uint8_t> bytes) noexcept { return read32(bytes, 4); }
+
 bool is_rtcp(std::span<const std::uint8_t> bytes) noexcept {
     return bytes.size() >= kReportHeaderBytes && bytes[1] >= kFirstReport && bytes[1] <= kLastReport;
 }

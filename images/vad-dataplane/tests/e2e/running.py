@@ -287,6 +287,9 @@ class Caller:
         self._socket = sender or self.open_socket(plane)
         self._protector = Protector(key) if key else None
         self.sequence = 1
+        self._paused = 0
+        self.first = 1
+        """Sequence number of the first packet that was taken."""
         self.sent = 0
 
     @staticmethod
@@ -301,10 +304,18 @@ class Caller:
         """Go on from another port, as behind a NAT that forgets, or from another address."""
         self._socket = self.open_socket(self._plane, address)
 
+    def pause(self, frames: int) -> None:
+        """Let time go by in which nothing is sent."""
+        self._paused += frames
+
+    @property
+    def timestamp(self) -> int:
+        return (self.sequence + self._paused) * FRAME_SAMPLES & 0xFFFFFFFF
+
     def packet(self, frame: bytes) -> bytes:
         """Return the next packet with 20 ms of little-endian samples."""
         samples = struct.unpack(f"<{FRAME_SAMPLES}h", frame)
-        header = struct.pack(">BBHII", 0x80, 96, self.sequence & 0xFFFF, self.sequence * FRAME_SAMPLES, self.ssrc)
+        header = struct.pack(">BBHII", 0x80, 96, self.sequence & 0xFFFF, self.timestamp, self.ssrc)
         self.sequence += 1
         packet = header + struct.pack(f">{FRAME_SAMPLES}h", *samples)
         return self._protector.protect(packet) if self._protector else packet
@@ -325,15 +336,16 @@ class Caller:
             time.sleep(pace_s)
 
     def enter(self) -> None:
-        """Send a packet a second until the session is in."""
-        for _ in range(30):
+        """Send a packet twice a second until the session is in and its sender is known."""
+        for _ in range(60):
             self.send(self.packet(bytes(2 * FRAME_SAMPLES)))
             with contextlib.suppress(AssertionError):
-                wait_for("the session is in", lambda: self._plane.session(self.ssrc) is not None, 2)
+                wait_for("a packet is taken", lambda: (self._plane.session(self.ssrc) or {}).get("packets", 0) > 0, 0.5)
                 break
         found = self._plane.session(self.ssrc)
         assert found, "the session is not let in"
         self.sent = found["packets"]
+        self.first = self.sequence - self.sent
 
     def is_taken(self) -> None:
         """Wait until every packet has been worked on, and every chunk that came of them has been sent."""

@@ -215,4 +215,15 @@ TEST(Utterances, FeaturesAreThoseOfTheWholeUtterance) {
     }
 }
 
+TEST(Utterances, TimeGoesOnWhereNothingIsHeard) {
+    Session session;
+    session.hear(10, kSilence);
+    session.utterances.skip(100);
+    session.hear(1, {.speech = true, .onset = true, .pre_roll_frames = 16});
+    session.utterances.close(session.audio, *session.ring, session.counters);
+    const auto chunks = session.shipped();
+    ASSERT_EQ(chunks.size(), 1U);
+    EXPECT_EQ(chunks[0].sequence, 110U) << "and what was before is no pre-roll";
+}
+
 }  // namespace
