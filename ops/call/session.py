@@ -11,6 +11,9 @@ from pydantic import BaseModel, ValidationError
 
 from blueprint.contract.session_api import LAST_EVENT_ID_HEADER, SESSIONS_PATH, TOKEN_HEADER
 
+SUBPROTOCOL = "voice.v1"
+"""Of the audio WebSocket; the token is offered behind it."""
+
 TIMEOUT_S = 30.0
 """Longest pause in an answer; event streams have heartbeats."""
 RESUMES = 10
@@ -127,6 +130,8 @@ class Session:
                         if not json.loads(event.data)["complete"]:
                             raise CallError("the server gave up before all was transcribed")
                         return
+                    if event.event == "error" and self.media.srtp:  # a WebSocket hears it, and connects again
+                        raise CallError(json.loads(event.data)["detail"])
                     if event.event in {"partial", "final"}:
                         yield Heard.model_validate_json(event.data)
             except httpx2.HTTPError:

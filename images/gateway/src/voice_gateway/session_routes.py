@@ -15,7 +15,7 @@ from blueprint.contract.session_api import TOKEN_HEADER
 from voice_gateway.gateway import Gateway
 from voice_gateway.refusals import Refusal, draining, no_capacity, retry_after
 from voice_runtime import state
-from voice_runtime.sessions import Session, SessionKind, SessionState, TooManySessionsError
+from voice_runtime.sessions import Session, SessionKind, SessionState, TooManySessionsError, primary_language
 
 BODY_BYTES = 4096
 """A request has two short fields."""
@@ -44,6 +44,7 @@ async def create(request: Request) -> Response:
         raise draining()
     await _check_rate(gateway, caller)
     wanted = await _read(request)
+    _check_language(gateway, wanted.language)
     _check_capacity(gateway, wanted)
     session = await _open(gateway, caller, wanted)
     gateway.metrics.count("SessionsCreated")
@@ -56,6 +57,7 @@ async def close(request: Request) -> Response:
     gateway: Gateway = request.app.state.gateway
     session = await gateway.session_of(request.path_params["id"], request.headers.get(TOKEN_HEADER))
     await gateway.sessions.close(session)
+    await gateway.places.leave(session.ssrc)
     log.info("session closed", extra={"fields": {"ssrc": session.ssrc}})
     return Response(status_code=204)
 
@@ -69,6 +71,17 @@ async def _check_rate(gateway: Gateway, caller: str) -> None:
     most = gateway.settings.caller_creations_per_s
     if created > most:
         raise Refusal(429, "too many requests", f"a caller may open {most} sessions a second", retry_after(1))
+
+
+def _check_language(gateway: Gateway, language: str | None) -> None:
+    known = gateway.fleet.languages
+    if language and known and primary_language(language) not in known:
+        raise Refusal(
+            400,
+            "unsupported language",
+            f"language {language!r} is understood by no engine here; they have {', '.join(sorted(known))}; "
+            "without a language it is found out from the audio",
+        )
 
 
 def _check_capacity(gateway: Gateway, wanted: SessionRequest) -> None:
@@ -127,10 +140,19 @@ async def _open(gateway: Gateway, caller: str, wanted: SessionRequest) -> Sessio
         )
         try:
             if await gateway.sessions.create(session, most_of_caller=most):
+                if external:  # a WebSocket takes its place when it is let in
+                    await _take_place(gateway, session)
                 return session
         except TooManySessionsError as error:
             raise Refusal(429, "too many sessions", str(error), retry_after(5)) from None
     raise no_capacity("no free synchronization source was found; try again")
+
+
+async def _take_place(gateway: Gateway, session: Session) -> None:
+    if not await gateway.places.take(session.ssrc, session.expires_at):
+        await gateway.sessions.close(session)
+        gateway.metrics.count("SessionsRefused")
+        raise no_capacity("every ASR host has as many sessions as it takes; try again")
 
 
 def _describe(gateway: Gateway, session: Session) -> dict[str, object]:
