@@ -25,6 +25,7 @@ class LocalAws:
         log: File for what the server has to complain about.
         region: The region that `environment` chooses.
         hosted_zone: Id and name of a DNS zone that exists from the start.
+        real_hosts: Whether machines answer lifecycle hooks; otherwise stand-ins do.
 
     Attributes:
         endpoint: The URL at which every service answers.
@@ -34,11 +35,20 @@ class LocalAws:
 
     account = "123456789012"
 
-    def __init__(self, log: Path, *, region: str = "us-east-1", hosted_zone: tuple[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        log: Path,
+        *,
+        region: str = "us-east-1",
+        hosted_zone: tuple[str, str] | None = None,
+        real_hosts: bool = False,
+    ) -> None:
         self.region = region
         command = [sys.executable, "-m", "sandbox.aws.server"]
         if hosted_zone:
             command += ["--hosted-zone", *hosted_zone]
+        if real_hosts:
+            command.append("--real-hosts")
         root = Path(__file__).resolve().parents[2]
         # A file of its own: a server that is kept must not hold its parent's output open.
         with log.open("w") as errors:

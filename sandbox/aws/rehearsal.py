@@ -25,13 +25,16 @@ class Rehearsal:
 
     Use it as a context manager: whatever happens inside, the local AWS and its folder are gone afterwards.
 
+    Args:
+        real_hosts: Whether machines answer lifecycle hooks; otherwise stand-ins do.
+
     Attributes:
         aws: The local AWS.
         cdk: The CDK command line pointed at it.
         home: Folder of its caches.
     """
 
-    def __init__(self, deployment: Deployment) -> None:
+    def __init__(self, deployment: Deployment, *, real_hosts: bool = False) -> None:
         self._deployment = deployment
         self.home = Path(mkdtemp(prefix="voice-sandbox-"))
         domain = deployment.aws.edge.domain
@@ -39,6 +42,7 @@ class Rehearsal:
             self.home / "aws.log",
             region=deployment.aws.region,
             hosted_zone=(domain.zone_id, domain.zone_name) if domain else None,
+            real_hosts=real_hosts,
         )
         self.cdk = Cdk(self.aws, deployment, self.home)
         self.session = self.aws.session()

@@ -25,6 +25,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0, help="port to listen on; 0 (the default) takes a free one")
     parser.add_argument("--verbose", action="store_true", help="log every request")
     parser.add_argument("--hosted-zone", nargs=2, metavar=("ID", "NAME"), help="a DNS zone that exists from the start")
+    parser.add_argument("--real-hosts", action="store_true", help="machines answer lifecycle hooks, not stand-ins")
     options = parser.parse_args()
 
     _prepare_environment()
@@ -39,11 +40,14 @@ def main() -> None:
     signal.signal(signal.SIGINT, on_signal)
 
     # Imported here: moto reads the environment when it is imported.
+    from sandbox.aws import stand_in_hosts  # noqa: PLC0415
     from sandbox.aws.local import add_hosted_zone, start  # noqa: PLC0415
 
     server, endpoint = start(options.port)
     if options.hosted_zone:
         add_hosted_zone(*options.hosted_zone)
+    if not options.real_hosts:
+        threading.Thread(target=stand_in_hosts.play, args=(stop,), daemon=True).start()
     print(json.dumps({"endpoint": endpoint}), flush=True)
     if stat.S_ISFIFO(os.fstat(sys.stdin.fileno()).st_mode):
         threading.Thread(target=_wait_for_parent, args=(stop,), daemon=True).start()
@@ -54,6 +58,7 @@ def main() -> None:
 def _prepare_environment() -> None:
     # AWS managed policies exist in every account; moto has them only if asked.
     os.environ["MOTO_IAM_LOAD_MANAGED_POLICIES"] = "true"
+    os.environ["MOTO_EC2_ENABLE_INSTANCE_TYPE_VALIDATION"] = "true"
     # A caller's profile or endpoint is not for the adapters' own clients.
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         del os.environ[name]

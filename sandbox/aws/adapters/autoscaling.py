@@ -2,11 +2,38 @@
 
 from __future__ import annotations
 
+import time
+
 from sandbox.aws.adapters.adapter import Adapter, Properties
+
+POLL_S = 0.1
 
 
 class Group(Adapter):
     """A group; its tags name it one by one."""
+
+    def create(self, properties: Properties) -> None:
+        """Create the group, and wait until its minimum is in service.
+
+        Raises:
+            ValueError: A launch failed before that.
+        """
+        super().create(properties)
+        while True:
+            named = {"AutoScalingGroupNames": [self.id]}
+            (group,) = self.call("describe_auto_scaling_groups", named)["AutoScalingGroups"]
+            serving = sum(host["LifecycleState"] == "InService" for host in group["Instances"])
+            if serving >= group["MinSize"]:
+                return
+            activities = self.call("describe_scaling_activities", AutoScalingGroupName=self.id)["Activities"]
+            for activity in activities:
+                if activity["StatusCode"] in {"Failed", "Cancelled"}:
+                    raise ValueError(
+                        "Group did not stabilize. {current/minimum/desired group size} = "
+                        f"{{{serving}/{group['MinSize']}/{group['DesiredCapacity']}}}. "
+                        f"Failed Scaling Activity: {activity['StatusMessage']}"
+                    )
+            time.sleep(POLL_S)
 
     def translated(self, properties: Properties) -> Properties:
         """Write tags and subnets as the API has them."""

@@ -172,7 +172,7 @@ KINDS: dict[str, Kind] = {
         adapter=application_autoscaling.ScalingPolicy,
     ),
     # EC2 Auto Scaling. Not represented: `UpdatePolicy` and `CreationPolicy` (no rolling replacement, no waiting for
-    # signals), notification configurations. moto launches nothing into a warm pool; the drill evaluates policies.
+    # signals), notification configurations. The drill evaluates policies.
     "AWS::AutoScaling::AutoScalingGroup": Kind(
         "autoscaling",
         "create_auto_scaling_group",

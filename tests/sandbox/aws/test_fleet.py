@@ -66,8 +66,10 @@ def test_hooks_policies_and_pool_hang_on_the_group(deployed: Deployed) -> None:
     assert autoscaling.describe_warm_pool(AutoScalingGroupName=name)["WarmPoolConfiguration"]["PoolState"] == "Stopped"
 
 
-def test_a_new_template_version_reaches_the_group(deployed: Deployed) -> None:
+def test_a_new_template_version_reaches_the_group(stack: Deployed) -> None:
     template = fleet()
+    del template["Warm"]  # its hosts are of the first version, and would come first
+    stack.create(template, Parameters=IMAGE_PARAMETER)
     template["Template"]["Properties"]["LaunchTemplateData"]["InstanceType"] = "c8g.16xlarge"
     template["Fleet"]["Properties"] |= {"MaxSize": "6", "DesiredCapacity": "3", "DefaultInstanceWarmup": 60}
     hook = template["Fleet"]["Properties"]["LifecycleHookSpecificationList"][0]
@@ -75,22 +77,20 @@ def test_a_new_template_version_reaches_the_group(deployed: Deployed) -> None:
     tags = [{"ResourceType": "launch-template", "Tags": [{"Key": "team", "Value": "asr"}]}]
     template["Template"]["Properties"]["TagSpecifications"] = tags
     template["Policy"]["Properties"]["StepAdjustments"] = [{"MetricIntervalLowerBound": 0, "ScalingAdjustment": 4}]
-    before = {name: deployed[name] for name in ("Fleet", "Template", "Policy")}
+    before = {name: stack[name] for name in ("Fleet", "Template", "Policy")}
     version = {"Version": {"Value": att("Template", "LatestVersionNumber")}}
-    deployed.update(template, Parameters=IMAGE_PARAMETER, Outputs=version)
-    assert {name: deployed[name] for name in before} == before
-    assert deployed.outputs["Version"] == "2"
-    (shown,) = deployed.client("ec2").describe_launch_templates(LaunchTemplateIds=[deployed["Template"]])[
-        "LaunchTemplates"
-    ]
+    stack.update(template, Parameters=IMAGE_PARAMETER, Outputs=version)
+    assert {name: stack[name] for name in before} == before
+    assert stack.outputs["Version"] == "2"
+    (shown,) = stack.client("ec2").describe_launch_templates(LaunchTemplateIds=[stack["Template"]])["LaunchTemplates"]
     assert shown["Tags"] == [{"Key": "team", "Value": "asr"}]
-    shown = group(deployed)
+    shown = group(stack)
     assert (shown["LaunchTemplate"]["Version"], shown["MaxSize"], shown["DefaultInstanceWarmup"]) == ("2", 6, 60)
-    assert sorted(host["InstanceType"] for host in instances(deployed)) == ["c8g.12xlarge"] * 2 + ["c8g.16xlarge"]
-    autoscaling = deployed.client("autoscaling")
-    hooks = autoscaling.describe_lifecycle_hooks(AutoScalingGroupName=deployed["Fleet"])["LifecycleHooks"]
+    assert sorted(host["InstanceType"] for host in instances(stack)) == ["c8g.12xlarge"] * 2 + ["c8g.16xlarge"]
+    autoscaling = stack.client("autoscaling")
+    hooks = autoscaling.describe_lifecycle_hooks(AutoScalingGroupName=stack["Fleet"])["LifecycleHooks"]
     assert {hook["HeartbeatTimeout"] for hook in hooks} == {300, 900}
-    (policy,) = autoscaling.describe_policies(AutoScalingGroupName=deployed["Fleet"])["ScalingPolicies"]
+    (policy,) = autoscaling.describe_policies(AutoScalingGroupName=stack["Fleet"])["ScalingPolicies"]
     assert policy["StepAdjustments"][0]["ScalingAdjustment"] == 4
 
 
@@ -121,3 +121,10 @@ def test_nothing_of_a_fleet_is_left(deployed: Deployed) -> None:
     assert not ec2.describe_launch_templates()["LaunchTemplates"]
     assert not autoscaling.describe_auto_scaling_groups()["AutoScalingGroups"]
     assert not autoscaling.describe_policies()["ScalingPolicies"]
+
+
+def test_a_group_that_cannot_fill_up_fails_its_stack(stack: Deployed) -> None:
+    template = fleet()
+    template["Template"]["Properties"]["LaunchTemplateData"]["InstanceType"] = "c8g.none"
+    assert stack.try_create(template, Parameters=IMAGE_PARAMETER) == "ROLLBACK_COMPLETE"
+    assert any("did not stabilize. {current/minimum/desired group size} = {0/2/2}" in each for each in stack.reasons)
