@@ -16,7 +16,6 @@ from ops.images.rehearsal import RehearsalError
 from ops.output import describe_types, out, stack_table, stop
 from ops.progress import Progress
 from ops.sandbox.azure import rehearse_azure
-from ops.sandbox.hosts import rehearse_hosts
 from sandbox.aws.alert_drill import DrillError
 from sandbox.aws.cdk import CdkError
 from sandbox.aws.drill import Outcome
@@ -44,6 +43,9 @@ def sandbox(
     deployment = load_checked(file)
     try:
         if hosts:
+            # Imported here: it runs programs of a checkout, which an installed `voice` does without.
+            from ops.sandbox.hosts import rehearse_hosts  # noqa: PLC0415
+
             passed = rehearse_hosts(deployment, Progress(out))
         else:
             passed = all([_rehearse_aws(deployment, keep=keep), _rehearse_azure(deployment)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import subprocess
 from collections.abc import Iterator
@@ -19,17 +20,21 @@ from blueprint.contract.images import Image
 from blueprint.file.model.deployment import Deployment
 from blueprint.hosts import VAD_IMAGES
 from blueprint.images import CONTEXT, BuiltImage, specs
+from ops.call.session import CallError
+from ops.demo.command import WORST_ERROR_RATE
+from ops.demo.services import Gateway, ServiceError
 from ops.findings import load_checked
 from ops.images.rehearsal import rehearsal as image_rehearsal
 from ops.output import empty_table, out
 from ops.progress import Progress
+from ops.sandbox.caller import Heard, Neighbours, speak
 from sandbox.aws.claim import Claim
 from sandbox.aws.rehearsal import Rehearsal
 from sandbox.hosts.cloud import Cloud, Host
 from sandbox.hosts.disk import CACHE, Disk, HostsError, disk
 from sandbox.hosts.facts import vad_facts
 from sandbox.hosts.network import namespace
-from sandbox.hosts.rehearsal import detached, launch, reboot, terminate, with_digests
+from sandbox.hosts.rehearsal import detached, launch, reboot, terminate, wait_for_metrics, with_digests
 from sandbox.hosts.servers import filling, push
 from sandbox.hosts.timeline import timeline
 
@@ -45,7 +50,10 @@ def rehearse_hosts(deployment: Deployment, progress: Progress) -> bool:
     """
     home = Path(mkdtemp(prefix="voice-hosts-"))
     with surroundings(deployment, home, progress) as cloud:
-        passed = _life_of_a_vad_host(cloud, progress)
+        try:
+            passed = _life_of_a_vad_host(cloud, progress)
+        except (CallError, ServiceError) as error:
+            raise HostsError(str(error)) from None
     rmtree(home)
     return passed
 
@@ -107,21 +115,42 @@ def _sources_hash(image: Image) -> str:
 def _life_of_a_vad_host(cloud: Cloud, progress: Progress) -> bool:
     group = names.vad_groups(cloud.deployment)[0]
     host = cloud.boot(next(iter(cloud.instances(group))), group)
+    claims: list[Claim] = []
     try:
         with progress.phase(f"launch {host.instance} of {group}"):
             launch(cloud, host)
-        claims = list(vad_facts(cloud.deployment, host))
-        with progress.phase("reboot"):
-            reboot(host)
-        claims += [replace(claim, text=f"after a reboot, {claim.text}") for claim in vad_facts(cloud.deployment, host)]
-        with progress.phase("terminate it in its group"):
-            terminate(cloud, host)
-        claims.append(Claim("the XDP program is detached after the drain", detached(host)))
+        claims += vad_facts(cloud.deployment, host)
+        with Neighbours(cloud, cloud.folder) as neighbours:
+            with progress.phase("gateway and Whisper beside it"):
+                gateway = neighbours.start(host)
+            claims += _calls(cloud, host, gateway, progress)
     finally:
         out.print(_timeline_table(host))
-    for claim in claims:
-        out.print(f"  {'[green]✓[/]' if claim.holds else '[red]✗[/]'} {escape(claim.text)}", soft_wrap=True)
+        for claim in claims:
+            out.print(f"  {'[green]✓[/]' if claim.holds else '[red]✗[/]'} {escape(claim.text)}", soft_wrap=True)
     return all(claim.holds for claim in claims)
+
+
+def _calls(cloud: Cloud, host: Host, gateway: Gateway, progress: Progress) -> Iterator[Claim]:
+    """Make a call, reboot, and terminate the host while a second call runs."""
+    with progress.phase("a call through it"):
+        heard = asyncio.run(speak(gateway))
+    yield _understood(heard)
+    with progress.phase("its metrics in CloudWatch"):
+        wait_for_metrics(cloud, host)
+    with progress.phase("reboot"):
+        reboot(host)
+    for claim in vad_facts(cloud.deployment, host):
+        yield replace(claim, text=f"after a reboot, {claim.text}")
+    with progress.phase("terminate it in its group while a call runs"):
+        heard = asyncio.run(speak(gateway, meanwhile=lambda: terminate(cloud, host)))
+    yield _understood(heard)
+    yield Claim("the XDP program is detached after the drain", detached(host))
+
+
+def _understood(heard: Heard) -> Claim:
+    text = f"a caller heard the first words after {heard.first_s:.1f} s, and {heard.words_wrong:.0%} of all wrong"
+    return Claim(text, heard.words_wrong <= WORST_ERROR_RATE)
 
 
 def _timeline_table(host: Host) -> Table:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
+from ipaddress import ip_address
 from pathlib import Path
 
 from cryptography import x509
@@ -44,12 +45,15 @@ class Authority:
         assert isinstance(key, ec.EllipticCurvePrivateKey)  # noqa: S101  made above
         return key
 
-    def issue(self, name: str, folder: Path) -> tuple[Path, Path]:
-        """Return the files of a certificate for one DNS name, and of its key."""
+    def issue(self, name: str, folder: Path, address: str | None = None) -> tuple[Path, Path]:
+        """Return the files of a certificate for one DNS name, and for an address where one is given, and of its key."""
         issuer = x509.load_pem_x509_certificate(self.file.read_bytes()).subject
         key = ec.generate_private_key(ec.SECP256R1())
+        known_as: list[x509.GeneralName] = [x509.DNSName(name)]
+        if address is not None:
+            known_as.append(x509.IPAddress(ip_address(address)))
         made = _certificate(_named(name[:64]), key.public_key(), issuer).add_extension(
-            x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False
+            x509.SubjectAlternativeName(known_as), critical=False
         )
         certificate, private = folder / f"{name}.pem", folder / f"{name}.key"
         certificate.write_bytes(made.sign(self._key, hashes.SHA256()).public_bytes(_PEM))

@@ -64,6 +64,7 @@ class Cloud:
         self._stack = ExitStack()
         self.hosts: list[Host] = []
         self.registry_refuses = 0
+        self.authority = disk.authority
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -72,10 +73,11 @@ class Cloud:
             stack.callback(self.network.close)
             self._metadata = MetadataService(METADATA_ADDRESS)
             stack.callback(self._metadata.close)
-            front = Front(self.network.services, self._disk.authority, self.folder, self._port_behind)
+            front = Front(self.network.services, self.authority, self.folder, self._port_behind)
             stack.callback(front.close)
             stack.callback(Registry(self._registry, self.folder, self._registry_password()).close)
-            stack.callback(self._open_store(self._disk.authority).close)
+            self.store = self._open_store(self.authority)
+            stack.callback(self.store.close)
             self._stack = stack.pop_all()
         return self
 

@@ -170,7 +170,7 @@ def _qemu(disk: Disk, hardware: Hardware, tap: str, mac: str, agent: Path) -> li
     # Without checksum and segmentation offload: native XDP refuses an interface that hands out merged packets.
     offloads = [f"guest_{offload}=off" for offload in ("tso4", "tso6", "ecn", "ufo", "csum")]
     interface = ["virtio-net-pci", "netdev=net", f"mac={mac}", "addr=5", "mq=on", f"vectors={2 * queues + 2}"]
-    interface += [f"host_mtu={hardware.mtu}", "rx_queue_size=1024", *offloads]
+    interface += [f"host_mtu={hardware.mtu}", "rx_queue_size=1024", "rss=on", *offloads]
     return [
         *("qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", str(CPUS), "-nodefaults"),
         # Pages that nobody has touched take no memory here.

@@ -11,15 +11,18 @@ from socket import create_connection
 
 import yaml
 
+from blueprint.aws import names
 from blueprint.contract import network as contract
 from blueprint.contract.images import Image
+from blueprint.contract.metrics import FLEET_DIMENSION, NAMESPACE
 from sandbox.hosts.cloud import Cloud, Host
 from sandbox.hosts.disk import HostsError
 
 READY_S = 1500
 """Longest from power-on to service; some 300 s are usual on two idle cores that emulate."""
 DRAINED_S = 600
-TELLING_S = 400
+METRICS_S = 120
+TELLING_S = 600
 """Time that a host which gives up has to tell its group: three calls of the AWS CLI, up to a minute each."""
 _POLL_S = 2
 
@@ -112,3 +115,19 @@ def detached(host: Host) -> bool:
     """Whether no XDP program is left on the interface."""
     (interface,) = json.loads(host.machine.run("ip -json -details link show dev ens5"))
     return "xdp" not in interface
+
+
+def wait_for_metrics(cloud: Cloud, host: Host) -> None:
+    """Wait until telemetry has reached CloudWatch; no other host of the tier is switched on.
+
+    Raises:
+        HostsError: None comes.
+    """
+    wanted = [{"Name": FLEET_DIMENSION, "Value": names.VAD_FLEET}]
+    client = cloud.aws.client("cloudwatch")
+    _wait_until(
+        "it publishes metrics",
+        lambda: bool(client.list_metrics(Namespace=NAMESPACE, Dimensions=wanted)["Metrics"]),
+        host,
+        METRICS_S,
+    )

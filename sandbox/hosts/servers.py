@@ -99,7 +99,7 @@ def push(archive: Path, repository: str) -> str:
     """Push an OCI archive into the registry that is being filled; return its digest."""
     with NamedTemporaryFile() as digest:
         run(
-            *("skopeo", "copy", "--quiet", "--preserve-digests", "--dest-tls-verify=false"),
+            *("skopeo", "copy", "--quiet", "--dest-tls-verify=false"),
             *(
                 f"--digestfile={digest.name}",
                 f"oci-archive:{archive}",
@@ -116,6 +116,9 @@ class Store(Server):
         address: Where it listens.
         endpoint: Name and port that hosts are told.
         folder: Takes its files; what is in there of users is for root alone.
+
+    Attributes:
+        endpoint: The same.
     """
 
     def __init__(
@@ -124,12 +127,17 @@ class Store(Server):
         acl = folder / "store-users.acl"
         acl.touch(mode=0o600)
         acl.write_text("".join(f"user {user.name} {_rules(user)}\n" for user in users), encoding="utf-8")
+        self.endpoint = endpoint
+        self._passwords = {user.name: user.password for user in users}
         name, port = endpoint
-        certificate, key = authority.issue(name, folder)
+        certificate, key = authority.issue(name, folder, address)
         options = ["--bind", address, "--port", "0", "--tls-port", str(port), "--save", "", "--aclfile", str(acl)]
         options += ["--tls-cert-file", str(certificate), "--tls-key-file", str(key)]
         options += ["--tls-ca-cert-file", str(authority.file), "--tls-auth-clients", "no"]
         super().__init__(["redis-server", *options], folder / "store.log", address, port)
+
+    def password(self, user: str) -> str:
+        return self._passwords[user] or ""
 
 
 def _rules(user: StoreUser) -> str:
