@@ -103,7 +103,7 @@ async def _hold(client: httpx2.AsyncClient, gateway: Gateway, one: Call, delay_s
 async def _speak(session: Session, one: Call) -> None:
     if session.media.websocket is None:
         raise CallError("the gateway offers no WebSocket")
-    await WebSocketSender(session.media.websocket, session.token).send(one.samples)
+    await WebSocketSender(session).send(one.samples)
 
 
 async def _listen(session: Session, outcome: Outcome) -> None:

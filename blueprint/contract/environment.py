@@ -50,6 +50,7 @@ JWT_ISSUER = Variable(
 )
 JWT_AUDIENCE = Variable("VOICE_JWT_AUDIENCE", "Audience that those tokens must name; empty without an issuer")
 ALLOWED_ORIGINS = Variable("VOICE_ALLOWED_ORIGINS", "Origins of web pages that may use the session API, by commas")
+RECONNECT_GRACE_S = Variable("VOICE_RECONNECT_GRACE_S", "How long a session waits for a caller that broke off, seconds")
 SESSION_MAX_S = Variable("VOICE_SESSION_MAX_S", "Longest that a session lasts, seconds")
 CALLER_SESSIONS = Variable("VOICE_CALLER_SESSIONS", "Live sessions of one caller")
 CALLER_CREATIONS_PER_S = Variable("VOICE_CALLER_CREATIONS_PER_S", "Sessions that one caller may open in a second")
@@ -81,8 +82,8 @@ ENVIRONMENT: dict[Image, tuple[Variable, ...]] = {
     Image.TELEMETRY: (DEPLOYMENT, FLEET, HOST, REGION, *_STATE, TELEMETRY_SOURCES, PROMETHEUS_PORT),
     Image.GATEWAY: (
         DEPLOYMENT, FLEET, VALKEY_HOST, VALKEY_PORT, VALKEY_USER, VALKEY_PASSWORD, HTTP_PORT, MEDIA_PORT, RTP_PORT,
-        TOKEN_KEY, TOKEN_TTL_S, JWT_ISSUER, JWT_AUDIENCE, ALLOWED_ORIGINS, SESSION_MAX_S, CALLER_SESSIONS,
-        CALLER_CREATIONS_PER_S, MAX_CONNECTIONS, MEDIA_HOST, IDLE_TIMEOUT_S, DRAIN_TIMEOUT_S,
+        TOKEN_KEY, TOKEN_TTL_S, JWT_ISSUER, JWT_AUDIENCE, ALLOWED_ORIGINS, RECONNECT_GRACE_S, SESSION_MAX_S,
+        CALLER_SESSIONS, CALLER_CREATIONS_PER_S, MAX_CONNECTIONS, MEDIA_HOST, IDLE_TIMEOUT_S, DRAIN_TIMEOUT_S,
     ),
 }  # fmt: skip
 """What each image's program reads of it, all set by its launcher. What else a program reads stays at its default."""

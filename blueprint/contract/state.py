@@ -31,6 +31,10 @@ SESSION_LEASE_KEY = "session:{ssrc}:asr"
 CALLER_SESSIONS_KEY = "session:of:{caller}"
 """Sorted set of a caller's live sessions, scored by their expiry: what bounds the sessions of one key."""
 
+PLACES_KEY = "session:places"
+"""Sorted set of the sessions that hold a place at the ASR hosts, scored by when it is free again. The gateways see
+to it that there are never more than slots."""
+
 TRANSCRIPT_KEY = "transcript:{ssrc}"
 """Bounded stream of the session's transcript. An entry's id is where its utterance begins in the audio, in 20 ms
 frames, and a number that counts up inside the utterance; the final's is ``TRANSCRIPT_FINAL_NUMBER``. So Valkey itself
@@ -63,6 +67,10 @@ class SessionField(StrEnum):
     """Gateway: base64 of the master key and salt (30 bytes); with ``external`` only."""
     EXPIRES_AT = "expires_at"
     """Gateway: seconds since 1970 (UTC) after which no audio is taken."""
+    LAPSES_AT = "lapses_at"
+    """Gateway: seconds since 1970 at which the session is over, unless its caller connects again before."""
+    REFUSED_AT = "refused_at"
+    """ASR: seconds since 1970 at which a full host did not take the session's audio; absent once a host does."""
     ID = "id"
     """Gateway: the session's name in the API."""
     CALLER = "caller"
@@ -87,6 +95,8 @@ class HostField(StrEnum):
     """``neuron`` or ``gpu`` in the ASR tier, where Neuron hosts are filled first; ``vad`` in the VAD tier."""
     ADDRESS = "address"
     """IPv4 address that other tiers send to."""
+    SLOTS = "slots"
+    """Sessions that it takes in all; of ASR hosts, for the gateways' promises."""
     FREE_SLOTS = "free_slots"
     """Sessions that it can still take."""
     DRAINING = "draining"

@@ -78,7 +78,7 @@ async def _call(samples: Samples, server: str, headers_of: Access, *, websocket:
 
 def _sender(session: Session) -> Sender:
     if session.media.websocket:
-        return WebSocketSender(session.media.websocket, session.token)
+        return WebSocketSender(session)
     if session.media.srtp:
         return SrtpSender(session.media.srtp)
     raise CallError("the server offers neither SRTP nor a WebSocket")

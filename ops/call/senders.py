@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import contextlib
 import json
 import secrets
 import socket
@@ -14,7 +15,7 @@ import websockets
 from numpy.typing import NDArray
 
 from ops.call.recording import FRAME_S, FRAME_SAMPLES
-from ops.call.session import CallError, Srtp
+from ops.call.session import CallError, Session, Srtp
 
 CLOSING_SILENCE_S = 1.0
 """Lets the VAD end the last utterance."""
@@ -23,6 +24,13 @@ PAYLOAD_TYPE = 96
 """L16 at 16 kHz has no static number (RFC 3551, section 6): the first of the dynamic ones."""
 SUBPROTOCOL = "voice.v1"
 CLOSED_WELL = 1000
+REFUSALS = {1003, 1007, 1008, 1009}
+"""What the same audio would be told again; behind anything else the session waits for its caller."""
+SERVER_ERROR = 500
+"""From here on another gateway may answer otherwise."""
+CONNECTS = 10
+PAUSE_S = 0.5
+"""Before it connects again: ten times are less than the shortest grace period of a deployment file."""
 
 Samples = NDArray[np.int16]
 
@@ -89,29 +97,52 @@ class SrtpSender:
 
 
 class WebSocketSender:
-    """Sends PCM16 at 16 kHz; the gateway makes packets of it."""
+    """Sends PCM16 at 16 kHz, over as many connections as it takes; the gateway makes packets of it."""
 
-    def __init__(self, url: str, token: str) -> None:
-        self._url = url
-        self._token = token
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._url = session.media.websocket or ""
+        self._begin = 0.0
+        self._sent = 0
+        self._was_let_in = False
 
     async def send(self, samples: Samples) -> None:
-        loop = asyncio.get_running_loop()
-        protocols = [websockets.Subprotocol(SUBPROTOCOL), websockets.Subprotocol(self._token)]
-        try:
-            async with websockets.connect(self._url, subprotocols=protocols, compression=None) as connection:
-                begin = loop.time()
-                for number, frame in enumerate(_frames(samples)):
-                    await asyncio.sleep(begin + number * FRAME_S - loop.time())
+        frames, self._begin = _frames(samples), asyncio.get_running_loop().time()
+        why = ""
+        for _ in range(CONNECTS):
+            try:
+                connection = await self._connect(frames)
+            except (websockets.WebSocketException, OSError) as error:
+                # Whoever was let in before meets a restart or a gap in the network: that passes.
+                if not self._was_let_in or _is_refusal(error):
+                    raise CallError(f"{self._url} lets no audio in: {error}") from None
+                why = str(error)
+            else:
+                if connection.close_code == CLOSED_WELL:
+                    return
+                why = f"{connection.close_code} {connection.close_reason}"
+                if connection.close_code in REFUSALS:
+                    break
+            await asyncio.sleep(PAUSE_S)
+        raise CallError(f"{self._url} hangs up: {why}")
+
+    async def _connect(self, frames: list[Samples]) -> websockets.ClientConnection:
+        """Send what has not been sent before, and return the connection once it is closed."""
+        protocols = [websockets.Subprotocol(SUBPROTOCOL), websockets.Subprotocol(self._session.token)]
+        async with websockets.connect(self._url, subprotocols=protocols, compression=None) as connection:
+            self._was_let_in = True
+            with contextlib.suppress(websockets.ConnectionClosed):
+                for frame in frames[self._sent :]:
+                    await asyncio.sleep(self._begin + self._sent * FRAME_S - asyncio.get_running_loop().time())
                     await connection.send(frame.astype("<i2").tobytes())
+                    self._sent += 1
                 await connection.send(json.dumps({"type": "end"}))
-                await connection.wait_closed()
-        except websockets.ConnectionClosed as closed:
-            raise CallError(f"{self._url} hangs up: {closed}") from None
-        except (websockets.WebSocketException, OSError) as error:
-            raise CallError(f"{self._url} lets no audio in: {error}") from None
-        if connection.close_code != CLOSED_WELL:
-            raise CallError(f"{self._url} hangs up: {connection.close_code} {connection.close_reason}")
+            await connection.wait_closed()
+            return connection
+
+
+def _is_refusal(error: Exception) -> bool:
+    return isinstance(error, websockets.InvalidStatus) and error.response.status_code < SERVER_ERROR
 
 
 def _frames(samples: Samples) -> list[Samples]:

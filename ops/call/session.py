@@ -127,6 +127,8 @@ class Session:
                         if not json.loads(event.data)["complete"]:
                             raise CallError("the server gave up before all was transcribed")
                         return
+                    if event.event == "error" and self.media.srtp:  # a WebSocket hears it, and connects again
+                        raise CallError(json.loads(event.data)["detail"])
                     if event.event in {"partial", "final"}:
                         yield Heard.model_validate_json(event.data)
             except httpx2.HTTPError:

@@ -111,7 +111,7 @@ async def _speak(gateway: Gateway, samples: Samples) -> list[tuple[float, Heard]
         listening = asyncio.create_task(listen())
         err.print(f"[dim]speaking {samples.size / RATE:.0f} s[/]")
         try:
-            await WebSocketSender(session.media.websocket, session.token).send(samples)
+            await WebSocketSender(session).send(samples)
             await listening
         finally:
             listening.cancel()

@@ -199,6 +199,7 @@ class VoicePath:
             "VOICE_DRAIN_TIMEOUT_S": "10",
             "VOICE_BIND_ADDRESS": LOOPBACK,
             "VOICE_ALLOWED_ORIGINS": self.allowed_origins,
+            "VOICE_RECONNECT_GRACE_S": "20",
             "VOICE_SESSION_MAX_S": "3600",
             "VOICE_CALLER_SESSIONS": "1000",
             "VOICE_CALLER_CREATIONS_PER_S": "50",

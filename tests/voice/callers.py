@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal, Self
+from urllib.parse import urlsplit
 
 import httpx2
 import numpy as np
@@ -100,8 +101,12 @@ class Caller:
         media = self.session.media
         if media.srtp:
             return SrtpSender(media.srtp)
-        assert media.websocket
-        return WebSocketSender(media.websocket, self.session.token)
+        return WebSocketSender(self.session)
+
+    def send_through(self, port: int) -> None:
+        """Send audio to another port than the gateway's own."""
+        place = urlsplit(self.session.media.websocket or "")
+        self.session.media.websocket = place._replace(netloc=f"{place.hostname}:{port}").geturl()
 
     def check(self, worst_error_rate: float = WORST_ERROR_RATE) -> None:
         """Assert that every sentence was heard once, in order: with two, one that is lost or doubled is half of all."""

@@ -3,8 +3,11 @@
 import asyncio
 import contextlib
 import random
+import socket
+import struct
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import cast
 
 from ops.demo.services import LOOPBACK
@@ -64,18 +67,41 @@ async def lossy_network(from_port: int, to_port: int) -> AsyncIterator[LossyNetw
         transport.close()
 
 
+@dataclass
+class Passing:
+    """Connections that are passed on.
+
+    Attributes:
+        was_reset: How many were broken off.
+    """
+
+    callers: set[asyncio.StreamWriter] = field(default_factory=set)
+    was_reset: int = 0
+
+    def reset(self) -> None:
+        """Break all connections off, as a middle box does that has forgotten them."""
+        for writer in self.callers:
+            raw: socket.socket = writer.get_extra_info("socket")
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            writer.transport.abort()
+            self.was_reset += 1
+
+
 @asynccontextmanager
-async def load_balancer(port: int, backends: Sequence[int]) -> AsyncIterator[None]:
+async def load_balancer(port: int, backends: Sequence[int]) -> AsyncIterator[Passing]:
     """Pass every connection on to the first backend that takes it."""
+    passing = Passing()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        passing.callers.add(writer)
         with contextlib.suppress(OSError):
             behind = await _first(backends)
             await asyncio.gather(_copy(reader, behind[1]), _copy(behind[0], writer))
+        passing.callers.discard(writer)
 
     server = await asyncio.start_server(serve, LOOPBACK, port)
     try:
-        yield
+        yield passing
     finally:
         server.close()
 

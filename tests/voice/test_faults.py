@@ -19,12 +19,20 @@ LOSSY_ERROR_RATE = 0.4
 
 
 @asynccontextmanager
-async def calls(server: str, transport: Transport = "websocket") -> AsyncIterator[list[Caller]]:
-    """Have a few people speak meanwhile, and wait until they have read all that they said."""
+async def calls(
+    server: str, transport: Transport = "websocket", *, through: int | None = None
+) -> AsyncIterator[list[Caller]]:
+    """Have a few people speak meanwhile, and wait until they have read all that they said.
+
+    Args:
+        through: A port that passes audio on to the gateway's.
+    """
     async with asyncio.timeout(ENDED_WITHIN_S), httpx2.AsyncClient(timeout=TIMEOUT_S) as client:
         callers = [await Caller.open(client, server, number, transport=transport) for number in range(CALLERS)]
         async with asyncio.TaskGroup() as group:
             for number, caller in enumerate(callers):
+                if through:
+                    caller.send_through(through)
                 group.create_task(caller.call(after_s=number * 0.5))
             yield callers
 
@@ -70,6 +78,21 @@ async def test_killed_gateway_loses_no_final(path: VoicePath) -> None:
     async with load_balancer(public, list(ports.values())), calls(f"http://127.0.0.1:{public}", "srtp") as callers:
         await first_final(callers)
         await asyncio.to_thread(path.services["gateway-1"].stop, signal.SIGKILL)
+    for caller in callers:
+        caller.check()
+
+
+async def test_reset_connection_in_the_middle_of_a_word_loses_no_final(path: VoicePath) -> None:
+    """Everybody's connections break at once, again and again: a network that changes, or a balancer that restarts."""
+    public, behind = free_port(), free_port()
+    gateway = path.start_gateway(VOICE_MEDIA_PORT=str(behind))
+    path.wait_ready()
+    path.wait_for_capacity(gateway)
+    async with load_balancer(public, [behind]) as passing, calls(gateway.url, through=public) as callers:
+        for _ in range(3):
+            await asyncio.sleep(1.7)
+            passing.reset()
+    assert passing.was_reset >= CALLERS
     for caller in callers:
         caller.check()
 

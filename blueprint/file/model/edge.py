@@ -146,6 +146,8 @@ class Edge(Model):
     """Lifetime of a session token, seconds."""
     idle_timeout_s: int = Field(default=60, ge=5)
     """Longest silence on a socket or event stream before it is closed, seconds; heartbeats come at a third of it."""
+    reconnect_grace_s: int = Field(default=20, ge=5, le=300)
+    """How long a session waits for its caller after the audio socket has broken off, seconds."""
     session_max_s: int = Field(default=3600, ge=60, le=86_400)
     """Longest that a session lasts, seconds; callers who have more to say open another."""
     caller_sessions: int = Field(default=1000, gt=0)

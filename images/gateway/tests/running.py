@@ -76,6 +76,7 @@ class GatewayProcess:
             "BIND_ADDRESS": "127.0.0.1",
             "CALLER_CREATIONS_PER_S": 10_000,
             "CALLER_SESSIONS": 1000,
+            "RECONNECT_GRACE_S": 20,
             "SESSION_MAX_S": 3600,
             "MAX_CONNECTIONS": 4096,
             "ALLOWED_ORIGINS": "",
@@ -342,10 +343,10 @@ class Hosts:
         self.present: dict[tuple[Tier, str], Host] = {}
 
     def put(
-        self, tier: Tier, host_id: str, address: str = "127.0.0.1", slots: int = 100, *, draining: bool = False
+        self, tier: Tier, host_id: str, address: str = "127.0.0.1", slots: int = 10_000, *, draining: bool = False
     ) -> None:
         kind = HostKind.VAD if tier is Tier.VAD else HostKind.GPU
-        self.present[tier, host_id] = Host(host_id, kind, address, slots, draining)
+        self.present[tier, host_id] = Host(host_id, kind, address, slots, draining, slots)
 
     @contextlib.asynccontextmanager
     async def away(self) -> AsyncIterator[None]:

@@ -92,9 +92,22 @@ async def test_full_host_refuses_and_keeps_those_that_it_has(engine: EngineHost,
     for each in sessions[:SLOTS]:
         assert len(await finals(store, each, 1)) == 1
     assert engine.counted("refused")["full"] == len(spoken[SLOTS])
-    await registered(store, free_slots=0)
+    await registered(store, free_slots=0, slots=SLOTS)
+    left_out = await told(store, sessions[SLOTS], refused=True)
     for each in sessions[:SLOTS]:
         await release(store, each)
+    await engine.say(chunks_of(left_out, first_sentence()))
+    assert len(await finals(store, left_out, 1)) == 1
+    await told(store, left_out, refused=False)
+    await release(store, left_out)
+
+
+async def told(store: Redis, ssrc: int, *, refused: bool) -> int:
+    """Wait until the record says whether a host refuses the session, for the gateway to tell its caller."""
+    async with asyncio.timeout(PATIENCE_S):
+        while await store.hexists(state.session(ssrc), "refused_at") != refused:
+            await asyncio.sleep(0.05)
+    return ssrc
 
 
 async def test_closed_session_gives_its_slot_back(engine: EngineHost, store: Redis, ssrc: int) -> None:

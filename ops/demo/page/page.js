@@ -122,6 +122,7 @@ async function follow(session) {
   const url = `${gateway}/v1/${session.events}`;
   for await (const event of events(url, { [TOKEN_HEADER]: session.token })) {
     if (event.type === "partial" || event.type === "final") show(event.type, event.data);
+    if (event.type === "error") say(event.data.detail, "failed");
     if (event.type === "end") {
       waveform.finish();
       say(event.data.complete ? "Done." : "Ended before all was transcribed.", event.data.complete ? "done" : "failed");

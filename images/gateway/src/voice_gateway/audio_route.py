@@ -5,15 +5,17 @@ subprotocol beside the one that is spoken: ``new WebSocket(url, ["voice.v1", tok
 """
 
 import logging
+import time
 
 from redis.exceptions import RedisError
 from starlette.websockets import WebSocket
 
 from voice_gateway.audio_socket import AudioSocket
 from voice_gateway.gateway import Gateway
+from voice_gateway.places import HELD_S
 from voice_gateway.refusals import Refusal, no_capacity, store_away, unknown_session
 from voice_gateway.socket_lease import SocketLease
-from voice_runtime.sessions import Session, SessionKind, SessionState
+from voice_runtime.sessions import Session, SessionKind
 
 SUBPROTOCOL = "voice.v1"
 
@@ -42,12 +44,15 @@ async def _admit(gateway: Gateway, websocket: WebSocket) -> tuple[Session, Socke
     session = await gateway.session_of(websocket.path_params["id"], token)
     if session.kind is not SessionKind.GATEWAY:
         raise Refusal(403, "wrong transport", "this session was opened for SRTP; open one with transport websocket")
-    if session.state is not SessionState.OPEN:
+    if session.is_over:
         raise unknown_session()
     if gateway.fleet.vad_host() is None:
         gateway.metrics.count("SessionsRefused")
         raise no_capacity("no VAD host takes sessions; try again")
+    if not await gateway.places.take(session.ssrc, time.time() + HELD_S):
+        gateway.metrics.count("SessionsRefused")
+        raise no_capacity("every ASR host has as many sessions as it takes; try again")
     lease = SocketLease(gateway.store, session.ssrc)
-    if not await lease.take():
-        raise Refusal(403, "token in use", "this session has an open audio socket; a token opens one at a time")
+    await lease.take()
+    await gateway.sessions.resume(session)
     return session, lease

@@ -15,6 +15,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from voice_gateway.audio import SILENT_FRAME, AudioError, AudioFormat, Framer
 from voice_gateway.gateway import Gateway
 from voice_gateway.pacer import BUFFER_S, FRAME_S, Pacer
+from voice_gateway.places import HELD_S
 from voice_gateway.rtp import FRAME_MS, RtpSender
 from voice_gateway.socket_lease import SocketLease
 from voice_runtime.sessions import Session, SessionState
@@ -33,6 +34,9 @@ NO_HOST_S = 5.0
 ALREADY_SAID_S = 0.2
 """A session that is older than its socket has transcripts by then; a new one cannot have any."""
 FOLLOW_S = 60.0
+NORMAL_CLOSURE = 1000
+"""A caller that ends on purpose says so (RFC 6455, section 7.4.1); a page that is left says 1001, a lost connection
+nothing."""
 FLUSH_S = BUFFER_S + CLOSING_SILENCE_S + 2
 """What is buffered takes that long to leave."""
 
@@ -65,20 +69,22 @@ class Close:
     Attributes:
         code: Of RFC 6455, section 7.4, and IANA's registry.
         reason: What the caller is told.
-        ends_session: Whether no other socket may go on with the session.
+        ends_session: Whether the caller has said all: nothing else ends a session before its grace period is over.
     """
 
     code: int
     reason: str
-    ends_session: bool = True
+    ends_session: bool = False
 
 
-ENDED = Close(1000, "all audio has been taken")
-CLOSED_ELSEWHERE = Close(1000, "the session was closed")
+ENDED = Close(1000, "all audio has been taken", ends_session=True)
+CLOSED_ELSEWHERE = Close(1000, "the session was closed", ends_session=True)
+BROKEN_OFF = Close(1006, "the connection broke off")
 TOO_FAST = Close(1008, f"audio comes faster than real time, and {BUFFER_S:g} s of it wait already")
-RESTART = Close(1012, "this gateway is stopping; connect again with the newest token", ends_session=False)
-LOST_LEASE = Close(1008, "another socket has this session", ends_session=False)
-NO_HOST = Close(1013, "no VAD host takes audio; try again", ends_session=False)
+RESTART = Close(1012, "this gateway is stopping; connect again with the newest token")
+LOST_LEASE = Close(1008, "another socket has this session")
+NO_HOST = Close(1013, "no VAD host takes audio; try again")
+NO_PLACE = Close(1013, "no ASR host takes this session; try again")
 
 SAY_WHEN_SENT = (ENDED, RESTART)
 """Tell the caller that all it has sent is on its way, and that another socket may be opened."""
@@ -111,7 +117,7 @@ class AudioSocket:
             self._rtp.close()
 
     async def _end(self, close: Close) -> None:
-        if close not in SAY_WHEN_SENT:
+        if close not in (*SAY_WHEN_SENT, BROKEN_OFF):
             await self._say(close)
         if close.ends_session:
             silence = [SILENT_FRAME] * round(CLOSING_SILENCE_S / FRAME_S)
@@ -119,14 +125,22 @@ class AudioSocket:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._pacer.empty(), FLUSH_S)
         try:
-            if close.ends_session:
-                await self._gateway.sessions.close(self._session)
-            await self._lease.give_back()
+            await self._let_go(close)
         except RedisError:
             log.exception("session could not be closed", extra={"fields": {"ssrc": self._session.ssrc}})
         log.info("socket closed", extra={"fields": {"ssrc": self._session.ssrc, "code": close.code}})
         if close in SAY_WHEN_SENT:
             await self._say(close)
+
+    async def _let_go(self, close: Close) -> None:
+        sessions, places = self._gateway.sessions, self._gateway.places
+        if close.ends_session:
+            await sessions.close(self._session)
+            await places.leave(self._session.ssrc)
+        elif await self._lease.is_held():
+            grace_s = self._gateway.settings.reconnect_grace_s
+            await sessions.lapse(self._session, grace_s)
+            await places.leave(self._session.ssrc, grace_s)
 
     async def _say(self, close: Close) -> None:
         # The caller may have gone first.
@@ -149,7 +163,7 @@ class AudioSocket:
 
     def _handle(self, message: Message) -> Close | None:
         if message["type"] == "websocket.disconnect":
-            return ENDED
+            return ENDED if message["code"] == NORMAL_CLOSURE else BROKEN_OFF
         audio: bytes | None = message.get("bytes")
         if audio is None:
             return self._control(message["text"])
@@ -195,6 +209,12 @@ class AudioSocket:
                 session = await self._gateway.sessions.read(self._session.ssrc)
                 if session is None or session.state is SessionState.CLOSED:
                     return CLOSED_ELSEWHERE
+                if session.refused_at:
+                    self._gateway.metrics.count("SessionsRefused")
+                    return NO_PLACE
+                await self._gateway.places.hold(session.ssrc, time.time() + HELD_S)
+                if session.lapses_at:  # written by an older socket, behind this one's back
+                    await self._gateway.sessions.resume(session)
 
     async def _leave(self) -> Close:
         await self._gateway.leaving.wait()

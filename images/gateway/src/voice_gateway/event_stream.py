@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 from blueprint.contract.session_api import HEARTBEATS_PER_IDLE_TIMEOUT, LAST_EVENT_ID_HEADER, TOKEN_HEADER
 from voice_gateway.gateway import Gateway
 from voice_gateway.refusals import Refusal
-from voice_runtime.sessions import Session, SessionState
+from voice_runtime.sessions import Session
 from voice_runtime.transcripts import BEFORE_ALL, EventId
 
 WAIT_S = 1.0
@@ -24,6 +24,8 @@ SETTLE_S = 2.0
 """After closing, the VAD tier may still have an utterance to end and to ship."""
 FINISH_S = 30.0
 """Longest that a closed session's stream waits for its last finals."""
+
+NO_PLACE = "no ASR host takes this session: what is said now is not transcribed; connect again"
 
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
@@ -63,6 +65,7 @@ class EventStream:
         self._session = session
         self._after = after
         self._closed_at: float | None = None
+        self._refused_at = self._told_at = 0
         self._beat_s = gateway.settings.idle_timeout_s / HEARTBEATS_PER_IDLE_TIMEOUT
         self._token_s = gateway.settings.token_ttl_s / 2
 
@@ -84,6 +87,9 @@ class EventStream:
                 found = await self._news(at_once=complete is not None)
             except RedisError:
                 continue
+            if self._refused_at > self._told_at:
+                self._told_at = self._refused_at
+                yield _event("error", {"error": "no capacity", "detail": NO_PLACE})
             if complete is not None and not found:
                 yield _event("end", {"complete": complete})
                 return
@@ -112,7 +118,8 @@ class EventStream:
             return None
         if session is None:
             return False
-        if session.state is SessionState.OPEN and time.time() < session.expires_at:
+        self._refused_at = session.refused_at
+        if not session.is_over:
             return None
         now = time.monotonic()
         self._closed_at = self._closed_at or now

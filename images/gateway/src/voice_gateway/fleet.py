@@ -52,6 +52,11 @@ class Fleet:
         """Sessions that the ASR hosts can still take."""
         return sum(host.free_slots for host in self._hosts[Tier.ASR] if host.takes_sessions)
 
+    @property
+    def slots(self) -> int:
+        """Sessions that the ASR hosts take in all."""
+        return sum(max(host.slots, host.free_slots) for host in self._hosts[Tier.ASR] if not host.draining)
+
     def vad_host(self, current: Host | None = None) -> Host | None:
         """Return the VAD host for a session's packets: the one that it has, for as long as that stays.
 

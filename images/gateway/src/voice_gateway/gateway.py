@@ -11,6 +11,7 @@ from voice_gateway.callers import Callers, JwtCallers, TrustedCallers
 from voice_gateway.fleet import Fleet
 from voice_gateway.followers import Followers
 from voice_gateway.metrics import Metrics
+from voice_gateway.places import Places
 from voice_gateway.refusals import Refusal, busy, draining, retry_after, unknown_session
 from voice_gateway.settings import GatewaySettings
 from voice_gateway.tokens import ForeignTokenError, SessionTokens, TokenError
@@ -39,6 +40,7 @@ class Gateway:
         self.followers = Followers(self.transcripts)
         self.tokens = SessionTokens(settings.token_key.get_secret_value(), settings.token_ttl_s)
         self.fleet = Fleet(store)
+        self.places = Places(store, self.fleet)
         self.callers: Callers = (
             JwtCallers(settings.jwt_issuer, settings.jwt_audience) if settings.jwt_issuer else TrustedCallers()
         )

@@ -56,6 +56,7 @@ async def close(request: Request) -> Response:
     gateway: Gateway = request.app.state.gateway
     session = await gateway.session_of(request.path_params["id"], request.headers.get(TOKEN_HEADER))
     await gateway.sessions.close(session)
+    await gateway.places.leave(session.ssrc)
     log.info("session closed", extra={"fields": {"ssrc": session.ssrc}})
     return Response(status_code=204)
 
@@ -127,10 +128,19 @@ async def _open(gateway: Gateway, caller: str, wanted: SessionRequest) -> Sessio
         )
         try:
             if await gateway.sessions.create(session, most_of_caller=most):
+                if external:  # a WebSocket takes its place when it is let in
+                    await _take_place(gateway, session)
                 return session
         except TooManySessionsError as error:
             raise Refusal(429, "too many sessions", str(error), retry_after(5)) from None
     raise no_capacity("no free synchronization source was found; try again")
+
+
+async def _take_place(gateway: Gateway, session: Session) -> None:
+    if not await gateway.places.take(session.ssrc, session.expires_at):
+        await gateway.sessions.close(session)
+        gateway.metrics.count("SessionsRefused")
+        raise no_capacity("every ASR host has as many sessions as it takes; try again")
 
 
 def _describe(gateway: Gateway, session: Session) -> dict[str, object]:

@@ -19,6 +19,7 @@ class GatewaySettings(BaseSettings):
         media_host: Host name that callers send audio to.
         idle_timeout_s: Seconds without audio, or with a reader that takes nothing, before a connection is closed.
         drain_timeout_s: Seconds that callers have to finish in, once the process is told to stop.
+        reconnect_grace_s: Seconds that a session waits for its caller, once its audio socket has broken off.
         session_max_s: Longest that a session lasts.
         caller_sessions: Live sessions of one caller.
         caller_creations_per_s: Sessions that one caller may open in a second, at all gateways together.
@@ -42,6 +43,7 @@ class GatewaySettings(BaseSettings):
     media_host: str = Field(min_length=1)
     idle_timeout_s: float = Field(gt=0)
     drain_timeout_s: float = Field(ge=0)
+    reconnect_grace_s: int = Field(ge=1)
     session_max_s: int = Field(ge=1)
     caller_sessions: int = Field(ge=1)
     caller_creations_per_s: int = Field(ge=1)

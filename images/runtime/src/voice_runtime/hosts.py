@@ -30,6 +30,7 @@ class Host:
         address: IPv4 address that other tiers send to.
         free_slots: Sessions that it can still take.
         draining: Whether it takes no new session.
+        slots: Sessions that it takes in all; 0 of a host that does not tell.
         heartbeat: A number that changes every second.
     """
 
@@ -38,6 +39,7 @@ class Host:
     address: str
     free_slots: int
     draining: bool
+    slots: int = 0
     heartbeat: str = ""
 
     @property
@@ -55,6 +57,7 @@ class Host:
                 address=str(ipaddress.IPv4Address(read[HostField.ADDRESS])),
                 free_slots=max(0, int(read[HostField.FREE_SLOTS])),
                 draining=read[HostField.DRAINING] == "1",
+                slots=max(0, int(read.get(HostField.SLOTS, 0))),
                 heartbeat=read[HostField.HEARTBEAT],
             )
         except (KeyError, ValueError):
@@ -80,6 +83,7 @@ class HostRegistry:
                     HostField.KIND: host.kind,
                     HostField.ADDRESS: host.address,
                     HostField.FREE_SLOTS: str(host.free_slots),
+                    HostField.SLOTS: str(host.slots),
                     HostField.DRAINING: str(int(host.draining)),
                     HostField.HEARTBEAT: str(time.time_ns()),
                 },

@@ -34,6 +34,8 @@ class Session:
         id: Its name in the API.
         caller: Who opened it.
         expires_at: Seconds since 1970 after which no audio is taken.
+        lapses_at: Seconds since 1970 at which it is over, where its audio socket has broken off; 0: it has not.
+        refused_at: Seconds since 1970 at which a full ASR host did not take its audio; 0: none has refused.
         srtp_key: Base64 of master key and salt; of external sessions only.
         last_sequence: ``sequence`` of the last chunk that the VAD tier shipped; -1: none yet.
         transcribed_to: ``sequence`` of the last chunk that a final transcript covers; -1: none yet.
@@ -45,10 +47,18 @@ class Session:
     kind: SessionKind
     caller: str
     expires_at: int
+    lapses_at: int = 0
+    refused_at: int = 0
     srtp_key: str | None = None
     language: str | None = None
     last_sequence: int = -1
     transcribed_to: int = -1
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it takes no audio any more."""
+        ends_at = min(self.expires_at, self.lapses_at or self.expires_at)
+        return self.state is SessionState.CLOSED or time.time() >= ends_at
 
     @property
     def all_transcribed(self) -> bool:
@@ -66,6 +76,8 @@ class Session:
                 kind=SessionKind(read[SessionField.KIND]),
                 caller=read[SessionField.CALLER],
                 expires_at=int(read[SessionField.EXPIRES_AT]),
+                lapses_at=int(read.get(SessionField.LAPSES_AT, 0)),
+                refused_at=int(read.get(SessionField.REFUSED_AT, 0)),
                 srtp_key=read.get(SessionField.SRTP_KEY),
                 language=read.get(SessionField.LANGUAGE),
                 last_sequence=int(read.get(SessionField.LAST_SEQUENCE, -1)),
@@ -118,6 +130,32 @@ class Sessions:
     async def read(self, ssrc: int) -> Session | None:
         """Return a session, or ``None`` when there is none of that SSRC."""
         return Session.of(ssrc, texts(await self._store.hgetall(state.session(ssrc))))
+
+    async def lapse(self, session: Session, grace_s: int) -> None:
+        """Let a session whose caller is gone end by itself, unless the caller is back within the grace period."""
+        lapses_at = int(time.time()) + grace_s
+        async with self._store.pipeline(transaction=True) as pipe:
+            pipe.hset(state.session(session.ssrc), SessionField.LAPSES_AT, str(lapses_at))
+            pipe.zadd(state.caller_sessions(session.caller), {str(session.ssrc): min(lapses_at, session.expires_at)})
+            await pipe.execute()
+
+    async def resume(self, session: Session) -> None:
+        """Go on with a session whose caller is back."""
+        async with self._store.pipeline(transaction=True) as pipe:
+            pipe.hdel(state.session(session.ssrc), SessionField.LAPSES_AT, SessionField.REFUSED_AT)
+            pipe.zadd(state.caller_sessions(session.caller), {str(session.ssrc): session.expires_at})
+            await pipe.execute()
+
+    async def refuse(self, ssrc: int) -> None:
+        """Say that a full host does not take a session's audio, for the gateway to tell its caller."""
+        key = state.session(ssrc)
+        # A record that has expired is not made anew: it would never expire.
+        if await self._store.exists(key):
+            await self._store.hset(key, SessionField.REFUSED_AT, str(int(time.time())))
+
+    async def accept(self, ssrc: int) -> None:
+        """Say that a host takes the audio of a session that another had refused."""
+        await self._store.hdel(state.session(ssrc), SessionField.REFUSED_AT)
 
     async def close(self, session: Session) -> None:
         """Let no more audio in. What has been said is still transcribed."""

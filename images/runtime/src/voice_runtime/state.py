@@ -10,11 +10,13 @@ from blueprint.contract.state import (
     HOST_KEY,
     HOST_SESSIONS_KEY,
     HOSTS_KEY,
+    PLACES_KEY,
     SESSION_KEY,
     SESSION_LEASE_KEY,
     TRANSCRIPT_KEY,
 )
 
+PLACES = PLACES_KEY
 SESSION_KEPT_S = 600
 """A session's record and transcript outlive its expiry by that, for readers that come late."""
 

@@ -1,16 +1,20 @@
 """Who is let in: sessions that Valkey knows, as many as the host has slots."""
 
 import asyncio
+import contextlib
 import time
+from collections.abc import Coroutine
 from enum import StrEnum
 
 from voice_runtime.chunk import AudioChunk, MalformedChunkError
 from voice_runtime.sessions import Session, Sessions
 from voice_whisper.live_session import LiveSession, Services
-from voice_whisper.patience import until_done
+from voice_whisper.patience import STORE_ERRORS, until_done
 
 REFUSED_FOR_S = 5.0
 """A session that Valkey does not know is not asked for again for that long."""
+FULL_FOR_S = 2.0
+"""A session that finds this host full is told so again after that long."""
 MOST_REFUSED = 65_536
 MOST_LOOKUPS = 256
 MOST_HELD_CHUNKS = 100
@@ -50,6 +54,7 @@ class Admission:
         self._opening: set[int] = set()
         self._releasing = 0
         self._refused_until: dict[int, float] = {}
+        self._full_until: dict[int, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -136,20 +141,34 @@ class Admission:
         if self.is_closed:
             return Refused.DRAINING
         if not self.free_slots:
+            self._tell_full(ssrc, now)
             return Refused.FULL
         if len(self._held) >= MOST_LOOKUPS:
             return Refused.LOOKUPS
         self._held[ssrc] = [(chunk, datagram)]
-        task = asyncio.get_running_loop().create_task(self._admit(ssrc))
+        self._begin(self._admit(ssrc))
+        return None
+
+    def _begin(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return None
+
+    def _tell_full(self, ssrc: int, now: float) -> None:
+        """Let the gateway know, once in a while: its caller speaks, and nobody listens."""
+        if self._full_until.get(ssrc, 0.0) <= now and len(self._tasks) < MOST_LOOKUPS:
+            _remember(self._full_until, ssrc, now + FULL_FOR_S)
+            self._begin(self._refuse(ssrc))
+
+    async def _refuse(self, ssrc: int) -> None:
+        with contextlib.suppress(*STORE_ERRORS):
+            await self._sessions.refuse(ssrc)
 
     async def _admit(self, ssrc: int) -> None:
         try:
             record = await until_done("admission", lambda: self._sessions.read(ssrc))
             if record is None:
-                self._remember_unknown(ssrc)
+                _remember(self._refused_until, ssrc, time.monotonic() + REFUSED_FOR_S)
             elif self.free_slots:
                 self._opening.add(ssrc)
                 await until_done("admission", lambda: self._services.journal.take(ssrc))
@@ -170,14 +189,18 @@ class Admission:
         for chunk, datagram in self._held.pop(ssrc):
             self._lead(chunk, datagram)
 
-    def _remember_unknown(self, ssrc: int) -> None:
-        if len(self._refused_until) >= MOST_REFUSED:
-            self._refused_until.pop(next(iter(self._refused_until)))
-        self._refused_until.pop(ssrc, None)
-        self._refused_until[ssrc] = time.monotonic() + REFUSED_FOR_S
-
     async def _open(self, ssrc: int, record: Session) -> None:
         language = record.language.partition("-")[0].lower() if record.language else None
         session = LiveSession(ssrc, language, record.transcribed_to + 1, self._services)
         await session.restore()
         self.live[ssrc] = session
+        if record.refused_at:
+            self._begin(until_done("admission", lambda: self._sessions.accept(ssrc)))
+
+
+def _remember(until: dict[int, float], ssrc: int, at: float) -> None:
+    """Note a time for a session, and forget the oldest where there are too many."""
+    if len(until) >= MOST_REFUSED:
+        until.pop(next(iter(until)))
+    until.pop(ssrc, None)
+    until[ssrc] = at

@@ -6,7 +6,7 @@ import time
 from blueprint.contract.state import HOST_HEARTBEAT_S
 from voice_runtime.hosts import Host, HostRegistry
 from voice_runtime.journal import Journal
-from voice_runtime.sessions import Sessions, SessionState
+from voice_runtime.sessions import Sessions
 from voice_whisper.admission import Admission
 from voice_whisper.journal_batch import EVERY_S as JOURNAL_EVERY_S
 from voice_whisper.journal_batch import JournalBatch
@@ -57,9 +57,15 @@ class Keeper:
     async def beat(self) -> None:
         """Tell the registry how this host is."""
         settings = self._settings
-        free = 0 if self.is_draining else self._admission.free_slots
-        address = str(settings.host_address)
-        await self._registry.beat(Host(settings.host, settings.host_kind, address, free, self.is_draining))
+        host = Host(
+            settings.host,
+            settings.host_kind,
+            str(settings.host_address),
+            free_slots=0 if self.is_draining else self._admission.free_slots,
+            draining=self.is_draining,
+            slots=settings.sessions,
+        )
+        await self._registry.beat(host)
 
     async def _resume(self) -> None:
         """Go on with what this host was doing before it was started again."""
@@ -94,6 +100,5 @@ class Keeper:
                 continue
             record = await self._sessions.read(ssrc)
             # Nothing may have come while Valkey was asked.
-            ended = record is None or record.state is SessionState.CLOSED
-            if ended and not session.is_busy and self._admission.live.get(ssrc) is session:
+            if (record is None or record.is_over) and not session.is_busy and self._admission.live.get(ssrc) is session:
                 await self._admission.release(ssrc)

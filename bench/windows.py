@@ -2,7 +2,7 @@
 
 Needs Debian's ``asterisk-core-sounds-en-wav`` (CC BY-SA 3.0, a speaker at 8 kHz) and the tests' model::
 
-    python images/whisper-engine/bench/windows.py
+    python -m bench.windows
 
 There are no texts of the recordings: words are compared with those of the 30 s window that faster-whisper would use.
 A loop is a text that compresses by more than 2.4, Whisper's own threshold.

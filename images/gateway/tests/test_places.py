@@ -1,0 +1,113 @@
+"""Nobody is let in whom no engine has room for: whoever speaks is heard, or is told at once."""
+
+import asyncio
+import contextlib
+import json
+
+import pytest
+import websockets
+from redis.asyncio import Redis
+
+from blueprint.contract.network import Tier
+from images.conftest import PATIENCE_S
+from images.gateway.tests.conftest import Start
+from images.gateway.tests.running import GatewayProcess, Hosts, Opened, holds
+from voice_gateway.places import HELD_S
+from voice_runtime import state
+from voice_runtime.sessions import Sessions
+
+pytestmark = pytest.mark.usefixtures("vad")
+
+SLOTS = 3
+
+
+@pytest.fixture
+async def few(store: Redis, start: Start, hosts: Hosts) -> GatewayProcess:
+    """A gateway before one engine with few slots."""
+    await store.delete(state.PLACES)
+    hosts.put(Tier.ASR, "asr-1", slots=SLOTS)
+    await hosts.beat()
+    return await (await start().ready()).takes_callers()
+
+
+async def refusal(opened: Opened) -> tuple[int, str]:
+    with pytest.raises(websockets.InvalidStatus) as caught:
+        await opened.socket()
+    return caught.value.response.status_code, json.loads(caught.value.response.body or b"{}")["detail"]
+
+
+async def get_in(opened: Opened) -> websockets.ClientConnection:
+    """Try until there is a place."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            with contextlib.suppress(websockets.InvalidStatus):
+                return await opened.socket()
+            await asyncio.sleep(0.2)
+
+
+async def test_no_more_are_let_in_than_the_engines_have_slots(few: GatewayProcess) -> None:
+    """Nobody has spoken yet, so all slots of the engine are free."""
+    *inside, outside = [await few.open() for _ in range(SLOTS + 1)]
+    async with contextlib.AsyncExitStack() as stack:
+        sockets = [await stack.enter_async_context(each.socket()) for each in inside]
+        assert await refusal(outside) == (503, "every ASR host has as many sessions as it takes; try again")
+        await sockets[0].send('{"type": "end"}')
+        await sockets[0].wait_closed()
+        await (await get_in(outside)).close()
+    assert sum(few.metric("SessionsRefused")) >= 1
+
+
+async def test_several_gateways_share_the_places(few: GatewayProcess, start: Start) -> None:
+    other = await (await start().ready()).takes_callers()
+    opened = [await few.open() for _ in range(4 * SLOTS)]
+
+    async def connect(number: int) -> websockets.ClientConnection | None:
+        with contextlib.suppress(websockets.InvalidStatus):
+            return await opened[number].at((few, other)[number % 2]).socket()
+        return None
+
+    inside = [each for each in await asyncio.gather(*map(connect, range(len(opened)))) if each]
+    assert len(inside) <= SLOTS
+    for each in inside:
+        await each.close()
+
+
+async def test_caller_that_is_back_has_its_place(few: GatewayProcess) -> None:
+    inside = [await few.open() for _ in range(SLOTS)]
+    async with contextlib.AsyncExitStack() as stack:
+        first, *_ = [await stack.enter_async_context(each.socket()) for each in inside]
+        first.transport.abort()
+        async with inside[0].socket():
+            pass
+
+
+async def test_place_of_a_dead_gateway_is_free_again(few: GatewayProcess, start: Start) -> None:
+    opened, last = [await few.open() for _ in range(SLOTS)], await few.open()
+    for each in opened:
+        await each.socket()
+    other = await (await start().ready()).takes_callers()
+    assert (await refusal(last.at(other)))[0] == 503
+    few.kill()
+    async with asyncio.timeout(HELD_S + PATIENCE_S):
+        await (await get_in(last.at(other))).close()
+
+
+async def test_srtp_session_holds_a_place_until_it_is_closed(few: GatewayProcess) -> None:
+    opened = [await few.open("srtp") for _ in range(SLOTS)]
+    answer = await few.answers(503, "srtp")
+    assert "every ASR host" in answer.json()["detail"]
+    await opened[0].close()
+    await few.answers(201, "srtp")
+
+
+async def test_caller_is_told_when_an_engine_refuses_later(gateway: GatewayProcess, store: Redis) -> None:
+    opened = await gateway.open()
+    async with opened.stream() as events, opened.socket() as connection:
+        await Sessions(store).refuse(opened.ssrc)
+        told = (await asyncio.wait_for(events.until("error"), PATIENCE_S))[-1]
+        assert told.data["error"] == "no capacity"
+        await asyncio.wait_for(connection.wait_closed(), PATIENCE_S)
+        assert (connection.close_code, connection.close_reason) == (1013, "no ASR host takes this session; try again")
+    async with opened.socket():  # a new socket is a new try
+        await asyncio.sleep(0)
+    await holds("it is counted", lambda: sum(gateway.metric("SessionsRefused")) >= 1)
