@@ -114,7 +114,7 @@ def _sources_hash(image: Image) -> str:
 
 def _life_of_a_vad_host(cloud: Cloud, progress: Progress) -> bool:
     group = names.vad_groups(cloud.deployment)[0]
-    host = cloud.boot(next(iter(cloud.instances(group))), group)
+    host = cloud.boot(cloud.launched(group), group)
     claims: list[Claim] = []
     try:
         with progress.phase(f"launch {host.instance} of {group}"):

@@ -22,6 +22,8 @@ from sandbox.hosts.metadata import Facts, MetadataService, Tree
 from sandbox.hosts.network import METADATA_ADDRESS, Network
 from sandbox.hosts.servers import REGISTRY_PORT, Registry, Store, StoreUser
 
+HELD = "Pending:Wait"
+"""State of an instance that a launch hook holds."""
 _REGISTRY_NAME = ".dkr.ecr."
 _TARGETS = {"Terminating": "Terminated", "Terminated": "Terminated"}
 """Where Auto Scaling takes a host, by the first part of its state; every other host is on its way into service."""
@@ -134,6 +136,14 @@ class Cloud:
         client = self.aws.client("autoscaling")
         (found,) = client.describe_auto_scaling_groups(AutoScalingGroupNames=[group])["AutoScalingGroups"]
         return {instance["InstanceId"]: instance["LifecycleState"] for instance in found["Instances"]}
+
+    def launched(self, group: str) -> str:
+        """Ask a group for a host, where it has none yet, and return the instance that it holds until it is ready."""
+        client = self.aws.client("autoscaling")
+        if not self.instances(group):
+            client.set_desired_capacity(AutoScalingGroupName=group, DesiredCapacity=1)
+        (instance,) = [name for name, state in self.instances(group).items() if state == HELD]
+        return instance
 
     def boot(self, instance: str, group: str, hardware: Hardware = COMMON, *, route: bool = True) -> Host:
         """Switch on the machine of an instance; without a route it reaches nothing outside of its subnet."""

@@ -92,7 +92,7 @@ def terminate(cloud: Cloud, host: Host) -> None:
     """Let the group take a host out of service, and wait until the host has let go of it."""
     before_s = host.machine.age_s
     cloud.aws.client("autoscaling").terminate_instance_in_auto_scaling_group(
-        InstanceId=host.instance, ShouldDecrementDesiredCapacity=False
+        InstanceId=host.instance, ShouldDecrementDesiredCapacity=True
     )
     _wait_until(
         "it drains", lambda: host.machine.said("voice-host: drained", since_s=before_s) is not None, host, DRAINED_S

@@ -102,8 +102,7 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
 def boot(cloud: Cloud, hardware: Hardware = COMMON, *, route: bool = True) -> Host:
     """Switch on the host that a group waits for."""
     group = names.vad_groups(cloud.deployment)[0]
-    (instance,) = [name for name, state in cloud.instances(group).items() if state == "Pending:Wait"]
-    return cloud.boot(instance, group, hardware, route=route)
+    return cloud.boot(cloud.launched(group), group, hardware, route=route)
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
