@@ -22,7 +22,7 @@ from ops.demo.command import SAMPLE, SAMPLE_TEXT, weights, word_error_rate
 from ops.demo.services import Gateway, VoicePath
 from sandbox.hosts.cloud import Cloud, Host
 
-LAST_WORDS_S = 60
+LAST_WORDS_S = 120
 """Longest from the end of the audio to the end of the session's events."""
 
 

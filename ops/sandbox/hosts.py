@@ -22,7 +22,7 @@ from blueprint.hosts import VAD_IMAGES
 from blueprint.images import CONTEXT, BuiltImage, specs
 from ops.call.session import CallError
 from ops.demo.command import WORST_ERROR_RATE
-from ops.demo.services import Gateway, ServiceError
+from ops.demo.services import ServiceError
 from ops.findings import load_checked
 from ops.images.rehearsal import rehearsal as image_rehearsal
 from ops.output import empty_table, out
@@ -49,12 +49,17 @@ def rehearse_hosts(deployment: Deployment, progress: Progress) -> bool:
         HostsError: A host does not come up, or a program of the surroundings fails; the text is the answer.
     """
     home = Path(mkdtemp(prefix="voice-hosts-"))
-    with surroundings(deployment, home, progress) as cloud:
-        try:
+    passed = False
+    try:
+        with surroundings(deployment, home, progress) as cloud:
             passed = _life_of_a_vad_host(cloud, progress)
-        except (CallError, ServiceError) as error:
-            raise HostsError(str(error)) from None
-    rmtree(home)
+    except (CallError, ServiceError) as error:
+        raise HostsError(str(error)) from None
+    finally:
+        if passed:
+            rmtree(home)
+        else:
+            out.print(f"  consoles and logs are kept in {home}", soft_wrap=True)
     return passed
 
 
@@ -121,9 +126,7 @@ def _life_of_a_vad_host(cloud: Cloud, progress: Progress) -> bool:
             launch(cloud, host)
         claims += vad_facts(cloud.deployment, host)
         with Neighbours(cloud, cloud.folder) as neighbours:
-            with progress.phase("gateway and Whisper beside it"):
-                gateway = neighbours.start(host)
-            claims += _calls(cloud, host, gateway, progress)
+            claims += _calls(cloud, host, neighbours, progress)
     finally:
         out.print(_timeline_table(host))
         for claim in claims:
@@ -131,8 +134,10 @@ def _life_of_a_vad_host(cloud: Cloud, progress: Progress) -> bool:
     return all(claim.holds for claim in claims)
 
 
-def _calls(cloud: Cloud, host: Host, gateway: Gateway, progress: Progress) -> Iterator[Claim]:
+def _calls(cloud: Cloud, host: Host, neighbours: Neighbours, progress: Progress) -> Iterator[Claim]:
     """Make a call, reboot, and terminate the host while a second call runs."""
+    with progress.phase("gateway and Whisper beside it"):
+        gateway = neighbours.start(host)
     with progress.phase("a call through it"):
         heard = asyncio.run(speak(gateway))
     yield _understood(heard)
@@ -142,6 +147,7 @@ def _calls(cloud: Cloud, host: Host, gateway: Gateway, progress: Progress) -> It
         reboot(host)
     for claim in vad_facts(cloud.deployment, host):
         yield replace(claim, text=f"after a reboot, {claim.text}")
+    neighbours.wait_for_capacity(gateway)
     with progress.phase("terminate it in its group while a call runs"):
         heard = asyncio.run(speak(gateway, meanwhile=lambda: terminate(cloud, host)))
     yield _understood(heard)

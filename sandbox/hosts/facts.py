@@ -43,24 +43,22 @@ def vad_facts(deployment: Deployment, host: Host) -> Iterator[Claim]:
     path = vad.data_path
     yield Claim(f"the MTU is {interface['mtu']}", interface["mtu"] == path.mtu)
     if path.mode is DataPathMode.AF_XDP:
-        yield from _af_xdp(path, interface, ask("ethtool -g ens5; ethtool -x ens5"), ask("ss --xdp --no-header"))
+        yield from _af_xdp(path, interface, ask("ethtool -l ens5; ethtool -g ens5"), ask("ss --xdp --no-header"))
     process = ask("pgrep --exact --oldest vad-dataplane").strip()
     yield from _pollers(ask(f"grep -H -e Name: -e Cpus_allowed_list: /proc/{process}/task/*/status"), path.rx_queues)
     yield from _grants(ask(f"cat /proc/{process}/status"))
 
 
 def _af_xdp(path: DataPath, interface: dict[str, Any], rings: str, sockets: str) -> Iterator[Claim]:
-    current = rings.partition("Current hardware settings:")[2]
-    ring = int(re.findall(r"RX:\s+(\d+)", current)[0])
+    _, of_queues, of_rings = rings.split("Current hardware settings:")
+    (queues,) = map(int, re.findall(r"Combined:\s+(\d+)", of_queues)[:1])
+    (ring,) = map(int, re.findall(r"^RX:\s+(\d+)", of_rings, re.MULTILINE))
+    yield Claim(f"the interface has {queues} queues", queues == path.rx_queues)
     yield Claim(f"its receive rings have {ring} descriptors", ring == path.rx_ring_size)
-    queues = list(range(path.rx_queues))
-    table = re.findall(r"^\s+\d+:((?:\s+\d+)+)$", current, re.MULTILINE)
-    receiving = sorted({int(queue) for row in table for queue in row.split()})
-    yield Claim(f"packets are spread over the queues {receiving}", receiving == queues)
     mode = interface.get("xdp", {}).get("mode")
     yield Claim(f"the XDP program runs in the driver (mode {mode})", mode == _DRIVER_MODE)
     bound = sorted({int(queue) for queue in re.findall(r"ens5:q?(\d+)", sockets)})
-    yield Claim(f"AF_XDP sockets are on queues {bound}", bound == queues)
+    yield Claim(f"AF_XDP sockets are on queues {bound}", bound == list(range(path.rx_queues)))
 
 
 def _pollers(status: str, count: int) -> Iterator[Claim]:

@@ -18,8 +18,8 @@ from blueprint.contract.metrics import FLEET_DIMENSION, NAMESPACE
 from sandbox.hosts.cloud import Cloud, Host
 from sandbox.hosts.disk import HostsError
 
-READY_S = 1500
-"""Longest from power-on to service; some 300 s are usual on two idle cores that emulate."""
+READY_S = 2700
+"""Longest from power-on to service; some 300 s are usual on two idle cores that emulate. It waits 900 s itself."""
 DRAINED_S = 600
 METRICS_S = 120
 TELLING_S = 600

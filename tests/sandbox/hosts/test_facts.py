@@ -15,11 +15,10 @@ ANSWERS = {
     "ip": '[{"ifname": "ens5", "mtu": 3498, "xdp": {"mode": 1, "prog": {"id": 41, "jited": 1}}}]',
     "cat /proc/meminfo": "HugePages_Total:    1024\nHugePages_Free:     1004\nHugePages_Rsvd:        0\n",
     "ethtool": (
-        "Ring parameters for ens5:\nPre-set maximums:\nRX:\t\t\t1024\n"
-        "Current hardware settings:\nRX:\t\t\t256\nTX:\t\t\t256\n"
-        "RX flow hash indirection table for ens5 with 5 RX ring(s):\n"
-        "    0:      0     1     0     1     0     1     0     1\n"
-        "    8:      0     1     0     1     0     1     0     1\nRSS hash key:\n"
+        "Channel parameters for ens5:\nPre-set maximums:\nRX:\t\tn/a\nCombined:\t4\n"
+        "Current hardware settings:\nRX:\t\tn/a\nCombined:\t2\n"
+        "Ring parameters for ens5:\nPre-set maximums:\nRX:\t\t\t1024\nRX Mini:\t\tn/a\n"
+        "Current hardware settings:\nRX:\t\t\t256\nRX Mini:\t\tn/a\nTX:\t\t\t256\n"
     ),
     "ss": "0      0      ens5:q1 *\n0      0      ens5:q0 *\n",
     "pgrep": "1189\n",
@@ -62,7 +61,7 @@ def test_a_host_that_serves_shows_all_facts() -> None:
         ("cat /proc/meminfo", "Total:    1024", "Total:    1023", "1023 huge pages are reserved"),
         ("cat /proc/meminfo", "Free:     1004", "Free:     1024", "the program has 0 of them"),
         ("ethtool", "RX:\t\t\t256", "RX:\t\t\t1024", "its receive rings have 1024 descriptors"),
-        ("ethtool", "1\n    8:", "4\n    8:", "packets are spread over the queues [0, 1, 4]"),
+        ("ethtool", "Combined:\t2", "Combined:\t5", "the interface has 5 queues"),
         ("ss", "ens5:q1", "ens5:q3", "AF_XDP sockets are on queues [0, 3]"),
         ("grep", "list:\t1", "list:\t2", "pollers are on cores 2, 2"),
         ("grep", "list:\t1", "list:\t0-2", "pollers are on cores 0-2, 2"),
