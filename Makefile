@@ -4,6 +4,8 @@ SHELL := /bin/bash -eu -o pipefail
 
 # aws-cdk's modules are megabytes of Python: without byte code every synth parses them again.
 unexport PYTHONDONTWRITEBYTECODE
+# onnxruntime, which faster-whisper brings along, tells its maker about itself.
+export ORT_DISABLE_TELEMETRY := 1
 export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/node_modules/.bin:$(PATH)
 
 UV_VERSION := 0.13.8
@@ -15,7 +17,7 @@ INSTALL := images/vad-dataplane/tests/install.sh
 # How the data plane is built for its tests: Meson's b_sanitize.
 SANITIZERS := none address,undefined
 
-.PHONY: help setup demo demo-page test test-machines test-nightly test-native test-arm64 test-mutants test-voice images refresh-engines sandbox rehearse-hosts bench-cli bench-synth bench-dataplane bench-vad bench-voice bench-simulate diagram schema lint format lock clean
+.PHONY: help setup demo demo-page test test-machines test-nightly test-native test-arm64 test-mutants test-voice images refresh-engines sandbox rehearse-hosts bench-cli bench-dataplane bench-vad bench-voice bench-simulate diagram schema lint format lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -93,28 +95,25 @@ rehearse-hosts: $(SETUP) ## Boot a VAD host in an emulated machine, call through
 images: $(SETUP) ## Build and run the images that need no registry, on a Debian made here (as root)
 	voice images rehearse $(IMAGES)
 
-bench-cli: $(SETUP) ## CPU seconds that the commands take, beside python, pydantic and an empty CDK app
+bench-cli: $(SETUP) ## What the commands take, beside python, pydantic and an empty CDK app
 	python -m bench.cli
-
-bench-synth: $(SETUP) ## Time synth of the whole suite against an empty CDK app
-	python -m bench.synth
 
 bench-dataplane: $(SETUP) ## Time the data plane's stages beside their rivals
 	python -m bench.dataplane
 
 bench-vad: $(BENCH_VAD) ## Cost of the VAD, and its quality beside Silero and webrtcvad
-	bench/vad/packages.sh
+	$(INSTALL) bench/vad/packages.txt
 	.tools/bench/bin/python -m bench.vad
 
 bench-voice: $(SETUP) ## Streams through the voice path: disaggregated beside colocated, with and without the VAD
 	$(INSTALL) tests/packages.txt
 	python -m bench.voice
 
-bench-simulate: $(SETUP) ## Simulate a day of a million calls, in bulk beside one by one
+bench-simulate: $(SETUP) ## Simulate a day of a million calls
 	python -m bench.simulate
 
 diagram: $(SETUP) ## Draw docs/architecture.svg anew, from the templates
-	voice diagram deployments/production-us-east-1.yaml --output docs/architecture.svg
+	voice diagram deployments/production-us-east-1.yaml > docs/architecture.svg
 
 schema: $(SETUP) ## Write deployments/schema.json and docs/deployment-file.md anew, from the model
 	voice schema > deployments/schema.json

@@ -1,7 +1,7 @@
-"""What the commands cost to start: `python -m bench.cli [RUNS]`.
+"""What the commands cost to start, and a synth of the whole suite: `python -m bench.cli [RUNS]`.
 
-CPU seconds, user and system, of each command and all its processes: they depend on the machine but little on what else
-runs there. Commands take turns, and medians are compared with what nobody can go below: the interpreter, an import of
+CPU seconds, user and system, of each command and all its processes depend on the machine but little on what else runs
+there. Commands take turns, and medians are compared with what nobody can go below: the interpreter, an import of
 pydantic, and for the cloud assembly an empty CDK app.
 """
 
@@ -9,14 +9,14 @@ import resource
 import statistics
 import subprocess
 import sys
+import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from rich.console import Console
 from rich.progress import track
-from rich.table import Table
 
-from bench.synth import COMMANDS as SYNTH
+from ops.output import empty_table
 
 ROOT = Path(__file__).parents[1]
 PYTHON = [sys.executable, "-c"]
@@ -26,27 +26,28 @@ FOLDER = "{folder}"
 CDK = [str(ROOT / "node_modules/.bin/cdk"), "synth", "--quiet", "--no-notices", "--output", FOLDER]
 AWS, AZURE = "deployments/production-us-east-1.yaml", "deployments/production-azure.yaml"
 
-FLOORS = {"python": [*PYTHON, "pass"], "pydantic": [*PYTHON, "import pydantic"]}
-EMPTY_APP, SUITE = "empty CDK app", "whole suite"
+PYTHON_FLOOR, PYDANTIC_FLOOR, SYNTH_FLOOR = "python", "pydantic", "cdk synth, empty CDK app"
 COMMANDS = {
-    **FLOORS,
+    PYTHON_FLOOR: [*PYTHON, "pass"],
+    PYDANTIC_FLOOR: [*PYTHON, "import pydantic"],
     "voice --help": [*VOICE, "--help"],
     "voice plan, AWS": [*VOICE, "plan", AWS],
     "voice plan, Azure": [*VOICE, "plan", AZURE],
     "voice preview azure": [*VOICE, "preview", "azure", AZURE, "--state", FOLDER],
-    f"cdk synth, {EMPTY_APP}": [*CDK, *SYNTH[EMPTY_APP]],
-    f"cdk synth, {SUITE}": [*CDK, *SYNTH[SUITE]],
+    SYNTH_FLOOR: [*CDK, "--app", f"{sys.executable} -m bench.empty_app"],
+    "cdk synth, whole suite": [*CDK, "--context", f"deployment={AWS}"],
+    "cdk synth, whole suite, validated": [*CDK, "--context", f"deployment={AWS}", "--context", "validate=true"],
 }
 
 
-def cpu_s(command: list[str]) -> float:
-    """Return the CPU seconds of one run and of every process that it started and waited for."""
+def measure(command: list[str]) -> tuple[float, float]:
+    """Return the CPU and the wall seconds of one run, with every process that it started and waited for."""
     with TemporaryDirectory() as folder:
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
         written = [part.replace(FOLDER, folder) for part in command]
         subprocess.run(written, cwd=ROOT, capture_output=True, check=True)  # noqa: S603
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        after, wall_s = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter() - begin
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, wall_s
 
 
 def main() -> None:
@@ -54,20 +55,23 @@ def main() -> None:
     console = Console()
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     for command in COMMANDS.values():
-        cpu_s(command)
-    took: dict[str, list[float]] = {name: [] for name in COMMANDS}
+        measure(command)
+    took: dict[str, list[tuple[float, float]]] = {name: [] for name in COMMANDS}
     for _ in track(range(runs), "commands", console=console, transient=True):
         for name, command in COMMANDS.items():
-            took[name].append(cpu_s(command))
-    median = {name: statistics.median(times) for name, times in took.items()}
-    floors = [*FLOORS, f"cdk synth, {EMPTY_APP}"]
-    table = Table(title=f"CPU seconds of a command, median of {runs} runs in turn", title_justify="left")
-    table.add_column("")
-    for heading in ("s", "min", "max", "× python", "× pydantic", "× empty app"):
-        table.add_column(heading, justify="right")
-    for name, times in took.items():
-        ratios = (f"{median[name] / median[floor]:.1f}" for floor in floors)
-        table.add_row(name, *(f"{value:.2f}" for value in (median[name], min(times), max(times))), *ratios)
+            took[name].append(measure(command))
+    cpu_s, wall_s = (
+        {name: statistics.median(run[which] for run in measured) for name, measured in took.items()} for which in (0, 1)
+    )
+    table = empty_table(
+        f"median of {runs} runs in turn",
+        [""],
+        ["CPU s", "× python", "× pydantic", "× empty app", "wall s", "× empty app"],
+    )
+    for name in COMMANDS:
+        ratios = [cpu_s[name] / cpu_s[floor] for floor in (PYTHON_FLOOR, PYDANTIC_FLOOR, SYNTH_FLOOR)]
+        cells = (cpu_s[name], *ratios, wall_s[name], wall_s[name] / wall_s[SYNTH_FLOOR])
+        table.add_row(name, *(f"{cell:.2f}" for cell in cells))
     console.print(table)
 
 

@@ -1,4 +1,4 @@
-"""What `cdk init` makes, less its comments: the rival of bench/synth.py."""
+"""What `cdk init` makes, less its comments: what bench/cli.py compares a synth with."""
 
 from aws_cdk import App, Stack
 

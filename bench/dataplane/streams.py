@@ -4,16 +4,19 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from rich.table import Table
 
 from bench.dataplane import native
 from bench.dataplane.native import Measurement
+from ops.output import empty_table
 
 CEILING_STREAMS = (2000, 4000, 8000)
 BATCH_STREAMS, BATCHES = 4000, (1, 4, 8, 16, 32)
@@ -73,24 +76,19 @@ def live(rounds: int, audio: Path) -> list[Live]:
     return [_summary(streams, list(each)) for streams, each in groupby(found, key=lambda one: one["streams"])]
 
 
-def _summary(streams: int, rounds: list[dict[str, object]]) -> Live:
-    def all_of(name: str) -> Iterator[float]:
-        return (float(str(one[name])) for one in rounds)
-
-    best = min(rounds, key=lambda one: float(str(one["lost"])))
-    sent = list(all_of("sent"))
-    drops: dict[str, int] = {}
+def _summary(streams: int, rounds: list[dict[str, Any]]) -> Live:
+    best = min(rounds, key=lambda one: one["lost"])
+    drops: Counter[str] = Counter()
     for one in rounds:
-        for name, count in dict(one["drops"]).items():  # type: ignore[call-overload]
-            drops[name] = drops.get(name, 0) + count
+        drops.update(one["drops"])
     return Live(
         streams,
-        tuple(lost / of for lost, of in zip(all_of("lost"), sent, strict=True)),
-        min(took / asked for took, asked in zip(all_of("seconds"), all_of("asked_s"), strict=True)) - 1,
-        best["cycles_per_packet"],  # type: ignore[arg-type]
-        round(max(all_of("rx_ring_percent"))),
-        median(all_of("speech_share")),
-        drops,
+        lost=tuple(one["lost"] / one["sent"] for one in rounds),
+        late=min(one["seconds"] / one["asked_s"] for one in rounds) - 1,
+        cycles_per_packet=best["cycles_per_packet"],
+        ring_percent=round(max(one["rx_ring_percent"] for one in rounds)),
+        speech=median(one["speech_share"] for one in rounds),
+        drops=dict(drops),
     )
 
 
@@ -109,9 +107,7 @@ def ceiling_table(group: list[Measurement]) -> Table:
     """Draw the stages of a packet, and what they allow."""
     times = [one for one in group if one.unit == "ns"]
     whole = sum(one.median for one in times)
-    drawn = Table(title=f"{group[0].group}, {len(group[0].rounds)} rounds", title_justify="left")
-    for heading in ("", "median", "best", "share"):
-        drawn.add_column(heading, justify="left" if heading == "" else "right")
+    drawn = empty_table(f"{group[0].group}, {len(group[0].rounds)} rounds", [""], ["median", "best", "share"])
     for one in group:
         share = f"{one.median / whole:.0%}" if one in times else ""
         drawn.add_row(one.name, f"{one.median:,.4g} {one.unit}", f"{one.best:,.4g}", share)
@@ -120,11 +116,8 @@ def ceiling_table(group: list[Measurement]) -> Table:
 
 def batch_table(found: Sequence[Measurement]) -> Table:
     """Draw the streams of a core by the packets that are taken at a time; the last is the product's."""
-    drawn = Table(
-        title=f"{BATCH_STREAMS} streams, by batch, {len(found[0].rounds)} rounds in turn", title_justify="left"
-    )
-    for heading in ("", "streams a core, median", "best", "× one at a time"):
-        drawn.add_column(heading, justify="left" if heading == "" else "right")
+    title = f"{BATCH_STREAMS} streams, by batch, {len(found[0].rounds)} rounds in turn"
+    drawn = empty_table(title, [""], ["streams a core, median", "best", "× one at a time"])
     for one in found:
         drawn.add_row(
             one.group.split(", ")[-1], f"{one.median:,.4g}", f"{one.best:,.4g}", f"{one.median / found[0].median:.2f}"
@@ -134,9 +127,8 @@ def batch_table(found: Sequence[Measurement]) -> Table:
 
 def live_table(found: Sequence[Live]) -> Table:
     """Draw what was lost at which number of streams."""
-    drawn = Table(title=f"veth + AF_XDP, {LIVE_SECONDS} s a round, {len(found[0].lost)} rounds", title_justify="left")
-    for heading in ("streams", "lost, median", "best", "worst", "fullest ring", "sender", "dropped"):
-        drawn.add_column(heading, justify="right")
+    title = f"veth + AF_XDP, {LIVE_SECONDS} s a round, {len(found[0].lost)} rounds"
+    drawn = empty_table(title, [], ["streams", "lost, median", "best", "worst", "fullest ring", "sender", "dropped"])
     for one in found:
         lost = [f"{share:.4%}" for share in (median(one.lost), min(one.lost), max(one.lost))]
         sender = "keeps up" if one.sender_keeps_up else f"{one.late:.0%} late"

@@ -2,8 +2,8 @@
 """Cost and quality of the VAD: `python -m bench.vad [FOLDER]`, in the environment that `make bench-vad` makes.
 
 Quality is on the held-out recordings, which neither taught the network nor chose a threshold. The rivals run in the
-same process on the same tracks, each as it is and with the pre-roll that the data plane would give it. A table and a
-picture go to FOLDER (build/bench-vad).
+same process on the same tracks, each as it is and with the pre-roll that the data plane would give it. The report goes
+to FOLDER (build/bench-vad) too.
 """
 
 import sys
@@ -12,7 +12,6 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import TypeAlias
 
-import matplotlib as mpl
 import numpy as np
 import numpy.typing as npt
 
@@ -21,9 +20,6 @@ from bench.vad.corpus import CONDITIONS, Flags, Track
 from bench.vad.learn import rates, with_pre_roll
 from bench.vad.native import Build
 from bench.vad.rivals import Silero, Webrtc
-
-mpl.use("Agg")
-from matplotlib import pyplot as plt
 
 OURS, WITH = "ours (wasm)", " + pre-roll"
 PRE_ROLL = 3
@@ -85,17 +81,6 @@ def _table(kind: str, results: Results) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _levels(kind: str, results: Results) -> str:
-    ours = results[OURS]
-    lines = [f"### Ours by level, {kind}", "", "| | 20 dB | 10 dB | 5 dB | 0 dB |", "|---|---|---|---|---|"]
-    for noise in corpus.NOISES:
-        pairs = [pair for pair, (other, _) in zip(ours, CONDITIONS, strict=True) if other == noise]
-        lines.append(
-            f"| {noise} | " + " | ".join(f"{recall:.3f} / {dropped:.3f}" for recall, dropped, _ in pairs) + " |"
-        )
-    return "\n".join(lines) + "\n"
-
-
 def _cost(tracks: list[Track], build: Build, folder: Path) -> str:
     lines = [
         "### Cost of a 20 ms frame, 2,000 streams in turn (median; best in brackets)",
@@ -110,25 +95,6 @@ def _cost(tracks: list[Track], build: Build, folder: Path) -> str:
     return "\n".join(lines) + f"\n\nTarget of ours: under {COST_NS} ns in wasm.\n"
 
 
-def _plot(found: dict[str, Results], path: Path) -> None:
-    figure, axes = plt.subplots(1, len(found), figsize=(12, 5.5), sharey=True)
-    for axis, (kind, results) in zip(axes, found.items(), strict=True):
-        for name, pairs in results.items():
-            if name != OURS and not name.endswith(WITH):
-                continue
-            recall, dropped, _ = np.mean(pairs[1:], axis=0)
-            points = np.array(pairs)
-            (dots,) = axis.plot(points[:, 1], points[:, 0], ".", alpha=0.4)
-            axis.plot(dropped, recall, "o", markersize=11, color=dots.get_color(), label=f"{name}, mean")
-        axis.axhline(RECALL, color="grey", linewidth=0.7)
-        axis.axvline(DROPPED, color="grey", linewidth=0.7)
-        axis.set(title=f"{kind}, held out: each dot a noise at a level", xlabel="share of silence dropped", xlim=(0, 1))
-        axis.legend(loc="lower left")
-    axes[0].set(ylabel="share of speech sent (recall)", ylim=(0.8, 1.005))
-    figure.tight_layout()
-    figure.savefig(path, dpi=110)
-
-
 def main() -> None:
     """Measure, print, draw."""
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else "build/bench-vad")
@@ -140,7 +106,7 @@ def main() -> None:
     found = {kind: results for kind, (results, _) in done.items()}
     report = [_cost(done["real"][1], build, folder)]
     for kind, results in found.items():
-        report += [_table(kind, results), _levels(kind, results)]
+        report.append(_table(kind, results))
     ours = np.mean([pair for results in found.values() for pair in results[OURS][1:]], axis=0)
     report.append(
         f"Ours over all noises and both corpora: recall {ours[0]:.4f} (target {RECALL}),"
@@ -148,9 +114,7 @@ def main() -> None:
     )
     text = "\n".join(report)
     (folder / "report.md").write_text(text)
-    _plot(found, folder / "quality.png")
     print(text)
-    print(f"{folder / 'report.md'}, {folder / 'quality.png'}")
 
 
 if __name__ == "__main__":

@@ -24,40 +24,10 @@ RATE = 16_000
 FRAME = 320
 SOUNDS = Path("/usr/share/asterisk/sounds/en_US_f_Allison")
 NO_SPEECH = ("beep", "tone", "silence", "confbridge-join", "confbridge-leave", "vm-rec")
-AMERICANS = (
-    "f1",
-    "f2",
-    "f3",
-    "f4",
-    "f5",
-    "m1",
-    "m2",
-    "m3",
-    "m4",
-    "m5",
-    "m6",
-    "m7",
-    "m8",
-    "steph",
-    "anika",
-    "linda",
-    "adam",
-    "max",
-)
+AMERICANS = (*(f"f{n}" for n in range(1, 6)), *(f"m{n}" for n in range(1, 9)), "steph", "anika", "linda", "adam", "max")
 BRITONS = (
-    "Alicia",
-    "Andrea",
-    "Annie",
-    "Lee",
-    "Michael",
-    "Hugo",
-    "Gene",
-    "Denis",
-    "belinda",
-    "robert",
-    "travis",
-    "victor",
-)
+    "Alicia", "Andrea", "Annie", "Lee", "Michael", "Hugo", "Gene", "Denis", "belinda", "robert", "travis", "victor",
+)  # fmt: skip
 VOICES = (*(f"en-us+{name}" for name in AMERICANS), *(f"en-gb+{name}" for name in BRITONS))
 TEXTS = (
     "Good morning, I would like to move my appointment from Thursday to the week after.",

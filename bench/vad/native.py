@@ -39,7 +39,7 @@ class Build:
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self._run(str(PROJECT / "bench/product.sh"), str(PRODUCT), *TARGETS)
+        self._run(str(PROJECT / "timing/product.sh"), str(PRODUCT), *TARGETS)
         self._module = str(PRODUCT / TARGETS[0])
         self._programs = {}
         for name in ("decide", "frame_cost"):

@@ -8,7 +8,7 @@ from functools import partial
 import httpx2
 
 from bench.voice.call import SENTENCES, Call, call
-from ops.call.senders import WebSocketSender
+from ops.call.senders import sender_of
 from ops.call.session import TIMEOUT_S, CallError, Heard, Session
 from ops.demo.command import word_error_rate
 from ops.demo.services import Gateway
@@ -87,7 +87,7 @@ async def _hold(client: httpx2.AsyncClient, gateway: Gateway, one: Call, delay_s
         # Whoever waits for longer than the whole call took has a real-time factor above 1.
         async with asyncio.timeout(2 * one.seconds):
             session = await Session.open(client, gateway.url, "websocket")
-            speaking = asyncio.ensure_future(_speak(session, one))
+            speaking = asyncio.ensure_future(sender_of(session).send(one.samples))
             try:
                 await _listen(session, outcome)
                 await speaking
@@ -98,12 +98,6 @@ async def _hold(client: httpx2.AsyncClient, gateway: Gateway, one: Call, delay_s
     except CallError as error:
         outcome.error = str(error)
     return outcome
-
-
-async def _speak(session: Session, one: Call) -> None:
-    if session.media.websocket is None:
-        raise CallError("the gateway offers no WebSocket")
-    await WebSocketSender(session).send(one.samples)
 
 
 async def _listen(session: Session, outcome: Outcome) -> None:

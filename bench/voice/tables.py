@@ -6,6 +6,7 @@ from rich.table import Table
 
 from bench.voice.search import Search
 from bench.voice.step import PERCENTILES, Step
+from ops.output import empty_table
 
 PROGRAMS = ("asr", "vad", "gateway", "store")
 
@@ -14,13 +15,11 @@ def loads(searches: Mapping[str, Search]) -> Table:
     """Draw every load that was tried."""
     percentiles = "/".join(map(str, PERCENTILES))
     title = "Loads in the order in which they took turns; red: not sustained; silence kept: disaggregated, without VAD"
-    drawn = Table(title=title, title_justify="left")
-    drawn.add_column("", no_wrap=True)
-    for heading in (
+    numbers = [
         "streams", "worst\nRTF", f"first text, s\np{percentiles}", f"final, s\np{percentiles}", "words\nwrong",
         "CPU s, a minute of a stream\nall: " + " ".join(PROGRAMS), "of the machine\ncallers, others",
-    ):  # fmt: skip
-        drawn.add_column(heading, justify="right", no_wrap=True)
+    ]  # fmt: skip
+    drawn = empty_table(title, [""], numbers)
     for name, search in searches.items():
         for step in search.steps:
             drawn.add_row(name, *_row(step), style="" if step.is_sustained else "red")
@@ -30,10 +29,8 @@ def loads(searches: Mapping[str, Search]) -> Table:
 
 def summary(searches: Mapping[str, Search]) -> Table:
     """Draw what each contestant sustains."""
-    drawn = Table(title="Most streams at a real-time factor below 1", title_justify="left")
-    drawn.add_column("")
-    for heading in ("sustained", "too many", "CPU s, a minute of a stream there"):
-        drawn.add_column(heading, justify="right")
+    title = "Most streams at a real-time factor below 1"
+    drawn = empty_table(title, [""], ["sustained", "too many", "CPU s, a minute of a stream there"])
     for name, search in searches.items():
         best = next((step for step in search.steps if step.streams == search.sustained and step.is_sustained), None)
         cpu = f"{sum(best.cpu_s.values()):.2f}" if best else ""

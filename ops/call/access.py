@@ -1,5 +1,6 @@
 """How a caller of the session API shows who it is: a way for each `authorizer` of a deployment file."""
 
+import os
 import re
 from collections.abc import Callable, Generator
 from enum import StrEnum
@@ -26,6 +27,22 @@ class Auth(StrEnum):
 
 class AccessError(ValueError):
     """A caller cannot show who it is; the message says what to set."""
+
+
+def secret_of(variable: str | None) -> str | None:
+    """Return the key or token that an environment variable holds; ``None`` where none is named.
+
+    Raises:
+        AccessError: The variable is not set, or holds what no header can carry.
+    """
+    if variable is None:
+        return None
+    secret = os.environ.get(variable, "").strip()
+    if not secret:
+        raise AccessError(f"--api-key-env {variable}: that variable is not set; export {variable}=... first")
+    if not secret.isascii():
+        raise AccessError(f"--api-key-env {variable}: its value is no key, it has characters that no header can carry")
+    return secret
 
 
 def access(auth: Auth | None, secret: str | None, server: str) -> Access:

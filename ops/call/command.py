@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 import time
 from pathlib import Path
 from typing import Annotated
@@ -11,9 +10,9 @@ import httpx2
 import typer
 from rich.markup import escape
 
-from ops.call.access import Access, AccessError, Auth, ClientAuth, access
+from ops.call.access import Access, AccessError, Auth, ClientAuth, access, secret_of
 from ops.call.recording import RATE, RecordingError, read
-from ops.call.senders import Samples, Sender, SrtpSender, WebSocketSender
+from ops.call.senders import Samples, sender_of
 from ops.call.session import TIMEOUT_S, CallError, Heard, Session
 from ops.exits import FAILED, INTERRUPTED, REFUSED
 from ops.output import err, out, stop
@@ -41,14 +40,8 @@ def call(
     """
     try:
         samples = read(file)
-    except RecordingError as error:
-        raise stop(str(error), REFUSED) from None
-    secret = None if api_key_env is None else os.environ.get(api_key_env, "")
-    if secret == "":
-        raise stop(f"--api-key-env {api_key_env}: that variable is not set", REFUSED)
-    try:
-        headers_of = access(auth, secret, server)
-    except AccessError as error:
+        headers_of = access(auth, secret_of(api_key_env), server)
+    except (RecordingError, AccessError) as error:
         raise stop(str(error), REFUSED) from None
     try:
         asyncio.run(_call(samples, server, headers_of, websocket=websocket))
@@ -65,7 +58,7 @@ async def _call(samples: Samples, server: str, headers_of: Access, *, websocket:
         begin = time.monotonic()
         printing = asyncio.create_task(_print(session, begin))
         try:
-            await _sender(session).send(samples)
+            await sender_of(session).send(samples)
             await session.close()
             await printing
         except (CallError, asyncio.CancelledError):
@@ -74,14 +67,6 @@ async def _call(samples: Samples, server: str, headers_of: Access, *, websocket:
             raise
         finally:
             printing.cancel()
-
-
-def _sender(session: Session) -> Sender:
-    if session.media.websocket:
-        return WebSocketSender(session)
-    if session.media.srtp:
-        return SrtpSender(session.media.srtp)
-    raise CallError("the server offers neither SRTP nor a WebSocket")
 
 
 async def _print(session: Session, begin: float) -> None:

@@ -15,14 +15,13 @@ import websockets
 from numpy.typing import NDArray
 
 from ops.call.recording import FRAME_S, FRAME_SAMPLES
-from ops.call.session import CallError, Session, Srtp
+from ops.call.session import SUBPROTOCOL, CallError, Session, Srtp
 
 CLOSING_SILENCE_S = 1.0
 """Lets the VAD end the last utterance."""
 VERSION_2 = 0x80
 PAYLOAD_TYPE = 96
 """L16 at 16 kHz has no static number (RFC 3551, section 6): the first of the dynamic ones."""
-SUBPROTOCOL = "voice.v1"
 CLOSED_WELL = 1000
 REFUSALS = {1003, 1007, 1008, 1009}
 """What the same audio would be told again; behind anything else the session waits for its caller."""
@@ -143,6 +142,19 @@ class WebSocketSender:
 
 def _is_refusal(error: Exception) -> bool:
     return isinstance(error, websockets.InvalidStatus) and error.response.status_code < SERVER_ERROR
+
+
+def sender_of(session: Session) -> Sender:
+    """Return what sends audio into a session, by the transport that it was opened for.
+
+    Raises:
+        CallError: It was opened for neither.
+    """
+    if session.media.websocket:
+        return WebSocketSender(session)
+    if session.media.srtp:
+        return SrtpSender(session.media.srtp)
+    raise CallError("the server offers neither SRTP nor a WebSocket")
 
 
 def _frames(samples: Samples) -> list[Samples]:

@@ -11,6 +11,9 @@ from pydantic import BaseModel, ValidationError
 
 from blueprint.contract.session_api import LAST_EVENT_ID_HEADER, SESSIONS_PATH, TOKEN_HEADER
 
+SUBPROTOCOL = "voice.v1"
+"""Of the audio WebSocket; the token is offered behind it."""
+
 TIMEOUT_S = 30.0
 """Longest pause in an answer; event streams have heartbeats."""
 RESUMES = 10

@@ -1,7 +1,5 @@
 """Audio hours that a deployment carries in a month: what its cost is divided by."""
 
-from __future__ import annotations
-
 from blueprint import catalog
 from blueprint.catalog.inference import Task
 from blueprint.engines.sizing.result import DoesNotFitError

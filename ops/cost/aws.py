@@ -1,7 +1,5 @@
 """What the resources of CloudFormation templates rent."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """What the resources of the Pulumi graph rent."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 

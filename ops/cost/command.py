@@ -1,7 +1,5 @@
 """`voice cost`: what a deployment file costs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
@@ -77,8 +75,8 @@ def cost(
 
 def _other(file: Path, asked: str) -> tuple[str, Deployment]:
     try:
-        with other(file, asked) as found:
-            return found.name, load_checked(found.path)
+        with other(file, asked) as (name, path):
+            return name, load_checked(path)
     except NoSuchRevisionError as error:
         raise stop(str(error), REFUSED) from None
 

@@ -1,11 +1,8 @@
 """What a deployment is compared with: another file, or the same file as git has it."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -17,28 +14,15 @@ class NoSuchRevisionError(ValueError):
     """There is nothing to compare with; the message says why and what to give instead."""
 
 
-@dataclass(frozen=True)
-class Other:
-    """The other file of a comparison.
-
-    Attributes:
-        name: What it is, for people.
-        path: Where it can be read.
-    """
-
-    name: str
-    path: Path
-
-
 @contextmanager
-def other(file: Path, asked: str) -> Iterator[Other]:
-    """Yield what was asked for: a file that exists, or a git revision of ``file``.
+def other(file: Path, asked: str) -> Iterator[tuple[str, Path]]:
+    """Yield what was asked for, its name for people and where it can be read: a file, or a git revision of ``file``.
 
     Raises:
         NoSuchRevisionError: It is neither, or git does not have the file there.
     """
     if asked != LAST_RELEASE and (Path(asked).exists() or Path(asked).suffix in {".yaml", ".yml"}):
-        yield Other(asked, Path(asked))
+        yield asked, Path(asked)
         return
     revision = _last_release(file) if asked == LAST_RELEASE else asked
     commit = _git(file, "rev-parse", "--short", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
@@ -52,7 +36,7 @@ def other(file: Path, asked: str) -> Iterator[Other]:
     with TemporaryDirectory(prefix="voice-cost-") as folder:
         path = Path(folder) / file.name
         path.write_text(text + "\n", encoding="utf-8")
-        yield Other(f"{file} at {revision} ({commit})", path)
+        yield f"{file} at {revision} ({commit})", path
 
 
 def _last_release(file: Path) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from blueprint.aws import names
 from blueprint.file.model.deployment import Deployment
@@ -48,6 +49,13 @@ class Rented:
     by_use: tuple[tuple[str, str | None], ...]
     free: bool
     known: bool
+
+    @classmethod
+    def by(cls, rules: ModuleType, tier: str, name: str, kind: str, *arguments: Any) -> Self:  # noqa: ANN401  of its rule
+        """Return what the rules of a cloud, `ops.cost.aws` or `ops.cost.azure`, say of a resource."""
+        uses = tuple(rules.PRICED[kind](*arguments)) if kind in rules.PRICED else ()
+        known = kind in rules.PRICED or kind in rules.BY_USE or kind in rules.FREE
+        return cls(tier, name, kind, uses, rules.BY_USE.get(kind, ()), free=kind in rules.FREE, known=known)
 
 
 @dataclass(frozen=True)
@@ -108,15 +116,7 @@ def aws_rented(deployment: Deployment, stacks: Mapping[str, Mapping[str, Any]], 
     all_templates = aws.Templates(stacks, utilisation)
     prefix = names.stack(deployment, "")
     return [
-        Rented(
-            stack.removeprefix(prefix),
-            name,
-            kind,
-            tuple(aws.PRICED[kind](all_templates, stack, properties)) if kind in aws.PRICED else (),
-            aws.BY_USE.get(kind, ()),
-            free=kind in aws.FREE,
-            known=kind in aws.PRICED or kind in aws.BY_USE or kind in aws.FREE,
-        )
+        Rented.by(aws, stack.removeprefix(prefix), name, kind, all_templates, stack, properties)
         for stack, name, kind, properties in all_templates.resources()
     ]
 
@@ -126,19 +126,15 @@ def azure_rented(graphs: Iterable[Graph], utilisation: float) -> list[Rented]:
     from sandbox.azure.graph import short_type  # noqa: PLC0415
 
     return [
-        Rented(
-            POOLS if kind == "containerservice:AgentPool" else graph.project.removeprefix("voice-"),
-            resource.name,
-            kind,
-            tuple(azure.PRICED[kind](resource.inputs, utilisation)) if kind in azure.PRICED else (),
-            azure.BY_USE.get(kind, ()),
-            free=kind in azure.FREE,
-            known=kind in azure.PRICED or kind in azure.BY_USE or kind in azure.FREE,
-        )
+        Rented.by(azure, _tier(graph, kind), resource.name, kind, resource.inputs, utilisation)
         for graph in graphs
         for resource in graph.managed()
         for kind in [short_type(resource.type)]
     ]
+
+
+def _tier(graph: Graph, kind: str) -> str:
+    return POOLS if kind == "containerservice:AgentPool" else graph.project.removeprefix("voice-")
 
 
 def price(half: Half, book: PriceBook) -> Estimate:

@@ -1,7 +1,5 @@
 """Where the price APIs keep each item: AWS by usage type, Azure by meter."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The price book: the catalogue's list prices, and those that were fetched since."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass

@@ -1,7 +1,5 @@
 """Today's list prices from the clouds' price APIs."""
 
-from __future__ import annotations
-
 import json
 import urllib.parse
 import urllib.request

@@ -1,15 +1,10 @@
 """A cost estimate as tables and as JSON."""
 
-from __future__ import annotations
-
-from typing import Any
-
-from rich import box
 from rich.markup import escape
 from rich.table import Table
 
 from ops.cost.model import NOTHING, Amount, Estimate, Line, total
-from ops.output import out
+from ops.output import empty_table, out
 
 CASES = ("low", "expected", "peak")
 SHOWN_SHARE = 0.001
@@ -40,7 +35,7 @@ def print_difference(estimate: Estimate | None, other: Estimate | None, name: st
     present = estimate or other
     if present is None:
         return
-    table = _table(f"{present.cloud}: USD per month more", "tier", *CASES)
+    table = empty_table(f"{present.cloud}: USD per month more", ["tier"], CASES)
     for tier, change in _tier_changes(estimate, other).items():
         table.add_row(tier, *(f"{usd:+,.0f}" for usd in change.cases))
     table.add_section()
@@ -49,29 +44,40 @@ def print_difference(estimate: Estimate | None, other: Estimate | None, name: st
     out.print(table)
 
 
-def as_dict(estimate: Estimate) -> dict[str, Any]:
-    per_hour = estimate.audio.usd_per_hour(estimate.usd)
+def as_dict(estimate: Estimate) -> dict[str, object]:
     return {
         "cloud": estimate.cloud,
         "region": estimate.region,
-        "usd_per_month": _cases(estimate.usd),
-        "usd_per_audio_hour": _cases(per_hour) if per_hour else None,
-        "audio_hours_per_month": _cases(estimate.audio.hours) if estimate.audio.hours else None,
+        "usd_per_month": estimate.usd,
+        "usd_per_audio_hour": estimate.audio.usd_per_hour(estimate.usd),
+        "audio_hours_per_month": estimate.audio.hours,
         "audio_assumed": estimate.audio.assumed,
-        "tiers": {tier: _cases(usd) for tier, usd in estimate.by_tier().items()},
-        "lines": [_line(line) for line in estimate.lines],
-        "unpriced": [vars(left) for left in estimate.unpriced],
-        "free": list(estimate.free),
-        "notes": list(estimate.notes),
+        "tiers": estimate.by_tier(),
+        "lines": [
+            {
+                "tier": line.tier,
+                "resource": line.resource,
+                "type": line.kind,
+                "item": line.price.item,
+                "amount": line.amount,
+                "usd": line.price.usd,
+                "unit": line.price.unit,
+                "price_region": line.price.region,
+                "price_date": line.price.date,
+                "price_source": line.price.source,
+                "usd_per_month": line.usd,
+            }
+            for line in estimate.lines
+        ],
+        "unpriced": estimate.unpriced,
+        "free": estimate.free,
+        "notes": estimate.notes,
     }
 
 
-def difference_as_dict(estimate: Estimate | None, other: Estimate | None) -> dict[str, Any]:
+def difference_as_dict(estimate: Estimate | None, other: Estimate | None) -> dict[str, object]:
     """Return the difference of two halves for ``--json``: this file less the other."""
-    return {
-        "usd_per_month": _cases(_difference(estimate, other)),
-        "tiers": {tier: _cases(usd) for tier, usd in _tier_changes(estimate, other).items()},
-    }
+    return {"usd_per_month": _difference(estimate, other), "tiers": _tier_changes(estimate, other)}
 
 
 def _difference(estimate: Estimate | None, other: Estimate | None) -> Amount:
@@ -85,7 +91,7 @@ def _tier_changes(estimate: Estimate | None, other: Estimate | None) -> dict[str
 
 
 def _tier_table(estimate: Estimate) -> Table:
-    table = _table(f"{estimate.cloud}, {estimate.region}: USD per month", "tier", *CASES)
+    table = empty_table(f"{estimate.cloud}, {estimate.region}: USD per month", ["tier"], CASES)
     for tier, usd in estimate.by_tier().items():
         table.add_row(tier, *(f"{case:,.0f}" for case in usd.cases))
     table.add_section()
@@ -98,7 +104,7 @@ def _tier_table(estimate: Estimate) -> Table:
 
 
 def _item_table(estimate: Estimate) -> Table:
-    table = _table("of which", "tier", "item", "amount", "USD", "expected USD per month")
+    table = empty_table("of which", ["tier", "item"], ["amount", "USD", "expected USD per month"])
     rows: dict[tuple[str, str], list[Line]] = {}
     for line in estimate.lines:
         rows.setdefault((line.tier, line.price.item), []).append(line)
@@ -114,31 +120,3 @@ def _item_table(estimate: Estimate) -> Table:
     if small:
         table.add_row("", f"{len(small)} smaller items", "", "", f"{total(small).expected:,.2f}")
     return table
-
-
-def _table(title: str, first: str, *others: str) -> Table:
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
-    table.add_column(first, no_wrap=True)
-    for heading in others:
-        table.add_column(heading, justify="left" if heading == "item" else "right", no_wrap=True)
-    return table
-
-
-def _line(line: Line) -> dict[str, Any]:
-    return {
-        "tier": line.tier,
-        "resource": line.resource,
-        "type": line.kind,
-        "item": line.price.item,
-        "amount": _cases(line.amount),
-        "usd": line.price.usd,
-        "unit": line.price.unit,
-        "price_region": line.price.region,
-        "price_date": line.price.date,
-        "price_source": line.price.source,
-        "usd_per_month": _cases(line.usd),
-    }
-
-
-def _cases(amount: Amount) -> dict[str, float]:
-    return dict(zip(CASES, amount.cases, strict=True))

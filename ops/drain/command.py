@@ -1,19 +1,18 @@
 """`voice drain`: take one host away without dropping a call."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any, TypeVar
 
-import boto3
 import typer
-from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 from rich.markup import escape
 
+from blueprint.aws import names
 from blueprint.file.model.deployment import Deployment
+from ops.aws.account import Account, sign_in
+from ops.aws.refusals import ERRORS, failed
 from ops.drain import hosts, kubernetes, tasks
 from ops.drain.hosts import Host, NotDrainableError
 from ops.drain.tasks import Task
@@ -21,9 +20,7 @@ from ops.exits import FAILED, INTERRUPTED, REFUSED
 from ops.findings import load_checked
 from ops.options import DeploymentFile, Json
 from ops.output import complain, err, out, print_json, stop
-from ops.preflight.aws.refusals import explain
 from ops.progress import Progress
-from ops.status.deployed import Deployed
 
 POLL_S = 5.0
 INSTANCE = re.compile(r"i-(?:[0-9a-f]{8}|[0-9a-f]{17})")
@@ -68,7 +65,7 @@ def drain(
 def _azure(deployment: Deployment, host: str, *, only_print: bool, as_json: bool) -> None:
     order = kubernetes.order(deployment.azure, host)
     if as_json:
-        print_json(order.as_dict())
+        print_json(order)
     else:
         err.print(f"{host}: {escape(order.what)}", soft_wrap=True)
         for command in order.commands:
@@ -81,28 +78,25 @@ def _azure(deployment: Deployment, host: str, *, only_print: bool, as_json: bool
 
 
 def _aws(deployment: Deployment, host: str, *, replaced: bool, dry_run: bool, as_json: bool) -> None:
-    stacks: dict[str, dict[str, Any]] = {tasks.stack(deployment): {}}  # nothing is asked of other stacks
-    deployed = Deployed(deployment, stacks, boto3.Session(region_name=deployment.aws.region))
+    stacks: dict[str, dict[str, Any]] = {names.stack(deployment, "edge"): {}}  # nothing is asked of other stacks
     try:
-        if deployed.session.get_credentials() is None:
-            raise NoCredentialsError
+        account = Account(deployment, stacks, sign_in(deployment))
         if INSTANCE.fullmatch(host):
-            gone = _instance(deployed, host, replaced=replaced, dry_run=dry_run, as_json=as_json)
+            gone = _instance(account, host, replaced=replaced, dry_run=dry_run, as_json=as_json)
         else:
-            gone = _task(deployed, host, dry_run=dry_run, as_json=as_json)
+            gone = _task(account, host, dry_run=dry_run, as_json=as_json)
     except NotDrainableError as error:
         raise stop(str(error), REFUSED) from None
-    except (BotoCoreError, ClientError) as error:
-        refusal = explain(error)
-        raise stop(f"{refusal.found}; {refusal.remedy}", FAILED) from None
+    except ERRORS as error:
+        raise failed(error) from None
     except KeyboardInterrupt:
         raise stop("interrupted: the host goes on draining; run the command again to follow it", INTERRUPTED) from None
     if not gone:
         raise typer.Exit(FAILED)
 
 
-def _instance(deployed: Deployed, instance: str, *, replaced: bool, dry_run: bool, as_json: bool) -> bool:
-    host = hosts.find(deployed, instance)
+def _instance(account: Account, instance: str, *, replaced: bool, dry_run: bool, as_json: bool) -> bool:
+    host = hosts.find(account, instance)
     if not as_json:
         out.print(f"{host.id}: {escape(host.fleet)} in {host.zone}, {host.state}; runs {', '.join(host.carries)}")
         out.print(f"group {host.group}: {host.in_service} in service of {host.desired} desired, at least {host.low}")
@@ -113,27 +107,27 @@ def _instance(deployed: Deployed, instance: str, *, replaced: bool, dry_run: boo
     hosts.check(host, replaced=replaced)
     if not dry_run:
         if not host.is_leaving:
-            hosts.terminate(deployed, host, replaced=replaced)
-        host = _follow(host, partial(hosts.look, deployed), hosts.GONE)
+            hosts.terminate(account, host, replaced=replaced)
+        host = _follow(host, partial(hosts.look, account), hosts.GONE)
     if as_json:
-        print_json({"dry_run": dry_run, "host": host.as_dict()})
+        print_json({"dry_run": dry_run, "host": host})
     gone = dry_run or host.state == hosts.GONE
     if not gone:
         complain(_stuck(host))
     return gone
 
 
-def _task(deployed: Deployed, name: str, *, dry_run: bool, as_json: bool) -> bool:
-    task = tasks.find(deployed, name)
+def _task(account: Account, name: str, *, dry_run: bool, as_json: bool) -> bool:
+    task = tasks.find(account, name)
     if not as_json:
         out.print(f"{task.id}: gateway in cluster {task.cluster}, {task.state}; its service starts another")
         out.print(f"callers have {task.budget_s} s to finish; then they are told to come back elsewhere")
     if not dry_run:
         if not task.leaves:
-            tasks.stop(deployed, task)
-        task = _follow(task, partial(tasks.look, deployed), tasks.STOPPED)
+            tasks.stop(account, task)
+        task = _follow(task, partial(tasks.look, account), tasks.STOPPED)
     if as_json:
-        print_json({"dry_run": dry_run, "host": task.as_dict()})
+        print_json({"dry_run": dry_run, "host": task})
     gone = dry_run or task.state == tasks.STOPPED
     if not gone:
         complain(f"{task.id} is still {task.state}; see `aws ecs describe-tasks --cluster {task.cluster}`")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from blueprint.aws import names
 from blueprint.hosts import VAD_IMAGES, asr_images
-from ops.status.deployed import Deployed
+from ops.aws.account import Account
 
 if TYPE_CHECKING:
     from types_boto3_autoscaling import AutoScalingClient
@@ -58,29 +58,26 @@ class Host:
         """Time until its termination has gone on, even where the host says nothing any more."""
         return self.budget_s + self.heartbeat_s
 
-    def as_dict(self) -> dict[str, object]:
-        return vars(self) | {"carries": list(self.carries)}
 
-
-def find(deployed: Deployed, instance: str) -> Host:
+def find(account: Account, instance: str) -> Host:
     """Return a host by its instance id.
 
     Raises:
         NotDrainableError: It is in none of the deployment's groups, or nothing would hold its termination.
     """
-    client = deployed.session.client("autoscaling")
+    client = account.session.client("autoscaling")
     found = client.describe_auto_scaling_instances(InstanceIds=[instance])["AutoScalingInstances"]
     if not found:
         raise NotDrainableError(
             f"{instance} is in no Auto Scaling group of {client.meta.region_name}; see `voice status`"
         )
     group = found[0]["AutoScalingGroupName"]
-    if group not in deployed.groups:
-        ours = ", ".join(sorted(deployed.groups))
-        raise NotDrainableError(f"{instance} belongs to {group}, which is none of {deployed.deployment.name}'s: {ours}")
+    if group not in account.groups:
+        ours = ", ".join(sorted(account.groups))
+        raise NotDrainableError(f"{instance} belongs to {group}, which is none of {account.deployment.name}'s: {ours}")
     live = client.describe_auto_scaling_groups(AutoScalingGroupNames=[group])["AutoScalingGroups"][0]
     hook, heartbeat_s = _hook(client, group)
-    fleet, carries, budget_s = _fleet(deployed, group)
+    fleet, carries, budget_s = _fleet(account, group)
     serving = [each for each in live["Instances"] if each["LifecycleState"] == "InService"]
     return Host(
         id=instance,
@@ -111,15 +108,15 @@ def check(host: Host, *, replaced: bool) -> None:
         )
 
 
-def terminate(deployed: Deployed, host: Host, *, replaced: bool) -> None:
+def terminate(account: Account, host: Host, *, replaced: bool) -> None:
     """Begin the termination, which the group's hook holds until the host has drained."""
-    deployed.session.client("autoscaling").terminate_instance_in_auto_scaling_group(
+    account.session.client("autoscaling").terminate_instance_in_auto_scaling_group(
         InstanceId=host.id, ShouldDecrementDesiredCapacity=not replaced
     )
 
 
-def look(deployed: Deployed, host: Host) -> Host:
-    client = deployed.session.client("autoscaling")
+def look(account: Account, host: Host) -> Host:
+    client = account.session.client("autoscaling")
     found = client.describe_auto_scaling_instances(InstanceIds=[host.id])["AutoScalingInstances"]
     return replace(host, state=found[0]["LifecycleState"] if found else GONE)
 
@@ -134,10 +131,10 @@ def _hook(client: AutoScalingClient, group: str) -> tuple[str, int]:
     )
 
 
-def _fleet(deployed: Deployed, group: str) -> tuple[str, tuple[str, ...], int]:
+def _fleet(account: Account, group: str) -> tuple[str, tuple[str, ...], int]:
     """Return the name of a group's fleet, its images and its drain budget in seconds."""
-    aws = deployed.deployment.aws
+    aws = account.deployment.aws
     for fleet in aws.asr:
-        if group == names.group(deployed.deployment, fleet.name):
+        if group == names.group(account.deployment, fleet.name):
             return fleet.name, tuple(asr_images(fleet)), fleet.drain_timeout_s
     return names.VAD_FLEET, tuple(VAD_IMAGES), aws.vad.drain_timeout_s

@@ -23,9 +23,6 @@ class KubernetesOrder:
     what: str
     commands: tuple[str, ...]
 
-    def as_dict(self) -> dict[str, object]:
-        return {"host": self.host, "what": self.what, "commands": list(self.commands)}
-
 
 def order(azure: Azure, host: str) -> KubernetesOrder:
     """Return how Kubernetes drains a node or pod: by eviction, which respects disruption budgets and preStop hooks.

@@ -1,16 +1,13 @@
 """A task of the gateway service: ECS stops it, and starts another."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Any
 
 from blueprint.aws import names
 from blueprint.aws.edge import FARGATE_STOP_TIMEOUT_S
-from blueprint.file.model.deployment import Deployment
+from ops.aws.account import Account
 from ops.drain.hosts import NotDrainableError
-from ops.status.deployed import Deployed
 
 TASK = re.compile(
     r"(?:arn:aws[a-z-]*:ecs:[a-z0-9-]+:\d{12}:task/[^/]+/)?([0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12})"
@@ -34,6 +31,7 @@ class Task:
     cluster: str
     state: str
     leaves: bool
+    fleet: str = names.GATEWAY_FLEET
     budget_s: int = FARGATE_STOP_TIMEOUT_S
 
     @property
@@ -41,16 +39,8 @@ class Task:
         """Time until it is gone, whatever its callers do."""
         return self.budget_s + START_S
 
-    def as_dict(self) -> dict[str, object]:
-        return {"fleet": names.GATEWAY_FLEET, **vars(self)}
 
-
-def stack(deployment: Deployment) -> str:
-    """Return the name of the stack that has the gateway's service."""
-    return names.stack(deployment, "edge")
-
-
-def find(deployed: Deployed, host: str) -> Task:
+def find(account: Account, host: str) -> Task:
     """Return a task by its id or ARN.
 
     Raises:
@@ -58,31 +48,26 @@ def find(deployed: Deployed, host: str) -> Task:
     """
     match = TASK.fullmatch(host)
     assert match  # noqa: S101  the caller has looked
-    edge = stack(deployed.deployment)
-    places = deployed.physical_ids(edge).values() if edge in deployed.stacks() else ()
-    for place in places:
-        _, found, service = place.partition(":service/")
-        if found:
-            cluster = service.split("/")[0]
-            task = _describe(deployed, cluster, match[1])
-            if task:
-                return task
-    raise NotDrainableError(f"{match[1]} is no task of {deployed.deployment.name}'s gateway; see `aws ecs list-tasks`")
+    place = account.gateway()
+    task = _describe(account, place[0], match[1]) if place else None
+    if task:
+        return task
+    raise NotDrainableError(f"{match[1]} is no task of {account.deployment.name}'s gateway; see `aws ecs list-tasks`")
 
 
-def stop(deployed: Deployed, task: Task) -> None:
+def stop(account: Account, task: Task) -> None:
     """Ask ECS to stop it: new callers go elsewhere, those that are there are told to come back elsewhere."""
-    client: Any = deployed.session.client("ecs")
+    client: Any = account.session.client("ecs")
     client.stop_task(cluster=task.cluster, task=task.id, reason="voice drain")
 
 
-def look(deployed: Deployed, task: Task) -> Task:
+def look(account: Account, task: Task) -> Task:
     """Return the task as it is now. ECS forgets a stopped one after an hour."""
-    return _describe(deployed, task.cluster, task.id) or Task(task.id, task.cluster, STOPPED, leaves=True)
+    return _describe(account, task.cluster, task.id) or Task(task.id, task.cluster, STOPPED, leaves=True)
 
 
-def _describe(deployed: Deployed, cluster: str, task: str) -> Task | None:
-    client: Any = deployed.session.client("ecs")
+def _describe(account: Account, cluster: str, task: str) -> Task | None:
+    client: Any = account.session.client("ecs")
     found = client.describe_tasks(cluster=cluster, tasks=[task])["tasks"]
     if not found:
         return None

@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "voice-serve" / "wheels"
@@ -18,7 +17,7 @@ class UnavailableError(Exception):
     """Something published cannot be had here and now; the message says what and why."""
 
 
-def wheel(package: str, version: str, known_sha256: str | None = None, cache: Path = CACHE) -> Path:
+def wheel(package: str, version: str, known_sha256: str | None = None) -> Path:
     """Return a published wheel, from the cache or downloaded into it.
 
     Args:
@@ -28,24 +27,27 @@ def wheel(package: str, version: str, known_sha256: str | None = None, cache: Pa
     Raises:
         UnavailableError: There is no such wheel, its hash is another one, or the index cannot be reached.
     """
-    cached = next((file for file in _cached(cache, package, version) if known_sha256 in {None, sha256(file)}), None)
+    cached = next(
+        (
+            file
+            for file in CACHE.glob(f"{package.replace('-', '_')}-{version}-*.whl")
+            if known_sha256 in {None, sha256(file)}
+        ),
+        None,
+    )
     if cached is not None:
         return cached
-    cache.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=cache) as folder:
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=CACHE) as folder:
         _download(package, version, known_sha256, Path(folder))
         arrived = next(Path(folder).glob("*.whl"))
-        return arrived.rename(cache / arrived.name)
+        return arrived.rename(CACHE / arrived.name)
 
 
 def sha256(file: Path) -> str:
     """Return a file's SHA-256 in hexadecimal."""
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _cached(cache: Path, package: str, version: str) -> Iterator[Path]:
-    return cache.glob(f"{package.replace('-', '_')}-{version}-*.whl")
 
 
 def _download(package: str, version: str, known_sha256: str | None, folder: Path) -> None:

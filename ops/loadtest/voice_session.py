@@ -9,8 +9,7 @@ from pydantic import ValidationError
 from yarl import URL
 
 from blueprint.contract.session_api import SESSIONS_PATH, TOKEN_HEADER
-from ops.call.senders import SUBPROTOCOL
-from ops.call.session import Opened
+from ops.call.session import SUBPROTOCOL, Opened
 from ops.loadtest.endpoint import Endpoint
 from ops.loadtest.events import server_sent_events
 from ops.loadtest.failures import CUT_SHORT, AnswerError, answer_text

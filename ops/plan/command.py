@@ -12,7 +12,7 @@ from ops.exits import REFUSED
 from ops.findings import finding_as_dict, load, print_findings
 from ops.options import DeploymentFile, Json
 from ops.output import out, print_json, stack_table, stop
-from ops.plan.hosts import fleet_as_dict, fleet_table, pool_as_dict, pool_table, pools
+from ops.plan.hosts import fleet_table, pool_table
 from ops.plan.sizing import sizing_as_dict, sizing_tables
 from ops.synthesis import templates
 
@@ -44,11 +44,11 @@ def plan(
                 "deployment": deployment.name,
                 "refused": refused,
                 "findings": [finding_as_dict(deployment, finding) for finding in findings],
-                "fleets": [fleet_as_dict(deployment, fleet) for fleet in fleets(deployment)],
-                "pools": [pool_as_dict(deployment.azure, pool) for pool in pools(deployment)],
+                "fleets": list(fleets(deployment)),
+                "pools": deployment.azure_half.pools if deployment.azure_half else (),
                 "sizing": sizing_as_dict(deployment),
             }
-            | ({"resources": {stack: dict(types) for stack, types in counts.items()}} if resources else {})
+            | ({"resources": counts} if resources else {})
         )
     else:
         _print_tables(deployment, counts)

@@ -3,25 +3,9 @@
 from rich.table import Table
 
 from blueprint import catalog
-from blueprint.checks.fleets import Fleet, fleets
-from blueprint.file.model.azure import Azure, GpuPool
+from blueprint.checks.fleets import fleets
 from blueprint.file.model.deployment import Deployment
 from ops.output import empty_table, span
-
-
-def fleet_as_dict(deployment: Deployment, fleet: Fleet) -> dict[str, object]:
-    price = fleet.instance_type.usd_per_hour.get(deployment.aws.region)
-    return {
-        "fleet": fleet.name,
-        "instance_type": fleet.instance_type.name,
-        "groups": fleet.groups,
-        "zones": list(fleet.zones),
-        "min_hosts": fleet.min_hosts,
-        "max_hosts": fleet.max_hosts,
-        "purchase": fleet.purchase.option if fleet.purchase else "on-demand",
-        "usd_per_host_hour": price,
-        "price_date": fleet.instance_type.price_date,
-    }
 
 
 def fleet_table(deployment: Deployment) -> Table:
@@ -45,29 +29,6 @@ def fleet_table(deployment: Deployment) -> Table:
             f"{price * fleet.min_hosts:,.2f}-{price * fleet.max_hosts:,.2f}" if price else "not listed",
         )
     return table
-
-
-def pools(deployment: Deployment) -> tuple[GpuPool, ...]:
-    """Return the GPU pools; none where the deployment has no Azure half."""
-    return deployment.azure_half.pools if deployment.azure_half else ()
-
-
-def pool_as_dict(azure: Azure, pool: GpuPool) -> dict[str, object]:
-    size = catalog.vm_sizes()[pool.vm_size]
-    return {
-        "pool": pool.name,
-        "vm_size": size.name,
-        "gpus_per_node": size.gpu_count,
-        "gpu": size.gpu,
-        "zones": list(pool.availability_zones or azure.availability_zones),
-        "min_nodes": pool.nodes.min,
-        "max_nodes": pool.nodes.max,
-        "purchase": pool.purchase.option,
-        "topology_policy": pool.topology_policy.value,
-        "quota_family": size.quota_family,
-        "usd_per_node_hour": size.usd_per_hour.get(azure.location),
-        "price_date": size.price_date,
-    }
 
 
 def pool_table(deployment: Deployment) -> Table:

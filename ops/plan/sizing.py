@@ -5,7 +5,6 @@ from rich.table import Table
 from blueprint.engines.sizing.layouts import Layout, RefusedLayout
 from blueprint.engines.sizing.result import DoesNotFitError, EngineSizing
 from blueprint.engines.sizing.service import PoolSizing, ServiceSizing, size_fleet, size_services
-from blueprint.engines.sizing.tts import TtsSizing
 from blueprint.file.model.deployment import Deployment
 from ops.output import empty_table
 
@@ -25,14 +24,13 @@ def sizing_tables(deployment: Deployment) -> list[Table]:
 
 
 def sizing_as_dict(deployment: Deployment) -> dict[str, object]:
-    """Return the same for ``--json``."""
-    return {
-        "services": {name: _service_as_dict(sized) for name, sized in _services(deployment).items()},
-        "fleets": {
-            name: _refusal_as_dict(sized) if isinstance(sized, DoesNotFitError) else _engine_as_dict(sized)
-            for name, sized in _fleets(deployment).items()
-        },
+    """Return the same for ``--json``: every sizing whole, and the verdict on each service."""
+    services = {
+        name: vars(sized)
+        | ({"enough": sized.enough, "verdict": sized.verdict} if isinstance(sized, ServiceSizing) else {})
+        for name, sized in _services(deployment).items()
     }
+    return {"services": services, "fleets": _fleets(deployment)}
 
 
 def _services(deployment: Deployment) -> dict[str, Sized]:
@@ -124,77 +122,3 @@ def _refusals(deployment: Deployment, services: dict[str, Sized]) -> Table:
         elif isinstance(sized, ServiceSizing) and not sized.enough:
             table.add_row(name, f"{sized.verdict}\n→ raise replicas.max or the pool's nodes.max")
     return table
-
-
-def _service_as_dict(sized: Sized) -> dict[str, object]:
-    if isinstance(sized, DoesNotFitError):
-        return _refusal_as_dict(sized)
-    return {
-        "kind": sized.kind,
-        "model": sized.model,
-        "asked_sessions": sized.asked,
-        "sessions_at_most": sized.sessions,
-        "enough": sized.enough,
-        "verdict": sized.verdict,
-        "pools": [_pool_as_dict(pool) for pool in sized.pools],
-        "layouts": [_layout_as_dict(layout) for layout in sized.alternatives],
-    }
-
-
-def _pool_as_dict(pool: PoolSizing) -> dict[str, object]:
-    return {
-        "pool": pool.pool,
-        "vm_size": pool.vm_size,
-        "gpus_per_replica": pool.gpus_per_replica,
-        "replicas_per_node": pool.replicas_per_node,
-        "replicas": pool.replicas,
-        "nodes": pool.nodes,
-        "replicas_at_most": pool.most_replicas,
-        "host_memory": pool.host.arithmetic(),
-        "engine": _engine_as_dict(pool.engine),
-        "prefill": _engine_as_dict(pool.prefill) if pool.prefill else None,
-    }
-
-
-def _engine_as_dict(engine: EngineSizing | TtsSizing) -> dict[str, object]:
-    common: dict[str, object] = {
-        "model": engine.model,
-        "gpu": engine.gpu,
-        "sessions": engine.sessions,
-        "limit": engine.limit.value,
-        "max_num_seqs": engine.max_num_seqs,
-        "max_model_len": engine.max_model_len,
-        "arithmetic": engine.arithmetic,
-        "reasons": dict(engine.reasons),
-    }
-    if isinstance(engine, TtsSizing):
-        return common
-    return {
-        **common,
-        "tensor_parallel": engine.tensor_parallel,
-        "profile": engine.profile.value,
-        "kv_cache_tokens": engine.kv_cache_tokens,
-        "sessions_at_full_context": round(engine.sessions_at_full_context, 1),
-        "max_num_batched_tokens": engine.max_num_batched_tokens,
-        "max_queued_requests": engine.max_queued_requests,
-        "cudagraph_capture_sizes": list(engine.cudagraph_capture_sizes),
-    }
-
-
-def _layout_as_dict(layout: Layout | RefusedLayout) -> dict[str, object]:
-    if isinstance(layout, RefusedLayout):
-        return {"layout": layout.name, "vm_size": layout.vm_size, **_refusal_as_dict(layout.refusal)}
-    return {
-        "layout": layout.name,
-        "vm_size": layout.vm_size,
-        "sessions_per_node": layout.sessions_per_node,
-        "sessions_per_node_at_full_context": round(layout.sessions_per_node_at_full_context, 1),
-        "replicas": layout.replicas,
-        "nodes": layout.nodes,
-        "usd_per_hour": layout.usd_per_hour,
-        "limit": layout.limit.value,
-    }
-
-
-def _refusal_as_dict(refusal: DoesNotFitError) -> dict[str, object]:
-    return {"refused": refusal.arithmetic, "remedy": refusal.remedy}

@@ -1,24 +1,9 @@
 """Asking a cloud: whatever it refuses becomes an answer, and without credentials nothing more is asked."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ops.preflight.report import Row, Status
-
-
-@dataclass(frozen=True)
-class Question:
-    """Something to ask of a cloud.
-
-    Attributes:
-        about: What is asked, as a report names it when there is no answer.
-        ask: Asks, and yields the answers.
-    """
-
-    about: str
-    ask: Callable[[], Iterable[Row]]
 
 
 @dataclass(frozen=True)
@@ -36,7 +21,7 @@ class Refusal:
 
 def ask_all(
     area: str,
-    questions: Sequence[Question],
+    questions: Mapping[str, Callable[[], Iterable[Row]]],
     errors: tuple[type[Exception], ...],
     explain: Callable[[Exception], Refusal],
 ) -> Iterator[Row]:
@@ -44,25 +29,25 @@ def ask_all(
 
     Args:
         area: The cloud, as the report names it.
-        questions: What to ask.
+        questions: What asks, by what it is about: a report names that when there is no answer.
         errors: What its SDK raises.
         explain: Says what one of them means.
     """
-    for index, question in enumerate(questions):
+    for index, (about, ask) in enumerate(questions.items()):
         try:
-            yield from list(question.ask())
+            yield from list(ask())
         except errors as error:
             refusal = explain(error)
-            yield Row(area, question.about, Status.UNANSWERED, refusal.found, remedy=refusal.remedy)
+            yield Row(area, about, Status.UNANSWERED, refusal.found, remedy=refusal.remedy)
             if refusal.no_credentials:
-                yield from not_asked(area, questions[index + 1 :], "the credentials are refused")
+                yield from not_asked(area, list(questions)[index + 1 :], "the credentials are refused")
                 return
 
 
-def not_asked(area: str, questions: Sequence[Question], because: str, remedy: str = "") -> Iterator[Row]:
+def not_asked(area: str, topics: Iterable[str], because: str, remedy: str = "") -> Iterator[Row]:
     """Say what is not asked; the remedy stands with the first of it."""
-    for index, question in enumerate(questions):
-        yield Row(area, question.about, Status.NOT_ASKED, because, remedy=remedy if index == 0 else "")
+    for index, about in enumerate(topics):
+        yield Row(area, about, Status.NOT_ASKED, because, remedy=remedy if index == 0 else "")
 
 
 def first_line(text: str, limit: int = 200) -> str:

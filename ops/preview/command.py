@@ -1,7 +1,5 @@
 """`voice preview`: what a deployment would create, without its cloud."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """How a preview of Pulumi projects looks on a terminal."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """The Azure half of `voice sandbox`: the Pulumi programs, rehearsed on the local engine."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from rich.markup import escape

@@ -7,7 +7,6 @@ need no names for them: what a tick takes from a host is binomial, and whose VAD
 """
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -38,7 +37,7 @@ class Ledger:
     gpu_s: float = 0.0
 
 
-class Calls(ABC):
+class Calls:
     """The callers of a simulation.
 
     Args:
@@ -65,26 +64,6 @@ class Calls(ABC):
         self.ledger.offered += came
         return came
 
-    @abstractmethod
-    def populate(self, count: int) -> None:
-        """Give callers who are there from the start their places."""
-
-    @abstractmethod
-    def advance(self, now: float, tick_s: float) -> None:
-        """Let callers come and go until ``now + tick_s``."""
-
-    @abstractmethod
-    def vacate(self, host: Host, gap_s: float) -> None:
-        """Move the calls of a host that takes none any more; each is disturbed for ``gap_s``."""
-
-    @property
-    def carried(self) -> int:
-        return int(self.vad.calls.sum())
-
-
-class BulkCalls(Calls):
-    """Calls as numbers."""
-
     def populate(self, count: int) -> None:
         """Give callers who are there from the start their places."""
         self._enter(count)
@@ -103,7 +82,7 @@ class BulkCalls(Calls):
             self.ledger.refused += int(self.chance.binomial(brief, full / (came - brief)))
 
     def vacate(self, host: Host, gap_s: float) -> None:
-        """Move the calls of a host that takes none any more."""
+        """Move the calls of a host that takes none any more; each is disturbed for ``gap_s``."""
         fleet = host.group.fleet
         count = int(fleet.calls[host.index])
         fleet.calls[host.index] = 0
@@ -116,6 +95,10 @@ class BulkCalls(Calls):
             self._leave_vad(count - moved)
         self.ledger.cut += count - moved
         self.ledger.degraded_s += moved * gap_s
+
+    @property
+    def carried(self) -> int:
+        return int(self.vad.calls.sum())
 
     def _depart(self, share: float) -> None:
         ended = 0

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Iterable
-from functools import partial
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -30,54 +29,33 @@ PEAK_SHARE = 0.8
 
 T = TypeVar("T")
 
-Load = Annotated[
-    str,
-    typer.Option(
-        "--load",
-        metavar="TRACE",
-        help=f"{', '.join(BUILT_IN)}, or a CSV file with the header second,calls.",
-    ),
-]
-Peak = Annotated[
-    float | None,
-    typer.Option(
-        help="Most calls at a time, for a trace that is built in; by default 80 % of what the ASR fleets can have.",
-        min=1,
-    ),
-]
-CallSeconds = Annotated[float, typer.Option(help="Mean length of a call, seconds; lengths are exponential.", min=1)]
-Seed = Annotated[int, typer.Option(help="The same seed gives the same result.", min=0)]
-Places = Annotated[
-    list[str] | None,
-    typer.Option(metavar="FLEET=CALLS", help="Calls that a host takes, where you have measured it (FreeSlots)."),
-]
-Boots = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--boot", metavar="FLEET=COLD/WARM", help="Seconds of a boot, new and from the warm pool (metric ColdStart)."
-    ),
-]
-Quotas = Annotated[
-    list[str] | None,
-    typer.Option("--quota", metavar="FAMILY=VCPU", help=f"vCPU that the account has: {', '.join(quota_codes())}."),
-]
-Interruptions = Annotated[
-    float, typer.Option("--spot-interruptions", help="Interruptions of each spot host a day.", min=0)
-]
-Output = Annotated[Path | None, typer.Option(metavar="DIR", help="Write calls.png and hosts.png here.")]
+Option = typer.Option
 
 
 def simulate(  # noqa: PLR0917  typer's options
     file: DeploymentFile,
-    load: Load = "spike",
-    peak: Peak = None,
-    call_seconds: CallSeconds = 180.0,
-    seed: Seed = 1,
-    places: Places = None,
-    boot: Boots = None,
-    quota: Quotas = None,
-    spot_interruptions: Interruptions = 0.0,
-    output: Output = None,
+    load: Annotated[
+        str, Option(metavar="TRACE", help=f"{', '.join(BUILT_IN)}, or a CSV file with the header second,calls.")
+    ] = "spike",
+    peak: Annotated[
+        float | None,
+        Option(help="Most calls, for a trace that is built in; 80 % of what the ASR fleets can have.", min=1),
+    ] = None,
+    call_seconds: Annotated[float, Option(help="Mean length of a call, s; lengths are exponential.", min=1)] = 180.0,
+    seed: Annotated[int, Option(help="The same seed gives the same result.", min=0)] = 1,
+    places: Annotated[
+        list[str] | None, Option(metavar="FLEET=CALLS", help="Calls that a host takes, as measured (FreeSlots).")
+    ] = None,
+    boot: Annotated[
+        list[str] | None,
+        Option(metavar="FLEET=COLD/WARM", help="Seconds of a boot, new and from the warm pool (metric ColdStart)."),
+    ] = None,
+    quota: Annotated[
+        list[str] | None,
+        Option(metavar="FAMILY=VCPU", help=f"vCPU that the account has: {', '.join(quota_codes())}."),
+    ] = None,
+    spot_interruptions: Annotated[float, Option(help="Interruptions of each spot host a day.", min=0)] = 0.0,
+    output: Annotated[Path | None, Option(metavar="DIR", help="Write calls.png here.")] = None,
     as_json: Json = False,
 ) -> None:
     """Simulate callers and scaling: the seed's table, CPU target tracking, the file's own rules.
@@ -97,7 +75,7 @@ def simulate(  # noqa: PLR0917  typer's options
             call_s=call_seconds,
             cross_zone=deployment.aws.edge.cross_zone,
             seed=seed,
-            quotas=_quotas(quota or []),
+            quotas=_of_codes(_pairs("--quota", quota or [], r"\d+", int)),
             interruptions_per_day=spot_interruptions,
         )
     except (TraceError, ValueError) as error:
@@ -113,7 +91,11 @@ def simulate(  # noqa: PLR0917  typer's options
             out.print(f"{results[-1].policy}: {found}", soft_wrap=True)
         out.print(fleet_table(plans))
     if output:
-        _draw(results, f"{deployment.name}: {trace.name}, at most {trace.peak:,.0f} calls", output)
+        try:
+            picture = draw(results, f"{deployment.name}: {trace.name}, at most {trace.peak:,.0f} calls", output)
+        except OSError as error:
+            raise stop(f"{output}: {error.strerror}", REFUSED) from None
+        err.print(f"wrote {escape(str(picture))}", soft_wrap=True)
 
 
 def _plans(deployment: Deployment, places: list[str], boot: list[str]) -> tuple[FleetPlan, ...]:
@@ -139,15 +121,6 @@ def _trace(load: str, peak: float | None, plans: tuple[FleetPlan, ...]) -> Trace
     return read(Path(load))
 
 
-def _quotas(given: list[str]) -> dict[str, int]:
-    codes = quota_codes()
-    quotas = _pairs("--quota", given, r"\d+", int)
-    for family in quotas:
-        if family not in codes:
-            raise ValueError(f"--quota {family}: no such family; there are {', '.join(codes)}")
-    return {codes[family]: vcpus for family, vcpus in quotas.items()}
-
-
 def _pairs(option: str, given: Iterable[str], pattern: str, convert: Callable[[str], T]) -> dict[str, T]:
     pairs = {}
     for text in given:
@@ -158,23 +131,22 @@ def _pairs(option: str, given: Iterable[str], pattern: str, convert: Callable[[s
     return pairs
 
 
+def _of_codes(quotas: dict[str, int]) -> dict[str, int]:
+    codes = quota_codes()
+    for family in quotas.keys() - codes:
+        raise ValueError(f"--quota {family}: no such family; there are {', '.join(codes)}")
+    return {codes[family]: vcpus for family, vcpus in quotas.items()}
+
+
 def _run(plans: tuple[FleetPlan, ...], trace: Trace, settings: Settings) -> list[Result]:
     results = []
-
-    def tell(task: TaskID, second: float) -> None:
-        progress.update(task, completed=second)
-
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
         for policy in policies(plans):
             task = progress.add_task(policy.name, total=trace.duration_s)
-            results.append(Simulation(plans, policy, trace, settings, partial(tell, task)).run())
+
+            def tell(second: float, task: TaskID = task) -> None:
+                progress.update(task, completed=second)
+
+            results.append(Simulation(plans, policy, trace, settings, tell).run())
     return results
-
-
-def _draw(results: list[Result], title: str, folder: Path) -> None:
-    try:
-        for picture in draw(results, title, folder):
-            err.print(f"wrote {escape(str(picture))}", soft_wrap=True)
-    except OSError as error:
-        raise stop(f"{folder}: {error.strerror}", REFUSED) from None

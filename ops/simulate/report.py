@@ -96,32 +96,28 @@ def as_dict(trace: Trace, results: Sequence[Result], *, seed: int) -> dict[str, 
         "seconds": trace.duration_s,
         "peak_calls": trace.peak,
         "seed": seed,
-        "fleets": [_fleet_as_dict(plan) for plan in results[0].plans],
+        "fleets": [
+            {
+                "fleet": plan.name,
+                "places_per_host": plan.places,
+                "places_source": plan.places_source,
+                "boot": [asdict(phase) for phase in plan.boot.phases],
+                "usd_per_host_hour": plan.usd_per_hour,
+            }
+            for plan in results[0].plans
+        ],
         "shortfall": asdict(found) if found else None,
         "policies": [asdict(summarize(result)) | {"course": _course_as_dict(result)} for result in results],
     }
 
 
-def _fleet_as_dict(plan: FleetPlan) -> dict[str, object]:
-    return {
-        "fleet": plan.name,
-        "places_per_host": plan.places,
-        "places_source": plan.places_source,
-        "boot": [asdict(phase) for phase in plan.boot.phases],
-        "usd_per_host_hour": plan.usd_per_hour,
-    }
-
-
 def _course_as_dict(result: Result) -> dict[str, object]:
-    course = result.course
-    step = slice(None, None, max(1, 60 // result.tick_s))
+    step = max(1, 60 // result.tick_s)
     return {
-        "second": course.second[step].tolist(),
-        "wanted": course.wanted[step].tolist(),
-        "carried": course.carried[step].tolist(),
-        "places": course.places[step].tolist(),
-        "refused_so_far": course.refused[step].tolist(),
-        "hosts": {name: hosts[step].tolist() for name, hosts in course.hosts.items()},
+        name: {fleet: values[::step].tolist() for fleet, values in found.items()}
+        if isinstance(found, dict)
+        else found[::step].tolist()
+        for name, found in vars(result.course).items()
     }
 
 

@@ -3,17 +3,17 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
 import simpy
 from numpy.typing import NDArray
 
 from ops.simulate.account import Account
-from ops.simulate.calls import BulkCalls, Calls, Ledger
+from ops.simulate.calls import Calls, Ledger
 from ops.simulate.capacity import FleetPlan
 from ops.simulate.fleet import Fleet, Group, Host, State, Steps
 from ops.simulate.policies import Policy
-from ops.simulate.streams import StreamCalls
 from ops.simulate.traces import Outage, Trace
 
 LEAD_IN_S = 1_800
@@ -39,7 +39,6 @@ class Settings:
         cross_zone: Whether the load balancer crosses zones.
         quotas: Ceilings in vCPU by quota code.
         interruptions_per_day: Of each spot host.
-        one_by_one: Whether each call is a process of its own.
     """
 
     zones: tuple[str, ...]
@@ -48,7 +47,6 @@ class Settings:
     seed: int
     quotas: Mapping[str, int] = field(default_factory=dict)
     interruptions_per_day: float = 0.0
-    one_by_one: bool = False
     tick_s: int | None = None
     lead_in_s: int = LEAD_IN_S
 
@@ -62,9 +60,7 @@ class Course:
         wanted: Calls that the trace wants.
         carried: Calls that are alive.
         places: Calls that the ASR hosts in service can have.
-        vad_places: Calls that the VAD hosts in service can have without loss.
-        refused: Callers refused in the tick, and calls cut.
-        degraded: Calls on VAD hosts beyond their loss-free load.
+        refused: Callers refused so far, and calls cut.
         hosts: Hosts that are paid for, by fleet.
         stopped: Hosts in warm pools, by fleet.
     """
@@ -73,11 +69,16 @@ class Course:
     wanted: NDArray[np.float64]
     carried: NDArray[np.int64]
     places: NDArray[np.int64]
-    vad_places: NDArray[np.int64]
     refused: NDArray[np.int64]
-    degraded: NDArray[np.int64]
     hosts: dict[str, NDArray[np.int64]]
     stopped: dict[str, NDArray[np.int64]]
+
+    @classmethod
+    def of(cls, ticks: int, fleets: list[str]) -> Self:
+        """Return a course with nothing in it yet."""
+        hosts, stopped = ({name: np.zeros(ticks, np.int64) for name in fleets} for _ in range(2))
+        carried, places, refused = (np.zeros(ticks, np.int64) for _ in range(3))
+        return cls(np.zeros(ticks), np.zeros(ticks), carried, places, refused, hosts, stopped)
 
 
 @dataclass(frozen=True)
@@ -109,18 +110,13 @@ class Simulation:
         settings: Settings,
         progress: Callable[[float], None] = lambda _: None,
     ) -> None:
-        self._plans, self._policy, self._trace, self._settings, self._progress = (
-            plans,
-            policy,
-            trace,
-            settings,
-            progress,
-        )
+        self._plans, self._policy, self._trace = plans, policy, trace
+        self._settings, self._progress = settings, progress
         self.tick_s = settings.tick_s or (FINE_TICK_S if trace.duration_s <= FINE_S else DAY_TICK_S)
         self.env = simpy.Environment(initial_time=-settings.lead_in_s)
         self.account = Account(dict(settings.quotas))
         self.fleets = [Fleet(plan, settings.zones) for plan in plans]
-        self.calls = self._make_calls()
+        self.calls = self.make_calls()
         for fleet in self.fleets:
             pool = fleet.plan.warm_pool_min if policy.warm_pools else None
             for group in fleet.plan.groups:
@@ -128,15 +124,14 @@ class Simulation:
         self.scalers = [scaler for fleet in self.fleets for scaler in policy.scalers(self.env, fleet)]
         self._chance = np.random.default_rng(settings.seed + 1)
         ticks = math.ceil(trace.duration_s / self.tick_s)
-        self._course = _empty_course(ticks, [plan.name for plan in plans])
+        self._course = Course.of(ticks, [plan.name for plan in plans])
 
-    def _make_calls(self) -> Calls:
+    def make_calls(self) -> Calls:
+        """Return the callers of the fleets."""
         vad, *asr = self.fleets
         asr.sort(key=lambda fleet: fleet.plan.kind == "gpu")
         how = self._settings
-        if how.one_by_one:
-            return StreamCalls(self.env, vad, asr, self._trace, how.call_s, cross_zone=how.cross_zone, seed=how.seed)
-        return BulkCalls(vad, asr, self._trace, how.call_s, cross_zone=how.cross_zone, seed=how.seed)
+        return Calls(vad, asr, self._trace, how.call_s, cross_zone=how.cross_zone, seed=how.seed)
 
     def begin(self) -> None:
         """Put the first hosts and calls into their places, and start everything that happens by itself."""
@@ -195,15 +190,13 @@ class Simulation:
         course.wanted[tick] = self._trace.at(self.env.now)
         course.carried[tick] = self.calls.carried
         course.places[tick] = sum(fleet.places for fleet in self.fleets[1:])
-        course.vad_places[tick] = vad.places
-        course.degraded[tick] = vad.calls[vad.calls > vad.plan.places].sum()
         course.refused[tick] = ledger.refused + ledger.cut
         for fleet in self.fleets:
             course.hosts[fleet.plan.name][tick] = fleet.running
             course.stopped[fleet.plan.name][tick] = fleet.stopped
             if fleet.plan.kind == "gpu":
                 ledger.gpu_s += float(fleet.calls.sum()) * self.tick_s
-        ledger.degraded_s += float(course.degraded[tick]) * self.tick_s
+        ledger.degraded_s += float(vad.calls[vad.calls > vad.plan.places].sum()) * self.tick_s
         if not tick % 64:
             self._progress(self.env.now)
 
@@ -239,20 +232,3 @@ class Simulation:
                     for host in tuple(group.hosts):
                         if host.state is not State.BOOTING and self._chance.random() < chance:
                             group.interrupt(host)
-
-
-def _empty_course(ticks: int, fleets: list[str]) -> Course:
-    def whole() -> NDArray[np.int64]:
-        return np.zeros(ticks, np.int64)
-
-    return Course(
-        second=np.zeros(ticks),
-        wanted=np.zeros(ticks),
-        carried=whole(),
-        places=whole(),
-        vad_places=whole(),
-        refused=whole(),
-        degraded=whole(),
-        hosts={name: whole() for name in fleets},
-        stopped={name: whole() for name in fleets},
-    )

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from ops.preflight.aws.account import AREA
-from ops.preflight.report import Row, Status
-from ops.status.deployed import DEPLOYMENT_TAG, Deployed
+from ops.aws.account import AREA, DEPLOYMENT_TAG, Account
+from ops.preflight.report import Row, Status, answer
 
 if TYPE_CHECKING:
     from types_boto3_cloudformation import CloudFormationClient
@@ -24,73 +23,69 @@ _DONE = {"CREATE_COMPLETE", "UPDATE_COMPLETE", "IMPORT_COMPLETE"}
 _ALARMS_IN_ONE_CALL = 100
 
 
-def stack_rows(deployed: Deployed) -> Iterator[Row]:
+def stack_rows(account: Account) -> Iterator[Row]:
     """Compare the stacks that the file makes with those that exist."""
-    live = deployed.stacks()
-    for stack in deployed.templates:
+    live = account.stacks()
+    for stack in account.templates:
         state = live.get(stack, "not deployed")
-        fine = state in _DONE
-        remedy = "" if fine else "deploy the file" if stack not in live else "see the events of the stack"
-        yield Row(AREA, f"stack {stack}", Status.FINE if fine else Status.WARNING, state, remedy=remedy)
+        remedy = "deploy the file" if stack not in live else "see the events of the stack"
+        yield answer(AREA, f"stack {stack}", state, warns="" if state in _DONE else remedy)
 
 
-def alarm_rows(deployed: Deployed) -> Iterator[Row]:
+def alarm_rows(account: Account) -> Iterator[Row]:
     """Name every alarm that is in alarm, and count the others."""
     wanted = [
         resource["Properties"]["AlarmName"]
-        for template in deployed.templates.values()
-        for resource in template["Resources"].values()
-        if resource["Type"] in {"AWS::CloudWatch::Alarm", "AWS::CloudWatch::CompositeAlarm"}
+        for resource in account.resources("AWS::CloudWatch::Alarm", "AWS::CloudWatch::CompositeAlarm")
     ]
     states: Counter[str] = Counter()
-    client = deployed.session.client("cloudwatch")
+    client = account.session.client("cloudwatch")
     for start in range(0, len(wanted), _ALARMS_IN_ONE_CALL):
         asked = wanted[start : start + _ALARMS_IN_ONE_CALL]
-        answer = client.describe_alarms(
+        found = client.describe_alarms(
             AlarmNames=asked, AlarmTypes=["MetricAlarm", "CompositeAlarm"], MaxRecords=_ALARMS_IN_ONE_CALL
         )
-        for alarm in (*answer["MetricAlarms"], *answer.get("CompositeAlarms", [])):
+        for alarm in (*found["MetricAlarms"], *found.get("CompositeAlarms", [])):
             states[alarm["StateValue"]] += 1
             if alarm["StateValue"] == "ALARM":
                 name, why = alarm["AlarmName"], alarm.get("StateReason", "")
-                yield Row(AREA, f"alarm {name}", Status.WARNING, "in alarm", remedy=why or "see its runbook")
+                yield answer(AREA, f"alarm {name}", "in alarm", warns=why or "see its runbook")
     missing = len(wanted) - states.total()
-    yield Row(
+    yield answer(
         AREA,
         "alarms",
-        Status.WARNING if missing else Status.FINE,
         f"{states['ALARM']} in alarm, {states['OK']} fine, {states['INSUFFICIENT_DATA']} without data",
         f"{len(wanted)} alarms",
-        f"{missing} are not deployed: deploy the file" if missing else "",
+        warns=f"{missing} are not deployed: deploy the file" if missing else "",
     )
 
 
-def drift_rows(deployed: Deployed) -> Iterator[Row]:
+def drift_rows(account: Account) -> Iterator[Row]:
     """Have CloudFormation compare every stack with what was made of it; takes some seconds for each."""
-    client = deployed.session.client("cloudformation")
-    live = deployed.stacks()
+    client = account.session.client("cloudformation")
+    live = account.stacks()
     runs = {
         stack: client.detect_stack_drift(StackName=stack)["StackDriftDetectionId"]
-        for stack in deployed.templates
+        for stack in account.templates
         if stack in live
     }
     for stack, run in runs.items():
         yield _drift(client, stack, run)
 
 
-def cost_rows(deployed: Deployed) -> Iterator[Row]:
+def cost_rows(account: Account) -> Iterator[Row]:
     """Ask Cost Explorer, which charges 0.01 USD, what the deployment cost so far this month."""
     today = datetime.now(UTC).date()
-    answer = deployed.session.client("ce", region_name=COSTS_REGION).get_cost_and_usage(
+    answer = account.session.client("ce", region_name=COSTS_REGION).get_cost_and_usage(
         TimePeriod={"Start": today.replace(day=1).isoformat(), "End": (today + timedelta(days=1)).isoformat()},
         Granularity="MONTHLY",
         Metrics=["UnblendedCost"],
-        Filter={"Tags": {"Key": DEPLOYMENT_TAG, "Values": [deployed.deployment.name]}},
+        Filter={"Tags": {"Key": DEPLOYMENT_TAG, "Values": [account.deployment.name]}},
     )
     costs = [period["Total"]["UnblendedCost"] for period in answer["ResultsByTime"] if period.get("Total")]
     usd = sum(float(cost["Amount"]) for cost in costs)
     remedy = "" if usd else f"activate the cost allocation tag {DEPLOYMENT_TAG}; figures follow a day later"
-    budget = f"budget {deployed.deployment.aws.observability.monthly_budget_usd:,.0f} USD"
+    budget = f"budget {account.deployment.aws.observability.monthly_budget_usd:,.0f} USD"
     found = f"{usd:,.2f} USD" if usd else "nothing carries the tag yet"
     yield Row(AREA, "cost so far this month", Status.FINE if usd else Status.NOT_ASKED, found, budget, remedy)
 
@@ -111,4 +106,4 @@ def _drift(client: CloudFormationClient, stack: str, run: str) -> Row:
     )["StackResourceDrifts"]
     changed = ", ".join(f"{each['LogicalResourceId']} {each['StackResourceDriftStatus'].lower()}" for each in drifts)
     remedy = "put the change into the file or undo it; a deploy does not" if drifts else ""
-    return Row(AREA, asked, Status.WARNING if drifts else Status.FINE, changed or "in sync", "in sync", remedy)
+    return answer(AREA, asked, changed or "in sync", "in sync", warns=remedy)

@@ -1,28 +1,23 @@
 """`voice status`: what runs of a deployment, against its file."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
-import boto3
 import typer
-from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
 from blueprint.file.model.deployment import Deployment
+from ops.aws.account import AREA, Account, sign_in
+from ops.aws.refusals import ERRORS, explain
 from ops.exits import FAILED
 from ops.findings import load_checked
 from ops.options import DeploymentFile, Json
 from ops.output import out, print_json
 from ops.preflight.aws import fleets as catalogue
-from ops.preflight.aws.account import AREA, Account, Clients
-from ops.preflight.aws.refusals import SIGN_IN, explain
-from ops.preflight.questions import Question, Refusal, ask_all, not_asked
+from ops.preflight.questions import Refusal, ask_all, not_asked
 from ops.preflight.report import Row, Status, print_report, summary
 from ops.status import account as whole
 from ops.status import fleets
-from ops.status.deployed import Deployed
 from ops.synthesis import templates
 
 AZURE = Row(
@@ -46,7 +41,7 @@ def status(file: DeploymentFile, as_json: Json = False) -> None:
     deployment = load_checked(file)
     rows = list(_rows(deployment))
     if as_json:
-        print_json({"deployment": deployment.name, "rows": [row.as_dict() for row in rows]})
+        print_json({"deployment": deployment.name, "rows": rows})
     else:
         print_report(out, rows)
         out.print(summary(rows))
@@ -60,23 +55,19 @@ def healthy(rows: list[Row]) -> bool:
     return any(row.status is Status.FINE for row in rows) and not any(row.status in wrong for row in rows)
 
 
-def aws_rows(deployed: Deployed) -> Iterator[Row]:
+def aws_rows(account: Account) -> Iterator[Row]:
     """Ask the account everything; what it refuses becomes an answer."""
-    topics: dict[str, Callable[[Deployed], Iterable[Row]]] = {
+    topics: dict[str, Callable[[Account], Iterable[Row]]] = {
         "stacks": whole.stack_rows,
         "hosts and tasks": fleets.fleet_rows,
         "alarms": whole.alarm_rows,
         "images": fleets.image_rows,
         "drift of the stacks": whole.drift_rows,
-        "instance types against the catalogue": _catalogue_rows,
+        "instance types against the catalogue": catalogue.drift_rows,
         "cost so far this month": whole.cost_rows,
     }
-    questions = [Question(about, partial(rows, deployed)) for about, rows in topics.items()]
-    yield from ask_all(AREA, questions, (BotoCoreError, ClientError, ResponseParserError), _explain)
-
-
-def _catalogue_rows(deployed: Deployed) -> Iterator[Row]:
-    return catalogue.drift_rows(Account(deployed.deployment, deployed.templates, Clients(deployed.session)))
+    questions = {about: partial(rows, account) for about, rows in topics.items()}
+    yield from ask_all(AREA, questions, ERRORS, _explain)
 
 
 def _explain(error: Exception) -> Refusal:
@@ -88,15 +79,11 @@ def _explain(error: Exception) -> Refusal:
 def _rows(deployment: Deployment) -> Iterator[Row]:
     if deployment.aws_half:
         try:
-            session = boto3.Session(region_name=deployment.aws_half.region)
-            credentials = session.get_credentials()
-        except (BotoCoreError, ClientError) as error:
+            session = sign_in(deployment)
+        except ERRORS as error:
             refusal = explain(error)
-            yield Row(AREA, "everything", Status.UNANSWERED, refusal.found, remedy=refusal.remedy)
+            yield from not_asked(AREA, ["everything"], refusal.found, refusal.remedy)
         else:
-            if credentials is None:
-                yield from not_asked(AREA, [Question("everything", list)], "no credentials", SIGN_IN)
-            else:
-                yield from aws_rows(Deployed(deployment, templates(deployment), session))
+            yield from aws_rows(Account(deployment, templates(deployment), session))
     if deployment.azure_half:
         yield AZURE

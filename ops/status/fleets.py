@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 from blueprint.aws import names
 from blueprint.contract.images import Image
 from blueprint.hosts import GATEWAY_IMAGES, VAD_IMAGES, asr_images
-from ops.preflight.aws.account import AREA
-from ops.preflight.report import Row, Status
-from ops.status.deployed import Deployed
+from ops.aws.account import AREA, Account
+from ops.preflight.report import Row, answer
 
 if TYPE_CHECKING:
     from types_boto3_autoscaling.type_defs import AutoScalingGroupTypeDef
@@ -38,48 +37,47 @@ class Group:
     high: int
 
 
-def groups(deployed: Deployed) -> Iterator[Group]:
+def groups(account: Account) -> Iterator[Group]:
     """Yield the groups that the file asks for, in its order."""
-    deployment = deployed.deployment
+    deployment = account.deployment
     aws = deployment.aws
     hosts = aws.vad.hosts_per_zone
     for name in names.vad_groups(deployment):
-        yield _group(deployed, name, VAD_IMAGES, hosts.min, hosts.max)
+        yield _group(account, name, VAD_IMAGES, hosts.min, hosts.max)
     for fleet in aws.asr:
-        yield _group(deployed, names.group(deployment, fleet.name), asr_images(fleet), fleet.hosts.min, fleet.hosts.max)
+        yield _group(account, names.group(deployment, fleet.name), asr_images(fleet), fleet.hosts.min, fleet.hosts.max)
 
 
-def fleet_rows(deployed: Deployed) -> Iterator[Row]:
+def fleet_rows(account: Account) -> Iterator[Row]:
     """Compare hosts in service with those desired, and these with the file's bounds; then the gateway's tasks."""
-    live = _live_groups(deployed)
-    for group in groups(deployed):
+    live = _live_groups(account)
+    for group in groups(account):
         found = live.get(group.name)
         yield _fleet(group, found) if found else _missing(f"hosts of {group.name}")
-    yield _gateway(deployed)
+    yield _gateway(account)
 
 
-def image_rows(deployed: Deployed) -> Iterator[Row]:
+def image_rows(account: Account) -> Iterator[Row]:
     """Compare the digests that each group's hosts and the gateway's tasks were started with with the file's."""
-    live = _live_groups(deployed)
-    for group in groups(deployed):
+    live = _live_groups(account)
+    for group in groups(account):
         if group.name in live and live[group.name]["Instances"]:
-            yield _images(deployed, group.name, group.images, _running(deployed, live[group.name]))
-    service = _service(deployed)
+            yield _images(account, group.name, group.images, _running(account, live[group.name]))
+    service = _service(account)
     if service:
-        task = deployed.session.client("ecs").describe_task_definition(taskDefinition=service["taskDefinition"])
+        task = account.session.client("ecs").describe_task_definition(taskDefinition=service["taskDefinition"])
         text = " ".join(container["image"] for container in task["taskDefinition"]["containerDefinitions"])
-        yield _images(deployed, "gateway", GATEWAY_IMAGES, _digests(deployed, text))
+        yield _images(account, "gateway", GATEWAY_IMAGES, _digests(account, text))
 
 
-def _group(deployed: Deployed, name: str, images: tuple[Image, ...], low: int, high: int) -> Group:
-    waiting = any(image not in deployed.deployment.images for image in images)
+def _group(account: Account, name: str, images: tuple[Image, ...], low: int, high: int) -> Group:
+    waiting = any(image not in account.deployment.images for image in images)
     return Group(name, images, 0 if waiting else low, high)
 
 
-def _live_groups(deployed: Deployed) -> dict[str, AutoScalingGroupTypeDef]:
-    pages = deployed.session.client("autoscaling").get_paginator("describe_auto_scaling_groups").paginate()
-    found = [group for page in pages for group in page["AutoScalingGroups"]]
-    return {group["AutoScalingGroupName"]: group for group in found if group["AutoScalingGroupName"] in deployed.groups}
+def _live_groups(account: Account) -> dict[str, AutoScalingGroupTypeDef]:
+    found = account.listed("autoscaling", "describe_auto_scaling_groups", "AutoScalingGroups[]")
+    return {group["AutoScalingGroupName"]: group for group in found if group["AutoScalingGroupName"] in account.groups}
 
 
 def _fleet(group: Group, live: AutoScalingGroupTypeDef) -> Row:
@@ -90,13 +88,13 @@ def _fleet(group: Group, live: AutoScalingGroupTypeDef) -> Row:
     return _count(f"hosts of {group.name}", serving, live["DesiredCapacity"], group.low, group.high)
 
 
-def _gateway(deployed: Deployed) -> Row:
+def _gateway(account: Account) -> Row:
     asked = "tasks of the gateway"
-    service = _service(deployed)
+    service = _service(account)
     if service is None:
         return _missing(asked)
-    tasks = deployed.deployment.aws.edge.gateway.tasks
-    waiting = any(image not in deployed.deployment.images for image in GATEWAY_IMAGES)
+    tasks = account.deployment.aws.edge.gateway.tasks
+    waiting = any(image not in account.deployment.images for image in GATEWAY_IMAGES)
     return _count(asked, service["runningCount"], service["desiredCount"], 0 if waiting else tasks.min, tasks.max)
 
 
@@ -106,33 +104,23 @@ def _count(asked: str, serving: int, desired: int, low: int, high: int) -> Row:
         remedy = "see the activity of the group or service; `voice preflight` asks for quotas and capacity"
     elif not low <= desired <= high:
         remedy = "wait for scaling; if it stays, deploy the file again: the account has other bounds"
-    status = Status.WARNING if remedy else Status.FINE
-    return Row(AREA, asked, status, f"{serving} in service of {desired} desired", f"{low} to {high}", remedy)
+    return answer(AREA, asked, f"{serving} in service of {desired} desired", f"{low} to {high}", warns=remedy)
 
 
 def _missing(asked: str) -> Row:
-    return Row(AREA, asked, Status.WARNING, "not deployed", remedy="deploy the file")
+    return answer(AREA, asked, "not deployed", warns="deploy the file")
 
 
-def _service(deployed: Deployed) -> Any:  # noqa: ANN401  the stubs of ECS are not installed
-    stack = names.stack(deployed.deployment, "edge")
-    if stack not in deployed.stacks():
+def _service(account: Account) -> Any:  # noqa: ANN401  the stubs of ECS are not installed
+    place = account.gateway()
+    if place is None:
         return None
-    resources = deployed.templates[stack]["Resources"]
-    found = [
-        physical
-        for logical, physical in deployed.physical_ids(stack).items()
-        if resources.get(logical, {}).get("Type") == "AWS::ECS::Service"
-    ]
-    if not found:
-        return None
-    _, _, place = found[0].partition("service/")
-    cluster = place.split("/")[0]
-    services = deployed.session.client("ecs").describe_services(cluster=cluster, services=[found[0]])["services"]
+    cluster, arn = place
+    services = account.session.client("ecs").describe_services(cluster=cluster, services=[arn])["services"]
     return next(iter(services), None)
 
 
-def _running(deployed: Deployed, live: AutoScalingGroupTypeDef) -> dict[str, set[str]]:
+def _running(account: Account, live: AutoScalingGroupTypeDef) -> dict[str, set[str]]:
     """Return the digests by image that the hosts' user data names, over every version that a host was started from."""
     versions = {
         (template["LaunchTemplateId"], template["Version"])
@@ -141,35 +129,34 @@ def _running(deployed: Deployed, live: AutoScalingGroupTypeDef) -> dict[str, set
     }
     found: dict[str, set[str]] = {}
     for template_id, version in sorted(versions):
-        answer = deployed.session.client("ec2").describe_launch_template_versions(
+        answer = account.session.client("ec2").describe_launch_template_versions(
             LaunchTemplateId=template_id, Versions=[version]
         )
         data = answer["LaunchTemplateVersions"][0]["LaunchTemplateData"].get("UserData", "")
-        for image, digests in _digests(deployed, base64.b64decode(data).decode()).items():
+        for image, digests in _digests(account, base64.b64decode(data).decode()).items():
             found.setdefault(image, set()).update(digests)
     return found
 
 
-def _digests(deployed: Deployed, text: str) -> dict[str, set[str]]:
+def _digests(account: Account, text: str) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for repository, digest in _IMAGE.findall(text):
         prefix, _, image = repository.rpartition("/")
-        if prefix == deployed.deployment.name:
+        if prefix == account.deployment.name:
             found.setdefault(image, set()).add(digest)
     return found
 
 
-def _images(deployed: Deployed, who: str, images: tuple[Image, ...], running: Mapping[str, set[str]]) -> Row:
-    wanted = deployed.deployment.images
+def _images(account: Account, who: str, images: tuple[Image, ...], running: Mapping[str, set[str]]) -> Row:
+    wanted = account.deployment.images
     other = [image for image in images if image in wanted and running.get(image, set()) != {wanted[image]}]
     said = ", ".join(f"{image} {_short(running.get(image, set()))}" for image in other or images)
-    return Row(
+    return answer(
         AREA,
         f"images of {who}",
-        Status.WARNING if other else Status.FINE,
         said,
         ", ".join(f"{image} {_short({wanted[image]})}" for image in other) or "as in the file",
-        "deploy the file, and replace the hosts that still run the old ones" if other else "",
+        warns="deploy the file, and replace the hosts that still run the old ones" if other else "",
     )
 
 

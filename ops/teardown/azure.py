@@ -1,11 +1,16 @@
 """The order in which the Pulumi CLI deletes the Azure half, and what it leaves."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from blueprint.file.model.deployment import Deployment
-from sandbox.azure.graph import Resource
+
+
+@dataclass(frozen=True)
+class AzureKept:
+    """A resource that stays, and why."""
+
+    resource: str
+    why: str
 
 
 @dataclass(frozen=True)
@@ -15,16 +20,11 @@ class AzureOrder:
     Attributes:
         commands: What to run, in this order.
         deleted: What goes, in this order.
-        kept: What stays, with the reason.
     """
 
     commands: tuple[str, ...]
     deleted: tuple[str, ...]
-    kept: tuple[tuple[str, str], ...]
-
-    def as_dict(self) -> dict[str, object]:
-        kept = [{"resource": label, "why": why} for label, why in self.kept]
-        return {"commands": list(self.commands), "deleted": list(self.deleted), "kept": kept}
+    kept: tuple[AzureKept, ...]
 
 
 def azure_order(deployment: Deployment) -> AzureOrder:
@@ -40,10 +40,6 @@ def azure_order(deployment: Deployment) -> AzureOrder:
         plan = rehearsal.teardown()
         folders = [project.folder for project in reversed(rehearsal.projects)]
     commands = tuple(f"pulumi -C {folder} destroy --stack {deployment.name}" for folder in folders)
-    kept = [(resource.label, why) for resource, why in plan.kept]
-    kept += [(resource.label, "Pulumi forgets it and leaves it in the cloud") for resource in plan.forgotten]
-    return AzureOrder(commands, _labels(plan.deleted), tuple(kept))
-
-
-def _labels(resources: tuple[Resource, ...]) -> tuple[str, ...]:
-    return tuple(resource.label for resource in resources)
+    kept = [AzureKept(resource.label, why) for resource, why in plan.kept]
+    kept += [AzureKept(resource.label, "Pulumi forgets it and leaves it in the cloud") for resource in plan.forgotten]
+    return AzureOrder(commands, tuple(resource.label for resource in plan.deleted), tuple(kept))

@@ -1,7 +1,5 @@
 """What a teardown deletes and what it keeps, from the templates."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace

@@ -1,14 +1,14 @@
 """What is left of a deployment in its account: by tag, and by name where AWS keeps no tags."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import jmespath
+
 from blueprint.aws import names
-from ops.status.deployed import DEPLOYMENT_TAG, Deployed
+from ops.aws.account import DEPLOYMENT_TAG, Account
 from ops.teardown.removal import Resource
 
 GLOBAL_REGION = "us-east-1"
@@ -25,7 +25,7 @@ _KINDS = {
 }
 """How `remains` calls what stacks may keep."""
 
-_GONE_STATES = {"PendingDeletion", "terminated", "shutting-down", "deleted", "deleting", "INACTIVE"}
+_GONE_STATES = {"PendingDeletion", "terminated", "shutting-down", "deleted", "deleting", "INACTIVE", None}
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,10 @@ def is_expected(left: Left, resources: Iterable[Resource], kinds: set[str]) -> b
     return any(left.kind == _KINDS.get(kind) for kind in kinds)
 
 
-def remains(deployed: Deployed) -> list[Left]:
+def remains(account: Account) -> list[Left]:
     """Return everything that is left, in every region that the deployment uses."""
-    home = deployed.deployment.aws.region
-    tagged = [left for region in dict.fromkeys((home, GLOBAL_REGION)) for left in _tagged(deployed, region)]
-    listed = [Left(kind, found, home) for kind, lister in _LISTERS.items() for found in lister(deployed)]
+    tagged = [left for region in dict.fromkeys((account.region, GLOBAL_REGION)) for left in _tagged(account, region)]
+    listed = [Left(kind, found, account.region) for kind, all_found in _listed(account).items() for found in all_found]
     return tagged + [left for left in listed if not any(_same(left, other) for other in tagged)]
 
 
@@ -73,140 +72,102 @@ def _same(listed: Left, tagged: Left) -> bool:
     return listed.kind == tagged.kind and tagged.is_called(listed.id)
 
 
-def _tagged(deployed: Deployed, region: str) -> Iterator[Left]:
-    client: Any = deployed.session.client("resourcegroupstaggingapi", region_name=region)
-    tags = [{"Key": DEPLOYMENT_TAG, "Values": [deployed.deployment.name]}]
-    for page in client.get_paginator("get_resources").paginate(TagFilters=tags):
-        for resource in page["ResourceTagMappingList"]:
-            arn = resource["ResourceARN"]
-            _, _, service, _, _, rest = arn.split(":", 5)
-            kind = service if service in {"s3", "sns"} else f"{service} {re.split('[:/]', rest)[0]}"
-            if _state(deployed, kind, arn, region) not in _GONE_STATES:
-                yield Left(kind, arn, region)
+def _tagged(account: Account, region: str) -> Iterator[Left]:
+    tags = [{"Key": DEPLOYMENT_TAG, "Values": [account.deployment.name]}]
+    path = "ResourceTagMappingList[].ResourceARN"
+    for arn in account.listed("resourcegroupstaggingapi", "get_resources", path, region, TagFilters=tags):
+        _, _, service, _, _, rest = arn.split(":", 5)
+        kind = service if service in {"s3", "sns"} else f"{service} {re.split('[:/]', rest)[0]}"
+        if kind not in _STATES or _state(account, kind, arn, region) not in _GONE_STATES:
+            yield Left(kind, arn, region)
 
 
-def _state(deployed: Deployed, kind: str, arn: str, region: str) -> str | None:
-    """Return the state of what the tagging API still names while it goes; ``None`` for everything else."""
-    client: Any
-    if kind == "kms key":
-        client = deployed.session.client("kms", region_name=region)
-        return str(client.describe_key(KeyId=arn)["KeyMetadata"]["KeyState"])
-    if kind.startswith("ecs "):
-        return _ecs_state(deployed.session.client("ecs", region_name=region), kind, arn)
-    name = arn.rpartition("/")[2]
-    client = deployed.session.client("ec2", region_name=region)
-    if kind == "ec2 instance":
-        found = client.describe_instances(Filters=[{"Name": "instance-id", "Values": [name]}])["Reservations"]
-        return str(found[0]["Instances"][0]["State"]["Name"]) if found else "deleted"
-    if kind == "ec2 natgateway":
-        found = client.describe_nat_gateways(Filters=[{"Name": "nat-gateway-id", "Values": [name]}])["NatGateways"]
-        return str(found[0]["State"]) if found else "deleted"
-    return None
-
-
-def _ecs_state(client: Any, kind: str, arn: str) -> str | None:  # noqa: ANN401  the stubs of ECS are not installed
-    if kind == "ecs task-definition":
-        return str(client.describe_task_definition(taskDefinition=arn)["taskDefinition"]["status"])
-    if kind == "ecs cluster":
-        found = client.describe_clusters(clusters=[arn])["clusters"]
-        return str(found[0]["status"]) if found else "deleted"
-    if kind == "ecs service":
-        cluster = arn.split("/")[1]
-        found = client.describe_services(cluster=cluster, services=[arn])["services"]
-        return str(found[0]["status"]) if found else "deleted"
-    return None
-
-
-def _stacks(deployed: Deployed) -> Iterator[str]:
-    yield from deployed.stacks()
-
-
-def _groups(deployed: Deployed) -> Iterator[str]:
-    pages = deployed.session.client("autoscaling").get_paginator("describe_auto_scaling_groups").paginate()
-    found = {group["AutoScalingGroupName"] for page in pages for group in page["AutoScalingGroups"]}
-    yield from sorted(found & deployed.groups)
-
-
-def _launch_templates(deployed: Deployed) -> Iterator[str]:
-    paginator = deployed.session.client("ec2").get_paginator("describe_launch_templates")
-    pages = paginator.paginate(Filters=[{"Name": f"tag:{DEPLOYMENT_TAG}", "Values": [deployed.deployment.name]}])
-    yield from (template["LaunchTemplateId"] for page in pages for template in page["LaunchTemplates"])
-
-
-def _log_groups(deployed: Deployed) -> Iterator[str]:
-    name = deployed.deployment.name
-    client: Any = deployed.session.client("logs")
-    for prefix in (f"/voice/{name}/", f"aws-waf-logs-{name}"):
-        for page in client.get_paginator("describe_log_groups").paginate(logGroupNamePrefix=prefix):
-            yield from (
-                group["logGroupName"]
-                for group in page["logGroups"]
-                if prefix.endswith("/") or group["logGroupName"] == prefix
-            )
-
-
-def _repositories(deployed: Deployed) -> Iterator[str]:
-    client: Any = deployed.session.client("ecr")
-    for page in client.get_paginator("describe_repositories").paginate():
-        for repository in page["repositories"]:
-            if repository["repositoryName"].startswith(f"{deployed.deployment.name}/"):
-                yield repository["repositoryName"]
-
-
-def _snapshots(deployed: Deployed) -> Iterator[str]:
-    store = names.state_group(deployed.deployment)
-    for page in deployed.session.client("elasticache").get_paginator("describe_snapshots").paginate():
-        for snapshot in page["Snapshots"]:
-            if store in {snapshot.get("ReplicationGroupId"), snapshot.get("CacheClusterId", "").rpartition("-")[0]}:
-                yield snapshot["SnapshotName"]
-
-
-def _roles(deployed: Deployed) -> Iterator[str]:
-    prefixes = tuple(f"{stack}-" for stack in deployed.templates)
-    client: Any = deployed.session.client("iam")
-    for page in client.get_paginator("list_roles").paginate():
-        yield from (role["RoleName"] for role in page["Roles"] if role["RoleName"].startswith(prefixes))
-
-
-def _named(kind: str, property_name: str) -> Callable[[Deployed], set[str]]:
-    """Return the names that the templates give to resources of a type."""
-
-    def wanted(deployed: Deployed) -> set[str]:
-        return {
-            resource["Properties"][property_name]
-            for template in deployed.templates.values()
-            for resource in template["Resources"].values()
-            if resource["Type"] == kind
-        }
-
-    return wanted
-
-
-def _alarms(deployed: Deployed) -> Iterator[str]:
-    kinds = ("AWS::CloudWatch::Alarm", "AWS::CloudWatch::CompositeAlarm")
-    wanted = {name for kind in kinds for name in _named(kind, "AlarmName")(deployed)}
-    paginator = deployed.session.client("cloudwatch").get_paginator("describe_alarms")
-    prefix = f"{deployed.deployment.name}-"
-    for page in paginator.paginate(AlarmNamePrefix=prefix, AlarmTypes=["MetricAlarm", "CompositeAlarm"]):
-        found = {alarm["AlarmName"] for alarm in (*page["MetricAlarms"], *page.get("CompositeAlarms", []))}
-        yield from sorted(found & wanted)
-
-
-def _dashboards(deployed: Deployed) -> Iterator[str]:
-    wanted = _named("AWS::CloudWatch::Dashboard", "DashboardName")(deployed)
-    for page in deployed.session.client("cloudwatch").get_paginator("list_dashboards").paginate():
-        yield from sorted({entry["DashboardName"] for entry in page["DashboardEntries"]} & wanted)
-
-
-_LISTERS: dict[str, Callable[[Deployed], Iterator[str]]] = {
-    "cloudformation stack": _stacks,
-    "autoscaling group": _groups,
-    "ec2 launch-template": _launch_templates,
-    "logs log-group": _log_groups,
-    "ecr repository": _repositories,
-    SNAPSHOT: _snapshots,
-    "iam role": _roles,
-    "cloudwatch alarm": _alarms,
-    "cloudwatch dashboard": _dashboards,
+_STATES: dict[str, tuple[str, Callable[[str], dict[str, Any]], str]] = {
+    "ec2 instance": (
+        "describe_instances",
+        lambda arn: {"Filters": [{"Name": "instance-id", "Values": [arn.rpartition("/")[2]]}]},
+        "Reservations[0].Instances[0].State.Name",
+    ),
+    "ec2 natgateway": (
+        "describe_nat_gateways",
+        lambda arn: {"Filters": [{"Name": "nat-gateway-id", "Values": [arn.rpartition("/")[2]]}]},
+        "NatGateways[0].State",
+    ),
+    "ecs cluster": ("describe_clusters", lambda arn: {"clusters": [arn]}, "clusters[0].status"),
+    "ecs service": (
+        "describe_services",
+        lambda arn: {"cluster": arn.split("/")[1], "services": [arn]},
+        "services[0].status",
+    ),
+    "ecs task-definition": (
+        "describe_task_definition",
+        lambda arn: {"taskDefinition": arn},
+        "taskDefinition.status",
+    ),
+    "kms key": ("describe_key", lambda arn: {"KeyId": arn}, "KeyMetadata.KeyState"),
 }
-"""What the tagging API may not name, by the kind that it would give."""
+"""What the tagging API still names while it goes: the question for its state, and where the answer has it."""
+
+
+def _state(account: Account, kind: str, arn: str, region: str) -> object:
+    operation, request, path = _STATES[kind]
+    client: Any = account.session.client(kind.split(maxsplit=1)[0], region_name=region)  # type: ignore[call-overload]
+    return jmespath.search(path, getattr(client, operation)(**request(arn)))
+
+
+def _listed(account: Account) -> dict[str, Iterable[str]]:
+    """Return what the tagging API may not name, by the kind that it would give."""
+    name, store = account.deployment.name, names.state_group(account.deployment)
+    alarms = _named(account, "AlarmName", "AWS::CloudWatch::Alarm", "AWS::CloudWatch::CompositeAlarm")
+    return {
+        "cloudformation stack": account.stacks(),
+        "autoscaling group": account.groups.intersection(
+            account.listed("autoscaling", "describe_auto_scaling_groups", "AutoScalingGroups[].AutoScalingGroupName")
+        ),
+        "ec2 launch-template": account.listed(
+            "ec2",
+            "describe_launch_templates",
+            "LaunchTemplates[].LaunchTemplateId",
+            Filters=[{"Name": f"tag:{DEPLOYMENT_TAG}", "Values": [name]}],
+        ),
+        "logs log-group": [
+            group
+            for prefix in (f"/voice/{name}/", f"aws-waf-logs-{name}")
+            for group in account.listed(
+                "logs", "describe_log_groups", "logGroups[].logGroupName", logGroupNamePrefix=prefix
+            )
+            if prefix.endswith("/") or group == prefix
+        ],
+        "ecr repository": [
+            repository
+            for repository in account.listed("ecr", "describe_repositories", "repositories[].repositoryName")
+            if repository.startswith(f"{name}/")
+        ],
+        SNAPSHOT: [
+            snapshot["SnapshotName"]
+            for snapshot in account.listed("elasticache", "describe_snapshots", "Snapshots[]")
+            if store in {snapshot.get("ReplicationGroupId"), snapshot.get("CacheClusterId", "").rpartition("-")[0]}
+        ],
+        "iam role": [
+            role
+            for role in account.listed("iam", "list_roles", "Roles[].RoleName")
+            if role.startswith(tuple(f"{stack}-" for stack in account.templates))
+        ],
+        "cloudwatch alarm": alarms.intersection(
+            account.listed(
+                "cloudwatch",
+                "describe_alarms",
+                "[MetricAlarms, CompositeAlarms][].AlarmName",
+                AlarmNamePrefix=f"{name}-",
+                AlarmTypes=["MetricAlarm", "CompositeAlarm"],
+            )
+        ),
+        "cloudwatch dashboard": _named(account, "DashboardName", "AWS::CloudWatch::Dashboard").intersection(
+            account.listed("cloudwatch", "list_dashboards", "DashboardEntries[].DashboardName")
+        ),
+    }
+
+
+def _named(account: Account, setting: str, *kinds: str) -> set[str]:
+    """Return the names that the templates give to resources of some types."""
+    return {resource["Properties"][setting] for resource in account.resources(*kinds)}

@@ -1,15 +1,20 @@
-"""Deleting the stacks of a deployment in the operator's account."""
-
-from __future__ import annotations
+"""What existing stacks made, how much of it is stored, and how it is deleted."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from ops.status.deployed import Deployed
-from ops.teardown.plan import KEPT_POLICIES
+from ops.aws.account import Account
+from ops.teardown.plan import KEPT_POLICIES, Sizes
+
+_GB = 2**30
+"""What both CloudWatch Logs and S3 charge as a GB."""
+
+_DAYS_BACK = 3
+"""S3 reports the size of a bucket once a day, a day or two late."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +51,7 @@ class Resource:
     kept: bool
 
 
-def existing(deployed: Deployed, live: Mapping[str, Mapping[str, Any]]) -> list[Resource]:
+def existing(account: Account, live: Mapping[str, Mapping[str, Any]]) -> list[Resource]:
     """Return what the existing stacks made, with the policies that they were deployed with.
 
     Args:
@@ -55,31 +60,66 @@ def existing(deployed: Deployed, live: Mapping[str, Mapping[str, Any]]) -> list[
     return [
         Resource(stack, logical, physical, resource["Type"], resource.get("DeletionPolicy") in KEPT_POLICIES)
         for stack, template in live.items()
-        for logical, physical in deployed.physical_ids(stack).items()
+        for logical, physical in account.physical_ids(stack).items()
         if (resource := template["Resources"].get(logical))
     ]
 
 
-def lift_protection(deployed: Deployed, resources: Iterable[Resource]) -> None:
+def sizes(account: Account, resources: Iterable[Resource]) -> Sizes:
+    """Ask for the size of everything that is kept and charged by size."""
+    stored = {(each.stack, each.logical_id): _bytes(account, each) for each in resources if each.kept}
+    return {place: size / _GB for place, size in stored.items() if size is not None}
+
+
+def _bytes(account: Account, resource: Resource) -> float | None:
+    name = resource.physical_id
+    match resource.kind:
+        case "AWS::Logs::LogGroup":
+            path = f"logGroups[?logGroupName == '{name}'].storedBytes"
+            return next(account.listed("logs", "describe_log_groups", path, logGroupNamePrefix=name), None)
+        case "AWS::ECR::Repository":
+            path = "imageDetails[].imageSizeInBytes"
+            return float(sum(account.listed("ecr", "describe_images", path, repositoryName=name)))
+        case "AWS::S3::Bucket":
+            return _bucket_bytes(account, name)
+    return None
+
+
+def _bucket_bytes(account: Account, name: str) -> float | None:
+    now = datetime.now(UTC)
+    dimensions = {"BucketName": name, "StorageType": "StandardStorage"}
+    points = account.session.client("cloudwatch").get_metric_statistics(
+        Namespace="AWS/S3",
+        MetricName="BucketSizeBytes",
+        Dimensions=[{"Name": key, "Value": value} for key, value in dimensions.items()],
+        StartTime=now - timedelta(days=_DAYS_BACK),
+        EndTime=now,
+        Period=86400,
+        Statistics=["Average"],
+    )["Datapoints"]
+    return max(points, key=lambda point: point["Timestamp"])["Average"] if points else None
+
+
+def lift_protection(account: Account, resources: Iterable[Resource]) -> None:
     """Let stacks and load balancers be deleted that refuse it."""
-    formation = deployed.session.client("cloudformation")
-    for stack in deployed.stacks():
+    formation = account.session.client("cloudformation")
+    for stack in account.stacks():
         formation.update_termination_protection(StackName=stack, EnableTerminationProtection=False)
-    _switch_off(deployed, resources, "deletion_protection.enabled")
+    _switch_off(account, resources, "deletion_protection.enabled")
 
 
-def empty_log_buckets(deployed: Deployed, resources: Sequence[Resource]) -> int:
+def empty_log_buckets(account: Account, resources: Sequence[Resource]) -> int:
     """Stop access logs, and empty the buckets that are deleted with their stacks; return the objects deleted.
 
     CloudFormation deletes empty buckets only. The platform's buckets hold nothing but access logs.
     """
-    _switch_off(deployed, resources, "access_logs.s3.enabled")
+    _switch_off(account, resources, "access_logs.s3.enabled")
     buckets = [each.physical_id for each in resources if each.kind == "AWS::S3::Bucket" and not each.kept]
-    return sum(_empty(deployed, bucket) for bucket in buckets)
+    return sum(_empty(account, bucket) for bucket in buckets)
 
 
-def _switch_off(deployed: Deployed, resources: Iterable[Resource], attribute: str) -> None:
-    client = deployed.session.client("elbv2")
+def _switch_off(account: Account, resources: Iterable[Resource], attribute: str) -> None:
+    client = account.session.client("elbv2")
     for each in resources:
         if each.kind == "AWS::ElasticLoadBalancingV2::LoadBalancer":
             client.modify_load_balancer_attributes(
@@ -87,8 +127,8 @@ def _switch_off(deployed: Deployed, resources: Iterable[Resource], attribute: st
             )
 
 
-def _empty(deployed: Deployed, bucket: str) -> int:
-    client: Any = deployed.session.client("s3")
+def _empty(account: Account, bucket: str) -> int:
+    client: Any = account.session.client("s3")
     count = 0
     for page in client.get_paginator("list_object_versions").paginate(Bucket=bucket):
         found = [*page.get("Versions", []), *page.get("DeleteMarkers", [])]

@@ -1,7 +1,5 @@
 """A teardown as tables and as JSON."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
@@ -55,8 +53,8 @@ def print_azure(order: AzureOrder) -> None:
     out.print(f"  that deletes {len(order.deleted)} resources in this order:")
     for number, label in enumerate(order.deleted, start=1):
         out.print(f"  {number:4} {escape(label)}", soft_wrap=True)
-    for label, why in order.kept:
-        out.print(f"  [yellow]![/] kept: {escape(label)}, {escape(why)}", soft_wrap=True)
+    for kept in order.kept:
+        out.print(f"  [yellow]![/] kept: {escape(kept.resource)}, {escape(kept.why)}", soft_wrap=True)
 
 
 def plan_as_dict(plan: Plan) -> dict[str, Any]:
@@ -72,12 +70,7 @@ def plan_as_dict(plan: Plan) -> dict[str, Any]:
         }
         for each in plan.kept
     ]
-    deleted = {stack: dict(types) for stack, types in plan.deleted.items()}
-    return {"deleted": deleted, "kept": kept, "kept_usd_per_month": plan.usd_per_month}
-
-
-def left_as_dict(expected: Iterable[Left], unexpected: Iterable[Left]) -> dict[str, Any]:
-    return {"as_announced": [vars(each) for each in expected], "behind": [vars(each) for each in unexpected]}
+    return {"deleted": plan.deleted, "kept": kept, "kept_usd_per_month": plan.usd_per_month}
 
 
 def _counted(left: Iterable[Left]) -> str:

@@ -34,7 +34,7 @@ def test_plan_for_a_pipeline_is_json() -> None:
     report = json.loads(result.stdout)
     assert result.exit_code == 0
     assert report["refused"] is False
-    assert [fleet["fleet"] for fleet in report["fleets"]] == ["vad", "inf2", "trn1", "p5"]
+    assert [fleet["name"] for fleet in report["fleets"]] == ["vad", "inf2", "trn1", "p5"]
     assert report["resources"]["sandbox-network"]["AWS::EC2::Subnet"] == 9
 
 

@@ -1,6 +1,7 @@
 """What the package asks for: little by itself, and an extra for each part that needs more."""
 
 import ast
+import subprocess
 import sys
 from importlib.metadata import packages_distributions, requires
 from pathlib import Path
@@ -42,6 +43,14 @@ def test_an_extra_brings_the_modules_that_it_is_named_for(extra: str) -> None:
         module for module in EXTRAS[extra] if not brought & {canonicalize_name(name) for name in distributions[module]}
     }
     assert not missing
+
+
+@pytest.mark.parametrize("command", ["call", "loadtest", "simulate"])
+def test_a_command_starts_with_its_own_extra_alone(command: str) -> None:
+    others: set[str] = set().union(*EXTRAS.values()) - EXTRAS[command]
+    # A module of the value None is one that cannot be found.
+    code = f"import sys; sys.modules.update(dict.fromkeys({others!r})); import ops.{command}.command"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)  # noqa: S603
 
 
 def imported(file: Path) -> set[str]:

@@ -1,18 +1,14 @@
 """What AWS says to a deployment file, asked through boto3 with the operator's credentials."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
-import boto3
-
 from blueprint.file.model.deployment import Deployment
+from ops.aws.account import AREA, Account, sign_in
+from ops.aws.refusals import ERRORS, explain
 from ops.preflight.aws import fleets, identity, quotas, setup
-from ops.preflight.aws.account import AREA, Account, Clients
-from ops.preflight.aws.refusals import ERRORS, explain
-from ops.preflight.questions import Question, ask_all, not_asked
+from ops.preflight.questions import ask_all, not_asked
 from ops.preflight.quota import QUOTAS
 from ops.preflight.report import Row
 
@@ -38,17 +34,11 @@ def examine(deployment: Deployment, templates: dict[str, dict[str, Any]]) -> Ite
         deployment: A deployment that has passed its checks.
         templates: Its CloudFormation templates by stack name.
     """
-    nothing = [Question(about, list) for about in TOPICS]
     try:
-        session = boto3.Session(region_name=deployment.aws.region)
-        credentials = session.get_credentials()
+        account = Account(deployment, templates, sign_in(deployment))
     except ERRORS as error:
         refusal = explain(error)
-        yield from not_asked(AREA, nothing, refusal.found, refusal.remedy)
+        yield from not_asked(AREA, TOPICS, refusal.found, refusal.remedy)
         return
-    if credentials is None:
-        yield from not_asked(AREA, nothing, "no credentials", "sign in, for example with `aws sso login`")
-        return
-    account = Account(deployment, templates, Clients(session))
-    questions = [Question(about, partial(ask, account)) for about, ask in TOPICS.items()]
+    questions = {about: partial(ask, account) for about, ask in TOPICS.items()}
     yield from ask_all(AREA, questions, ERRORS, explain)

@@ -10,10 +10,10 @@ from botocore.exceptions import ClientError
 from blueprint.catalog import InstanceType
 from blueprint.checks.fleets import Fleet, fleets
 from blueprint.file.model.aws import CapacityBlock, CapacityReservation, Spot
-from ops.preflight.aws.account import AREA, Account
-from ops.preflight.aws.refusals import code_of, is_denied
+from ops.aws.account import AREA, Account
+from ops.aws.refusals import code_of, is_denied
 from ops.preflight.questions import first_line
-from ops.preflight.report import Row, Status
+from ops.preflight.report import Row, Status, answer
 
 if TYPE_CHECKING:
     from types_boto3_ec2.type_defs import InstanceTypeInfoTypeDef
@@ -21,40 +21,34 @@ if TYPE_CHECKING:
 
 def offering_rows(account: Account) -> Iterator[Row]:
     """Say in which of its zones each fleet's type is sold."""
-    ec2 = account.clients.ec2
-    filters: Any = [{"Name": "instance-type", "Values": sorted(_types(account))}]
-    pages = ec2.get_paginator("describe_instance_type_offerings").paginate(
-        LocationType="availability-zone", Filters=filters
-    )
-    sold = {(row["InstanceType"], row["Location"]) for page in pages for row in page["InstanceTypeOfferings"]}
+    filters = [{"Name": "instance-type", "Values": sorted(_types(account))}]
+    asked = {"LocationType": "availability-zone", "Filters": filters}
+    offers = account.listed("ec2", "describe_instance_type_offerings", "InstanceTypeOfferings[]", None, **asked)
+    sold = {(offer["InstanceType"], offer["Location"]) for offer in offers}
     for fleet in fleets(account.deployment):
         yield _offering(fleet, [zone for zone in fleet.zones if (fleet.instance_type.name, zone) in sold])
 
 
 def _offering(fleet: Fleet, zones: list[str]) -> Row:
     missing = [zone for zone in fleet.zones if zone not in zones]
+    kind = fleet.instance_type.name
     # A group of its own in each zone has nowhere to go from a zone that does not sell its type.
-    blocks = missing and (not zones or fleet.groups > 1)
-    status = Status.BLOCKS if blocks else Status.WARNING if missing else Status.FINE
-    remedy = f"give fleet {fleet.name} the availability_zones {', '.join(zones)}" if zones else "take another region"
-    if blocks and zones:
-        remedy = f"take zones that sell {fleet.instance_type.name}; {', '.join(missing)} does not"
-    return Row(
+    blocks = f"take zones that sell {kind}; {', '.join(missing)} does not" if missing and fleet.groups > 1 else ""
+    return answer(
         AREA,
-        f"zones of {fleet.instance_type.name} for {fleet.name}",
-        status,
+        f"zones of {kind} for {fleet.name}",
         ", ".join(zones) or "none of them sells it",
         ", ".join(fleet.zones),
-        remedy if missing else "",
+        blocks=blocks if zones else "take another region",
+        warns=f"give fleet {fleet.name} the availability_zones {', '.join(zones)}" if missing else "",
     )
 
 
 def drift_rows(account: Account) -> Iterator[Row]:
     """Compare the catalogue's rows with the live API: ENA Express, EFA, vCPUs."""
-    types: Any = sorted(_types(account))
-    pages = account.clients.ec2.get_paginator("describe_instance_types").paginate(InstanceTypes=types)
-    for live in (row for page in pages for row in page["InstanceTypes"]):
-        yield _drift(account, _types(account)[live["InstanceType"]], live)
+    types = _types(account)
+    for live in account.listed("ec2", "describe_instance_types", "InstanceTypes[]", InstanceTypes=sorted(types)):
+        yield _drift(account, types[live["InstanceType"]], live)
 
 
 def _drift(account: Account, row: InstanceType, live: InstanceTypeInfoTypeDef) -> Row:
@@ -68,14 +62,13 @@ def _drift(account: Account, row: InstanceType, live: InstanceTypeInfoTypeDef) -
     vad = account.deployment.aws.vad
     needs_ena = vad.ena_express.enabled and vad.instance_type == row.name
     blocks = needs_ena and not facts["ENA Express"][1]
-    remedy = f"correct {row.name} in blueprint/catalog/instance_types.yaml" if wrong else ""
-    return Row(
+    return answer(
         AREA,
         f"{row.name} as the catalogue has it",
-        Status.BLOCKS if blocks else Status.WARNING if wrong else Status.FINE,
         f"the API says {', '.join(wrong)}" if wrong else "the API agrees",
         ", ".join(f"{name} {_word(ours)}" for name, (ours, _) in facts.items()),
-        "set vad.ena_express.enabled to false, or take a type that has it" if blocks else remedy,
+        blocks="set vad.ena_express.enabled to false, or take a type that has it" if blocks else "",
+        warns=f"correct {row.name} in blueprint/catalog/instance_types.yaml" if wrong else "",
     )
 
 
@@ -88,10 +81,8 @@ def image_rows(account: Account) -> Iterator[Row]:
     for path in sorted(set(_image_parameters(account).values())):
         asked = f"machine image {'/'.join(path.split('/')[-4:-2])}"
         image = _image(account, path)
-        if image:
-            yield Row(AREA, asked, Status.FINE, image, "an image id")
-        else:
-            yield Row(AREA, asked, Status.BLOCKS, f"no parameter {path}", "an image id", "take another region")
+        blocks = "" if image else "take another region"
+        yield answer(AREA, asked, image or f"no parameter {path}", "an image id", blocks=blocks)
 
 
 def dry_run_rows(account: Account) -> Iterator[Row]:
@@ -99,7 +90,7 @@ def dry_run_rows(account: Account) -> Iterator[Row]:
 
     It needs a subnet; before the first deploy to an account without any there is nothing to try in.
     """
-    subnets = account.clients.ec2.describe_subnets()["Subnets"]
+    subnets = account.session.client("ec2").describe_subnets()["Subnets"]
     by_zone = {subnet["AvailabilityZone"]: subnet["SubnetId"] for subnet in subnets}
     for fleet in fleets(account.deployment):
         subnet = next((by_zone[zone] for zone in fleet.zones if zone in by_zone), None)
@@ -123,15 +114,15 @@ def _dry_run(account: Account, fleet: Fleet, subnet: str, image: str) -> Row:
         **_market(fleet),
     }
     try:
-        account.clients.ec2.run_instances(**request)
+        account.session.client("ec2").run_instances(**request)
     except ClientError as error:
         if code_of(error) == "DryRunOperation":
-            return Row(AREA, asked, Status.FINE, "it would succeed, capacity aside", needed)
+            return answer(AREA, asked, "it would succeed, capacity aside", needed)
         if is_denied(error):
-            return Row(AREA, asked, Status.BLOCKS, "denied", needed, "allow ec2:RunInstances and iam:PassRole")
+            return answer(AREA, asked, "denied", needed, blocks="allow ec2:RunInstances and iam:PassRole")
         if code_of(error).startswith(("Invalid", "Unsupported", "VcpuLimit", "InsufficientInstanceCapacity")):
             message = first_line(str(error.response["Error"].get("Message", "")))
-            return Row(AREA, asked, Status.BLOCKS, f"{code_of(error)}: {message}", needed, "see the message")
+            return answer(AREA, asked, f"{code_of(error)}: {message}", needed, blocks="see the message")
         raise
     raise AssertionError("a dry run always ends in an error")
 
@@ -168,7 +159,7 @@ def _image_parameters(account: Account) -> dict[str, str]:
 
 def _image(account: Account, path: str) -> str | None:
     try:
-        return account.clients.ssm.get_parameter(Name=path)["Parameter"]["Value"]
+        return account.session.client("ssm").get_parameter(Name=path)["Parameter"]["Value"]
     except ClientError as error:
         if code_of(error) == "ParameterNotFound":
             return None

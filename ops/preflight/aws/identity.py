@@ -1,15 +1,13 @@
 """Who is asking, and whether what the deploy does is allowed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from botocore.exceptions import ClientError
 
-from ops.preflight.aws.account import AREA, Account
+from ops.aws.account import AREA, Account
+from ops.aws.refusals import code_of
 from ops.preflight.aws.permissions import BOOTSTRAP_ROLES, actions_of, role_arn, simulable
-from ops.preflight.aws.refusals import code_of
-from ops.preflight.report import Row, Status
+from ops.preflight.report import Row, Status, answer
 
 BATCH = 100
 """Actions for one simulation; IAM answers all of them at once."""
@@ -20,14 +18,12 @@ def identity_rows(account: Account) -> Iterator[Row]:
     """Say who is asking, and compare the account with the file's."""
     found = account.caller["Account"]
     meant = account.deployment.aws.account
-    wrong = meant is not None and meant != found
-    yield Row(
+    yield answer(
         AREA,
         "identity",
-        Status.BLOCKS if wrong else Status.FINE,
         account.caller["Arn"],
         f"account {meant}" if meant else "any account; the file names none",
-        f"take credentials of {meant}, or correct aws.account" if wrong else "",
+        blocks=f"take credentials of {meant}, or correct aws.account" if meant not in {None, found} else "",
     )
 
 
@@ -42,19 +38,14 @@ def permission_rows(account: Account) -> Iterator[Row]:
         yield Row(AREA, asked, Status.NOT_ASKED, found, needed, "preflight with an IAM user or role")
     else:
         denied = [arn for role in roles for arn in _denied(account, caller, ["sts:AssumeRole"], role)]
-        yield Row(
-            AREA,
-            asked,
-            Status.BLOCKS if denied else Status.FINE,
-            f"denied for {len(denied)} of {len(roles)}" if denied else "allowed",
-            needed,
-            "`voice preflight FILE --permissions` prints the policy" if denied else "",
-        )
+        found = f"denied for {len(denied)} of {len(roles)}" if denied else "allowed"
+        remedy = "`voice preflight FILE --permissions` prints the policy" if denied else ""
+        yield answer(AREA, asked, found, needed, blocks=remedy)
     yield _execution_row(account, role_arn("cfn-exec", number, region, partition))
 
 
 def _execution_row(account: Account, role: str) -> Row:
-    needs = simulable(actions_of(account.resources()))
+    needs = simulable(actions_of(resource["Type"] for resource in account.resources()))
     asked, needed = "may CloudFormation's role make the resources", f"{len(needs)} actions"
     try:
         denied = [
@@ -67,30 +58,23 @@ def _execution_row(account: Account, role: str) -> Row:
             raise
         return Row(AREA, asked, Status.NOT_ASKED, "the role does not exist before `cdk bootstrap`", needed)
     if not denied:
-        return Row(AREA, asked, Status.FINE, "allowed", needed)
+        return answer(AREA, asked, "allowed", needed)
     more = f" and {len(denied) - SHOWN} more" if len(denied) > SHOWN else ""
-    return Row(
+    return answer(
         AREA,
         asked,
-        Status.BLOCKS,
         f"denied on *: {', '.join(denied[:SHOWN])}{more}",
         needed,
-        "`voice preflight FILE --permissions` prints the least policies; a policy that names resources has to be "
-        "read, since the simulation asks for every resource",
+        blocks="`voice preflight FILE --permissions` prints the least policies; a policy that names resources has to "
+        "be read, since the simulation asks for every resource",
     )
 
 
 def _denied(account: Account, principal: str, actions: list[str], resource: str) -> list[str]:
     """Return the actions that IAM's simulator does not allow a principal on a resource."""
-    pages = account.clients.iam.get_paginator("simulate_principal_policy").paginate(
-        PolicySourceArn=principal, ActionNames=actions, ResourceArns=[resource]
-    )
-    return [
-        result["EvalActionName"]
-        for page in pages
-        for result in page["EvaluationResults"]
-        if result["EvalDecision"] != "allowed"
-    ]
+    path = "EvaluationResults[?EvalDecision != 'allowed'].EvalActionName"
+    asked = {"PolicySourceArn": principal, "ActionNames": actions, "ResourceArns": [resource]}
+    return list(account.listed("iam", "simulate_principal_policy", path, None, **asked))
 
 
 def _principal(account: Account) -> str | None:
@@ -100,5 +84,5 @@ def _principal(account: Account) -> str | None:
         return account.caller["Arn"]
     if kind == "assumed-role":
         # The session's ARN lacks the role's path.
-        return account.clients.iam.get_role(RoleName=name.partition("/")[0])["Role"]["Arn"]
+        return account.session.client("iam").get_role(RoleName=name.partition("/")[0])["Role"]["Arn"]
     return None

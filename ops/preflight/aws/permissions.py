@@ -1,7 +1,5 @@
 """The least permissions that a deploy needs, from the resource types of its templates."""
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Iterable, Iterator

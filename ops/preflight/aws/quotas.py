@@ -14,10 +14,10 @@ from blueprint import catalog
 from blueprint.checks.fleets import fleets
 from blueprint.file.model.aws import CapacityBlock, Spot
 from blueprint.file.model.deployment import Deployment
-from ops.preflight.aws.account import AREA, Account
-from ops.preflight.aws.refusals import ERRORS, code_of, explain
+from ops.aws.account import AREA, Account
+from ops.aws.refusals import code_of
 from ops.preflight.quota import Pending, QuotaState, quota_row
-from ops.preflight.report import IncreaseError, Row, Status
+from ops.preflight.report import Row, Status
 
 if TYPE_CHECKING:
     from types_boto3_service_quotas import ServiceQuotasClient
@@ -75,11 +75,11 @@ def vcpu_needs(deployment: Deployment) -> dict[tuple[str, bool], tuple[int, int]
 
 def quota_rows(account: Account) -> Iterator[Row]:
     """Compare every quota that the deployment counts against with its need."""
-    client = account.clients.service_quotas
+    client = account.session.client("service-quotas")
     requested: dict[str, dict[str, Pending]] = {}
     for need in _needs(account):
         if need.service not in requested:
-            requested[need.service] = _open_requests(client, need.service)
+            requested[need.service] = _open_requests(account, need.service)
         yield _row(account, client, need, requested[need.service])
 
 
@@ -103,7 +103,8 @@ def _row(account: Account, client: ServiceQuotasClient, need: Need, requested: d
         low=need.low,
         high=need.high,
     )
-    return quota_row(AREA, state, requested.get(code), lambda desired: _file(client, need.service, code, desired))
+    asking = f"`aws service-quotas request-service-quota-increase --service-code {need.service} --quota-code {code}"
+    return quota_row(AREA, state, requested.get(code), lambda desired: f"{asking} --desired-value {desired}`")
 
 
 def _needs(account: Account) -> Iterator[Need]:
@@ -121,13 +122,10 @@ def _needs(account: Account) -> Iterator[Need]:
     for (family, spot), (low, high) in vcpu_needs(account.deployment).items():
         chosen = SPOT_CODES[family] if spot else (codes[family],)
         yield Need("ec2", chosen, "vCPU", low, high, others((family, spot)))
-    types = account.resources()
-    addresses, networks = types["AWS::EC2::EIP"], types["AWS::EC2::VPC"]
+    addresses, networks = (sum(1 for _ in account.resources(f"AWS::EC2::{kind}")) for kind in ("EIP", "VPC"))
     balancers = sum(
         resource["Properties"].get("Type") == "network"
-        for template in account.templates.values()
-        for resource in template["Resources"].values()
-        if resource["Type"] == "AWS::ElasticLoadBalancingV2::LoadBalancer"
+        for resource in account.resources("AWS::ElasticLoadBalancingV2::LoadBalancer")
     )
     yield Need("ec2", ("L-0263D0A3",), "addresses", addresses, addresses, _addresses)
     yield Need("vpc", ("L-F678F1CE",), "VPCs", networks, networks, _networks)
@@ -145,25 +143,15 @@ def _quota(client: ServiceQuotasClient, need: Need) -> ServiceQuotaTypeDef | Non
     return None
 
 
-def _open_requests(client: ServiceQuotasClient, service: str) -> dict[str, Pending]:
-    pages = client.get_paginator("list_requested_service_quota_change_history").paginate(ServiceCode=service)
+def _open_requests(account: Account, service: str) -> dict[str, Pending]:
+    found = account.listed(
+        "service-quotas", "list_requested_service_quota_change_history", "RequestedQuotas[]", ServiceCode=service
+    )
     return {
         request["QuotaCode"]: Pending(int(request["DesiredValue"]), f"{request['Id']}, {request['Created']:%Y-%m-%d}")
-        for page in pages
-        for request in page["RequestedQuotas"]
+        for request in found
         if request["Status"] in OPEN
     }
-
-
-def _file(client: ServiceQuotasClient, service: str, code: str, desired: int) -> str:
-    try:
-        answer = client.request_service_quota_increase(ServiceCode=service, QuotaCode=code, DesiredValue=desired)
-    except ERRORS as error:
-        if isinstance(error, ClientError) and code_of(error) == "ResourceAlreadyExistsException":
-            return "somebody else's request is open; nothing was filed"
-        refusal = explain(error)
-        raise IncreaseError(f"{refusal.found}; {refusal.remedy}") from None
-    return f"request {answer['RequestedQuota']['Id']} is filed"
 
 
 def family_of(instance_type: str) -> str | None:
@@ -180,19 +168,15 @@ def _running_vcpus(account: Account) -> Counter[tuple[str, bool]]:
 
     Quotas count a type's default vCPUs, whatever CPU options an instance was launched with.
     """
-    ec2 = account.clients.ec2
     running: Counter[tuple[str, bool]] = Counter()
     filters = [{"Name": "instance-state-name", "Values": ["pending", "running"]}]
-    for page in ec2.get_paginator("describe_instances").paginate(Filters=filters):  # type: ignore[arg-type]
-        for instance in (each for reservation in page["Reservations"] for each in reservation["Instances"]):
-            tags = {tag["Key"]: tag["Value"] for tag in instance.get("Tags", [])}
-            if tags.get("aws:autoscaling:groupName") not in account.groups:
-                running[instance["InstanceType"], instance.get("InstanceLifecycle") == "spot"] += 1
+    for instance in account.listed("ec2", "describe_instances", "Reservations[].Instances[]", Filters=filters):
+        tags = {tag["Key"]: tag["Value"] for tag in instance.get("Tags", [])}
+        if tags.get("aws:autoscaling:groupName") not in account.groups:
+            running[instance["InstanceType"], instance.get("InstanceLifecycle") == "spot"] += 1
     types = sorted({kind for kind, _ in running})
-    vcpus: dict[str, int] = {}
-    if types:
-        for answer in ec2.get_paginator("describe_instance_types").paginate(InstanceTypes=types):  # type: ignore[arg-type]
-            vcpus |= {row["InstanceType"]: row["VCpuInfo"]["DefaultVCpus"] for row in answer["InstanceTypes"]}
+    rows = account.listed("ec2", "describe_instance_types", "InstanceTypes[]", InstanceTypes=types) if types else ()
+    vcpus = {row["InstanceType"]: row["VCpuInfo"]["DefaultVCpus"] for row in rows}
     total: Counter[tuple[str, bool]] = Counter()
     for (kind, spot), count in running.items():
         if family := family_of(kind):
@@ -201,19 +185,18 @@ def _running_vcpus(account: Account) -> Counter[tuple[str, bool]]:
 
 
 def _addresses(account: Account) -> int:
-    addresses = account.clients.ec2.describe_addresses()["Addresses"]
+    addresses = account.session.client("ec2").describe_addresses()["Addresses"]
     return sum(not account.is_ours(address.get("Tags", [])) for address in addresses)
 
 
 def _networks(account: Account) -> int:
-    pages = account.clients.ec2.get_paginator("describe_vpcs").paginate()
-    return sum(not account.is_ours(vpc.get("Tags", [])) for page in pages for vpc in page["Vpcs"])
+    return sum(not account.is_ours(vpc.get("Tags", [])) for vpc in account.listed("ec2", "describe_vpcs", "Vpcs[]"))
 
 
 def _balancers(account: Account) -> int:
-    client = account.clients.elbv2
-    pages = client.get_paginator("describe_load_balancers").paginate()
-    arns = [row["LoadBalancerArn"] for page in pages for row in page["LoadBalancers"] if row["Type"] == "network"]
+    path = "LoadBalancers[?Type == 'network'].LoadBalancerArn"
+    arns = list(account.listed("elbv2", "describe_load_balancers", path))
+    client = account.session.client("elbv2")
     batches = [arns[start : start + 20] for start in range(0, len(arns), 20)]  # DescribeTags takes 20
     tags = [row for batch in batches for row in client.describe_tags(ResourceArns=batch)["TagDescriptions"]]
     return sum(not account.is_ours(row["Tags"]) for row in tags)

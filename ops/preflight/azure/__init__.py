@@ -1,7 +1,5 @@
 """What Azure says to a deployment file, asked through its management SDKs with the operator's credentials."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,7 +12,7 @@ from blueprint.file.model.deployment import Deployment
 from ops.preflight.azure import quotas, roles, sizes
 from ops.preflight.azure.account import AREA, Account, connect
 from ops.preflight.azure.refusals import explain
-from ops.preflight.questions import Question, ask_all, not_asked
+from ops.preflight.questions import ask_all, not_asked
 from ops.preflight.quota import QUOTAS
 from ops.preflight.report import Row
 
@@ -42,15 +40,14 @@ def examine(
         resources: What its cluster program creates, by type such as ``network:NatGateway``.
         environment: Where the subscription is named.
     """
-    nothing = [Question(about, list) for about in TOPICS]
     subscription = next((environment[name] for name in SUBSCRIPTIONS if environment.get(name)), None)
     if subscription is None or not _is_uuid(subscription):
         because = "no subscription is named" if subscription is None else f"{subscription!r} is no subscription id"
         remedy = f"sign in with `az login`, and set {SUBSCRIPTIONS[0]}"
-        yield from not_asked(AREA, nothing, because, remedy)
+        yield from not_asked(AREA, TOPICS, because, remedy)
         return
     account = connect(deployment, resources, subscription)
-    questions = [Question(about, partial(ask, account)) for about, ask in TOPICS.items()]
+    questions = {about: partial(ask, account) for about, ask in TOPICS.items()}
     yield from ask_all(AREA, questions, (AzureError,), explain)
 
 

@@ -1,7 +1,5 @@
 """The subscription that is asked, and the SDK clients that ask it."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import json

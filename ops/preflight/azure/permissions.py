@@ -1,7 +1,5 @@
 """The least permissions that `pulumi up` needs, from the resource types of the cluster program."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 

@@ -1,7 +1,5 @@
 """What Azure means when it refuses, in a line each."""
 
-from __future__ import annotations
-
 from azure.core.exceptions import (
     ClientAuthenticationError,
     HttpResponseError,

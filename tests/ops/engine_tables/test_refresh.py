@@ -1,5 +1,6 @@
 """`python -m ops.engine_tables`: tables from wheels, stable text, errors that say what to do."""
 
+import hashlib
 import json
 import zipfile
 from pathlib import Path
@@ -68,6 +69,7 @@ def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(command, "FILES", {})
     monkeypatch.setattr(catalog, "engines", lambda: {"tool": engine})
     monkeypatch.setattr(wheels, "_pip", lambda: str(tmp_path / "no-pip"))
+    monkeypatch.setattr(wheels, "CACHE", tmp_path)
     with zipfile.ZipFile(tmp_path / "tool-1.0-py3-none-any.whl", "w") as archive:
         archive.writestr("tool.py", SOURCE)
     return tables
@@ -78,14 +80,12 @@ def run(*arguments: str) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
-def test_check_shows_what_a_release_changed(tool: Path, tmp_path: Path) -> None:
-    assert run("--cache", str(tmp_path))[0] == 0
-    assert run("--check", "--cache", str(tmp_path))[0] == 0
-    file = tool / "tool.json"
-    file.write_text(file.read_text().replace('"--b", "type": "int"', '"--b", "type": "float"'))
-    code, output = run("--check", "--cache", str(tmp_path))
-    assert code == 1
-    assert '-    {"name": "--b", "type": "float"}\n+    {"name": "--b", "type": "int"}' in output
+def test_the_table_is_written_and_the_same_again(tool: Path) -> None:
+    assert run()[0] == 0
+    written = (tool / "tool.json").read_text()
+    assert '{"name": "--b", "type": "int"}' in written
+    assert run("tool")[0] == 0
+    assert (tool / "tool.json").read_text() == written
 
 
 def test_unknown_engine_is_refused(tool: Path) -> None:
@@ -101,8 +101,9 @@ def test_wheel_with_another_hash_is_not_used(tmp_path: Path, monkeypatch: pytest
     pip.write_text("#!/bin/sh\necho 'ERROR: THESE PACKAGES DO NOT MATCH THE HASHES' >&2\nexit 1\n")
     pip.chmod(0o755)
     monkeypatch.setattr(wheels, "_pip", lambda: str(pip))
+    monkeypatch.setattr(wheels, "CACHE", tmp_path)
     with pytest.raises(UnavailableError, match=r"pip cannot download tool 1\.0: .*DO NOT MATCH"):
-        wheels.wheel("tool", "1.0", "0" * 64, tmp_path)
+        wheels.wheel("tool", "1.0", "0" * 64)
 
 
 def test_downloaded_wheel_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +116,8 @@ def test_downloaded_wheel_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     pip.chmod(0o755)
     monkeypatch.setattr(wheels, "_pip", lambda: str(pip))
     cache = tmp_path / "cache"
-    file = wheels.wheel("tool", "1.0", cache=cache)
+    monkeypatch.setattr(wheels, "CACHE", cache)
+    file = wheels.wheel("tool", "1.0")
     assert file == cache / "tool-1.0-py3-none-any.whl"
     assert list(cache.iterdir()) == [file]
 
@@ -138,13 +140,10 @@ def test_table_from_a_repository_stays_when_it_cannot_be_reached(
     assert not committed or (tool / "tool.json").read_text() == "as it was"
 
 
-def test_table_from_a_given_file_says_where_it_belongs(
-    tool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_table_from_a_repository_says_where_it_belongs(tool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "FILES", {"tool": UNREACHABLE})
-    given = tmp_path / "tool.py"
-    given.write_text(SOURCE)
-    assert run("--router-file", str(given))[0] == 0
+    monkeypatch.setattr(RepositoryFile, "fetch", lambda _: SOURCE)
+    assert run()[0] == 0
     origin = read((tool / "tool.json").read_text()).origin
     assert (origin.repository, origin.commit, origin.file) == ("owner/tool", "0" * 40, "tool.py")
-    assert origin.sha256 == wheels.sha256(given)
+    assert origin.sha256 == hashlib.sha256(SOURCE.encode()).hexdigest()

@@ -13,6 +13,7 @@ from ops.simulate.calls import _level
 from ops.simulate.capacity import FleetPlan
 from ops.simulate.run import Result, Simulation
 from ops.simulate.traces import Trace
+from tests.ops.simulate.one_by_one import OneByOne
 from tests.ops.simulate.worlds import SETTINGS, asr, headroom, own, simulate, steady, steps_to, vad
 
 SEEDS = range(12)
@@ -39,21 +40,21 @@ def erlang_b(load: float, places: int) -> float:
     return blocked
 
 
-def runs(plans: tuple[FleetPlan, ...], trace: Trace, *, one_by_one: bool) -> list[Result]:
+def runs(plans: tuple[FleetPlan, ...], trace: Trace, model: type[Simulation]) -> list[Result]:
     # Other seeds than the other model's: the two samples are independent.
-    seeds = [seed + 1_000 * one_by_one for seed in SEEDS]
-    return [simulate(plans, trace, replace(SETTINGS, seed=seed, one_by_one=one_by_one)) for seed in seeds]
+    seeds = [seed + 1_000 * (model is OneByOne) for seed in SEEDS]
+    return [simulate(plans, trace, replace(SETTINGS, seed=seed), model) for seed in seeds]
 
 
 def refused_share(result: Result) -> float:
     return result.ledger.refused / result.ledger.offered
 
 
-@pytest.mark.parametrize("one_by_one", [False, True], ids=["bulk", "one by one"])
-def test_a_fleet_that_does_not_scale_refuses_as_erlang_says(one_by_one: bool) -> None:
+@pytest.mark.parametrize("model", [Simulation, OneByOne])
+def test_a_fleet_that_does_not_scale_refuses_as_erlang_says(model: type[Simulation]) -> None:
     # Sixty call lengths, in which sixty calls on average want sixty places.
     plans = (vad(), asr(low=3, high=3, places=20))
-    shares = [refused_share(run) for run in runs(plans, steady(60, 3_600), one_by_one=one_by_one)]
+    shares = [refused_share(run) for run in runs(plans, steady(60, 3_600), model)]
     error = statistics.stdev(shares) / len(shares) ** 0.5
     assert statistics.mean(shares) == pytest.approx(erlang_b(60, 60), abs=SIGMAS * error + 0.002)
     assert error < 0.01
@@ -72,7 +73,7 @@ MEASURES: dict[str, Callable[[Result], float]] = {
 def grown() -> tuple[list[Result], list[Result]]:
     """A fleet that grows under four times the calls: in bulk, and one by one."""
     plans, trace = (vad(), asr(rules=(headroom(),))), steps_to(60, 240, seconds=1_500)
-    return runs(plans, trace, one_by_one=False), runs(plans, trace, one_by_one=True)
+    return runs(plans, trace, Simulation), runs(plans, trace, OneByOne)
 
 
 @pytest.mark.parametrize("measure", MEASURES)
@@ -86,11 +87,10 @@ def test_bulk_agrees_with_calls_one_by_one_while_a_fleet_grows(
     assert error < 0.05 * statistics.mean(single)
 
 
-@pytest.mark.parametrize("one_by_one", [False, True], ids=["bulk", "one by one"])
-def test_every_call_has_one_place_in_each_tier(one_by_one: bool) -> None:
+@pytest.mark.parametrize("model", [Simulation, OneByOne])
+def test_every_call_has_one_place_in_each_tier(model: type[Simulation]) -> None:
     plans = (vad(), asr(rules=(headroom(),), pool=1), asr(1, 2, kind="p5.4xlarge"))
-    how = replace(SETTINGS, one_by_one=one_by_one)
-    simulation = Simulation(plans, own(plans), steps_to(60, 400), how)
+    simulation = model(plans, own(plans), steps_to(60, 400), SETTINGS)
     simulation.begin()
     for until in range(100, 1_800, 100):
         simulation.env.run(until=until + 0.5)

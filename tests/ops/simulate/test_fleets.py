@@ -8,6 +8,7 @@ import pytest
 from ops.simulate.account import quota_codes
 from ops.simulate.run import Simulation
 from ops.simulate.traces import Outage
+from tests.ops.simulate.one_by_one import OneByOne
 from tests.ops.simulate.worlds import SETTINGS, ZONES, asr, headroom, own, simulate, steady, steps_to, vad
 
 INF_VCPUS = 192
@@ -96,9 +97,8 @@ def test_a_lost_zone_takes_its_hosts_and_comes_back() -> None:
 
 def test_calls_of_a_lost_zone_that_find_no_place_are_cut() -> None:
     trace = replace(steady(280), outages=(Outage(1, 310, 910),))
-    for one_by_one in (False, True):
-        how = replace(SETTINGS, one_by_one=one_by_one)
-        result = simulate((vad(2), asr(6, 6, places=50)), trace, how)
+    for model in (Simulation, OneByOne):
+        result = simulate((vad(2), asr(6, 6, places=50)), trace, model=model)
         before, after = result.course.carried[308], result.course.carried[312]
         assert before > 230
         assert after <= 4 * 50

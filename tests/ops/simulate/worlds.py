@@ -84,5 +84,7 @@ def own(plans: tuple[FleetPlan, ...]) -> Policy:
 SETTINGS = Settings(zones=ZONES, call_s=60.0, cross_zone=False, seed=7, lead_in_s=0)
 
 
-def simulate(plans: tuple[FleetPlan, ...], trace: Trace, how: Settings = SETTINGS) -> Result:
-    return Simulation(plans, own(plans), trace, how).run()
+def simulate(
+    plans: tuple[FleetPlan, ...], trace: Trace, how: Settings = SETTINGS, model: type[Simulation] = Simulation
+) -> Result:
+    return model(plans, own(plans), trace, how).run()

@@ -11,11 +11,11 @@ from botocore.stub import ANY, Stubber
 from typer.testing import CliRunner
 
 import blueprint
+from ops.aws.account import Account
 from ops.cli import app
 from ops.preflight.report import Row, Status
 from ops.status.account import DETECTION_S, cost_rows, drift_rows
 from ops.status.command import healthy
-from ops.status.deployed import Deployed
 from tests.synthesized import ROOT
 
 SANDBOX = blueprint.load(ROOT / "deployments/sandbox.yaml")
@@ -33,12 +33,12 @@ class OneClient:
         return self.only
 
 
-def deployed(session: OneClient) -> Deployed:
-    return Deployed(SANDBOX, {STACK: {"Resources": {}}}, cast("boto3.Session", session))
+def deployed(session: OneClient) -> Account:
+    return Account(SANDBOX, {STACK: {"Resources": {}}}, cast("boto3.Session", session))
 
 
 @pytest.fixture
-def cloudformation() -> Iterator[tuple[Deployed, Stubber]]:
+def cloudformation() -> Iterator[tuple[Account, Stubber]]:
     session = OneClient("cloudformation")
     with Stubber(session.only) as stub:
         stack = {"StackName": STACK, "StackStatus": "CREATE_COMPLETE", "CreationTime": "2026-11-21T00:00:00Z"}
@@ -62,7 +62,7 @@ def drift(logical_id: str, state: str) -> dict[str, str]:
     }
 
 
-def test_drifted_resources_are_named(cloudformation: tuple[Deployed, Stubber], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_drifted_resources_are_named(cloudformation: tuple[Account, Stubber], monkeypatch: pytest.MonkeyPatch) -> None:
     system, stub = cloudformation
     monkeypatch.setattr("time.sleep", lambda _: None)
     stub.add_response("describe_stack_drift_detection_status", detection("DETECTION_IN_PROGRESS"))
@@ -73,7 +73,7 @@ def test_drifted_resources_are_named(cloudformation: tuple[Deployed, Stubber], m
     assert (row.status, row.found) == (Status.WARNING, "Vad modified, Gateway deleted")
 
 
-def test_a_stack_as_it_was_made_is_in_sync(cloudformation: tuple[Deployed, Stubber]) -> None:
+def test_a_stack_as_it_was_made_is_in_sync(cloudformation: tuple[Account, Stubber]) -> None:
     system, stub = cloudformation
     stub.add_response("describe_stack_drift_detection_status", detection("DETECTION_COMPLETE"))
     stub.add_response("describe_stack_resource_drifts", {"StackResourceDrifts": []})
@@ -81,7 +81,7 @@ def test_a_stack_as_it_was_made_is_in_sync(cloudformation: tuple[Deployed, Stubb
     assert (row.status, row.found) == (Status.FINE, "in sync")
 
 
-def test_a_detection_that_fails_says_why(cloudformation: tuple[Deployed, Stubber]) -> None:
+def test_a_detection_that_fails_says_why(cloudformation: tuple[Account, Stubber]) -> None:
     system, stub = cloudformation
     failed = detection("DETECTION_FAILED", DetectionStatusReason="no permission for AWS::KMS::Key")
     stub.add_response("describe_stack_drift_detection_status", failed)
@@ -90,7 +90,7 @@ def test_a_detection_that_fails_says_why(cloudformation: tuple[Deployed, Stubber
 
 
 def test_a_detection_that_does_not_end_is_given_up(
-    cloudformation: tuple[Deployed, Stubber], monkeypatch: pytest.MonkeyPatch
+    cloudformation: tuple[Account, Stubber], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     system, stub = cloudformation
     now = iter((0.0, DETECTION_S + 1))

@@ -1,7 +1,6 @@
 """What AWS means when it refuses, in a line each."""
 
-from __future__ import annotations
-
+import typer
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
@@ -16,6 +15,8 @@ from botocore.exceptions import (
 from botocore.exceptions import ConnectionError as ConnectionFailed
 from botocore.parsers import ResponseParserError
 
+from ops.exits import FAILED
+from ops.output import stop
 from ops.preflight.questions import Refusal, first_line
 
 EXPIRED = {"ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"}
@@ -63,7 +64,8 @@ def is_denied(error: ClientError) -> bool:
 def explain(error: Exception) -> Refusal:
     """Say what an exception of boto3 means, and what to do about it."""
     if isinstance(error, NO_CREDENTIALS):
-        return Refusal(first_line(str(error)), "check AWS_PROFILE, or " + SIGN_IN, no_credentials=True)
+        found = "no credentials" if isinstance(error, NoCredentialsError) else first_line(str(error))
+        return Refusal(found, "check AWS_PROFILE, or " + SIGN_IN, no_credentials=True)
     if isinstance(error, ConnectionFailed | HTTPClientError):
         return Refusal(f"AWS was not reached: {first_line(str(error))}", "check the network, the region and any proxy")
     if isinstance(error, ResponseParserError):
@@ -84,3 +86,9 @@ def explain(error: Exception) -> Refusal:
         remedy = f"allow {error.operation_name}, or let somebody run it who may"
         return Refusal(f"denied: {error.operation_name} ({code or FORBIDDEN})", remedy)
     return Refusal(f"{error.operation_name}: {code}: {message}", "see the message")
+
+
+def failed(error: Exception) -> typer.Exit:
+    """Say what an exception of boto3 means; raise what this returns, where a command cannot go on."""
+    refusal = explain(error)
+    return stop(f"{refusal.found}; {refusal.remedy}", FAILED)

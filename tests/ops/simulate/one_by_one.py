@@ -1,4 +1,4 @@
-"""Calls one by one, each a process of its own: slow, and the measure of the bulk model."""
+"""Calls one by one, each a process of its own: too slow to use, and what the bulk model is measured by."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ import simpy
 
 from ops.simulate.calls import Calls
 from ops.simulate.fleet import Fleet, Host, Steps
+from ops.simulate.run import Simulation
 from ops.simulate.traces import Trace
 
 
@@ -111,3 +112,12 @@ class StreamCalls(Calls):
             if best:
                 return best
         return None
+
+
+class OneByOne(Simulation):
+    """A simulation of single calls."""
+
+    def make_calls(self) -> Calls:
+        how, (vad, *asr) = self._settings, self.fleets
+        asr.sort(key=lambda fleet: fleet.plan.kind == "gpu")
+        return StreamCalls(self.env, vad, asr, self._trace, how.call_s, cross_zone=how.cross_zone, seed=how.seed)

@@ -1,0 +1,109 @@
+"""A deployment and the AWS account that it is meant for."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import boto3
+import yaml
+from botocore.exceptions import NoCredentialsError
+
+from blueprint.aws import names
+from blueprint.file.model.deployment import Deployment
+
+AREA = "AWS"
+"""As reports name it."""
+
+DEPLOYMENT_TAG = "voice-serve:deployment"
+"""Tag that every stack puts on what it makes."""
+
+
+def sign_in(deployment: Deployment) -> boto3.Session:
+    """Return a session in the deployment's region, with the credentials that boto3 finds.
+
+    Raises:
+        BotoCoreError: There are none, or they cannot be read.
+    """
+    session = boto3.Session(region_name=deployment.aws.region)
+    if session.get_credentials() is None:
+        raise NoCredentialsError
+    return session
+
+
+@dataclass(frozen=True)
+class Account:
+    """One deployment and the account that it is meant for.
+
+    Attributes:
+        templates: CloudFormation templates by stack name, as the file makes them now.
+        session: In the deployment's region.
+    """
+
+    deployment: Deployment
+    templates: dict[str, dict[str, Any]]
+    session: boto3.Session
+
+    @property
+    def region(self) -> str:
+        """The deployment's region."""
+        return self.deployment.aws.region
+
+    @cached_property
+    def caller(self) -> dict[str, str]:
+        """``Account`` and ``Arn`` of the credentials."""
+        answer = self.session.client("sts").get_caller_identity()
+        return {"Account": answer["Account"], "Arn": answer["Arn"]}
+
+    @property
+    def groups(self) -> set[str]:
+        """Names of the deployment's Auto Scaling groups."""
+        fleets = {names.group(self.deployment, fleet.name) for fleet in self.deployment.aws.asr}
+        return fleets | set(names.vad_groups(self.deployment))
+
+    def resources(self, *kinds: str) -> Iterator[dict[str, Any]]:
+        """Yield the resources of the templates, or those of some types."""
+        for template in self.templates.values():
+            yield from (each for each in template["Resources"].values() if not kinds or each["Type"] in kinds)
+
+    def listed(
+        self, service: str, operation: str, path: str, region: str | None = None, **request: object
+    ) -> Iterator[Any]:
+        """Yield what a listing has, over all of its pages; a JMESPath leads from an answer to its items."""
+        client: Any = self.session.client(service, region_name=region)  # type: ignore[call-overload]
+        found = client.get_paginator(operation).paginate(**request).search(path)
+        return (each for each in found if each is not None)
+
+    def is_ours(self, tags: list[Any]) -> bool:
+        """Whether a resource's tags say that one of the deployment's stacks made it."""
+        return any(tag["Key"] == "aws:cloudformation:stack-name" and tag["Value"] in self.templates for tag in tags)
+
+    def stacks(self) -> dict[str, str]:
+        """Return the status of those stacks that exist."""
+        found = self.listed("cloudformation", "describe_stacks", "Stacks[?StackStatus != 'DELETE_COMPLETE']")
+        return {each["StackName"]: each["StackStatus"] for each in found if each["StackName"] in self.templates}
+
+    def live_templates(self) -> dict[str, dict[str, Any]]:
+        """Return the templates that the existing stacks were made from, whatever the file says now."""
+        client = self.session.client("cloudformation")
+        bodies = {stack: client.get_template(StackName=stack)["TemplateBody"] for stack in self.stacks()}
+        # The CDK sends YAML; boto3 parses a JSON template only.
+        return {
+            stack: yaml.load(body, Loader=yaml.CSafeLoader) if isinstance(body, str) else dict(body)
+            for stack, body in bodies.items()
+        }
+
+    def physical_ids(self, stack: str) -> dict[str, str]:
+        """Return the ids of an existing stack's resources by logical id."""
+        path = "StackResourceSummaries[?PhysicalResourceId && ResourceStatus != 'DELETE_COMPLETE']"
+        found = self.listed("cloudformation", "list_stack_resources", path, StackName=stack)
+        return {each["LogicalResourceId"]: each["PhysicalResourceId"] for each in found}
+
+    def gateway(self) -> tuple[str, str] | None:
+        """Return the cluster and the ARN of the gateway's service; ``None`` before it is deployed."""
+        edge = names.stack(self.deployment, "edge")
+        for arn in self.physical_ids(edge).values() if edge in self.stacks() else ():
+            _, is_service, place = arn.partition(":service/")
+            if is_service:
+                return place.split("/")[0], arn
+        return None
