@@ -121,7 +121,7 @@ def _listed(account: Account) -> dict[str, Iterable[str]]:
     alarms = _named(account, "AlarmName", "AWS::CloudWatch::Alarm", "AWS::CloudWatch::CompositeAlarm")
     return {
         "cloudformation stack": account.stacks(),
-        "autoscaling group": account.groups.intersection(
+        "autoscaling group": set(account.groups).intersection(
             account.listed("autoscaling", "describe_auto_scaling_groups", "AutoScalingGroups[].AutoScalingGroupName")
         ),
         "ec2 launch-template": account.listed(
