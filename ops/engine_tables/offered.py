@@ -190,8 +190,8 @@ def variables_listed(reader: Reader, dotted: str) -> dict[str, object]:
     return {str(name): None for name in listed}
 
 
-def defined_settings(reader: Reader, mapping: str) -> dict[str, object]:
-    """Return the keys of a module's mapping of definitions, with the ``default`` of each."""
+def variables_of_settings(reader: Reader, prefix: str, mapping: str) -> dict[str, object]:
+    """Return a variable for each key of a module's mapping of definitions, with the ``default`` of that setting."""
     found = reader.named(mapping)
     if found is None:
         raise MovedError(mapping)
@@ -201,7 +201,8 @@ def defined_settings(reader: Reader, mapping: str) -> dict[str, object]:
         given = zip(value.keys, value.values, strict=True) if isinstance(value, ast.Dict) else ()
         default = next((each for name, each in given if getattr(name, "value", None) == "default"), None)
         if isinstance(key, ast.Constant):
-            made[str(key.value)] = reader.value_or(default, found.scope, None) if default else None
+            name = f"{prefix}{str(key.value).upper()}"
+            made[name] = reader.value_or(default, found.scope, None) if default else None
     return made
 
 

@@ -68,14 +68,7 @@ def _found(reader: Reader, name: str) -> Definition:
 
 
 def _environment(reader: Reader, recipe: Recipe) -> dict[str, JsonValue]:
-    found = offered.variables_read(reader, recipe.variables) if recipe.variables else {}
-    if recipe.variable_list:
-        found |= offered.variables_listed(reader, recipe.variable_list)
-    if recipe.variable_table:
-        found |= offered.variables_declared(reader, recipe.variable_table)
-    if recipe.defined:
-        prefix, mapping = recipe.defined
-        found |= {f"{prefix}{name.upper()}": value for name, value in offered.defined_settings(reader, mapping).items()}
+    found = {name: value for find in recipe.environment for name, value in find(reader).items()}
     return dict(sorted(found.items()))  # type: ignore[arg-type]
 
 
