@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from ops.loadtest.compare import Difference
 from ops.loadtest.drivers import Api
 from ops.loadtest.load import Load, Run
+from ops.loadtest.metrics import METRICS, label
 from ops.loadtest.realtime import FRAME_S
 from ops.loadtest.summary import Summary
 
@@ -94,4 +95,5 @@ class Report:
                 for comparison in self.comparisons
             ],
             "doubts": self.doubts,
+            "meanings": {label(metric.name, self.api): metric.meaning for metric in METRICS.values()},
         }
