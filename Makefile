@@ -4,6 +4,8 @@ SHELL := /bin/bash -eu -o pipefail
 
 # aws-cdk's modules are megabytes of Python: without byte code every synth parses them again.
 unexport PYTHONDONTWRITEBYTECODE
+# onnxruntime, which faster-whisper brings along, tells its maker about itself.
+export ORT_DISABLE_TELEMETRY := 1
 export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/node_modules/.bin:$(PATH)
 
 UV_VERSION := 0.13.8

@@ -13,6 +13,9 @@ from redis.asyncio import Redis
 
 from voice_runtime.store import StoreSettings, connect
 
+# onnxruntime, which faster-whisper brings along, tells its maker about itself; its own call to stop that does not.
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+
 SERVERS = ("valkey-server", "redis-server")
 PATIENCE_S = 60
 """Longest that a test waits for what takes a second on an idle machine: a busy one with one core is no failure."""

@@ -10,6 +10,9 @@ settings.register_profile("ci", derandomize=True, deadline=None)
 settings.register_profile("developer", deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") else "developer")
 
+# onnxruntime, which faster-whisper brings along, tells its maker about itself; its own call to stop that does not.
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+
 # rich asks these how a terminal looks; what commands print is judged as a pipe gets it.
 for name in ("FORCE_COLOR", "COLUMNS"):
     os.environ.pop(name, None)

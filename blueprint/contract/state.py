@@ -97,6 +97,8 @@ class HostField(StrEnum):
     """IPv4 address that other tiers send to."""
     SLOTS = "slots"
     """Sessions that it takes in all; of ASR hosts, for the gateways' promises."""
+    LANGUAGES = "languages"
+    """Languages that it understands, with commas between them; of ASR hosts. Empty: it does not tell."""
     FREE_SLOTS = "free_slots"
     """Sessions that it can still take."""
     DRAINING = "draining"

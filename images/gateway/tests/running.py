@@ -343,10 +343,17 @@ class Hosts:
         self.present: dict[tuple[Tier, str], Host] = {}
 
     def put(
-        self, tier: Tier, host_id: str, address: str = "127.0.0.1", slots: int = 10_000, *, draining: bool = False
+        self,
+        tier: Tier,
+        host_id: str,
+        address: str = "127.0.0.1",
+        slots: int = 10_000,
+        *,
+        draining: bool = False,
+        languages: tuple[str, ...] = (),
     ) -> None:
         kind = HostKind.VAD if tier is Tier.VAD else HostKind.GPU
-        self.present[tier, host_id] = Host(host_id, kind, address, slots, draining, slots)
+        self.present[tier, host_id] = Host(host_id, kind, address, slots, draining, slots, languages)
 
     @contextlib.asynccontextmanager
     async def away(self) -> AsyncIterator[None]:

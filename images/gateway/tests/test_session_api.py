@@ -164,6 +164,21 @@ async def test_no_session_without_capacity(gateway: GatewayProcess, hosts: Hosts
     await holds("the refusal is counted", lambda: sum(gateway.metric("SessionsRefused")) > counted)
 
 
+async def test_language_that_no_engine_has_is_refused_with_those_that_there_are(start: Start, hosts: Hosts) -> None:
+    hosts.put(Tier.ASR, "asr-1", languages=("de", "en"))
+    hosts.put(Tier.ASR, "asr-2", languages=("de", "fr"))
+    await hosts.beat()
+    gateway = await (await start().ready()).takes_callers()
+    for language in ("fr", "en", "xx-YY"):
+        answer = await ask(gateway, "POST", SESSIONS, json={"transport": "srtp", "language": language})
+        said = is_refusal(answer, 400, "unsupported language")
+        assert f"{language!r}" in said, said
+        assert "they have de;" in said, said
+    for known in ({"language": "de-CH"}, {}):
+        answer = await ask(gateway, "POST", SESSIONS, json={"transport": "srtp", **known})
+        assert answer.status_code == 201, answer.text
+
+
 async def test_no_websocket_session_without_a_vad_host(start: Start, store: Redis, hosts: Hosts) -> None:
     """SRTP goes to the VAD tier by itself, through its own load balancer."""
     del hosts.present[Tier.VAD, "vad-1"]

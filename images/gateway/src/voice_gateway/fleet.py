@@ -57,6 +57,12 @@ class Fleet:
         """Sessions that the ASR hosts take in all."""
         return sum(max(host.slots, host.free_slots) for host in self._hosts[Tier.ASR] if not host.draining)
 
+    @property
+    def languages(self) -> set[str] | None:
+        """Languages that every ASR host understands, since a session may come to any; ``None``: one does not tell."""
+        known = [set(host.languages) for host in self._hosts[Tier.ASR]]
+        return set.intersection(*known) if known and all(known) else None
+
     def vad_host(self, current: Host | None = None) -> Host | None:
         """Return the VAD host for a session's packets: the one that it has, for as long as that stays.
 

@@ -15,7 +15,7 @@ from blueprint.contract.session_api import TOKEN_HEADER
 from voice_gateway.gateway import Gateway
 from voice_gateway.refusals import Refusal, draining, no_capacity, retry_after
 from voice_runtime import state
-from voice_runtime.sessions import Session, SessionKind, SessionState, TooManySessionsError
+from voice_runtime.sessions import Session, SessionKind, SessionState, TooManySessionsError, primary_language
 
 BODY_BYTES = 4096
 """A request has two short fields."""
@@ -44,6 +44,7 @@ async def create(request: Request) -> Response:
         raise draining()
     await _check_rate(gateway, caller)
     wanted = await _read(request)
+    _check_language(gateway, wanted.language)
     _check_capacity(gateway, wanted)
     session = await _open(gateway, caller, wanted)
     gateway.metrics.count("SessionsCreated")
@@ -70,6 +71,17 @@ async def _check_rate(gateway: Gateway, caller: str) -> None:
     most = gateway.settings.caller_creations_per_s
     if created > most:
         raise Refusal(429, "too many requests", f"a caller may open {most} sessions a second", retry_after(1))
+
+
+def _check_language(gateway: Gateway, language: str | None) -> None:
+    known = gateway.fleet.languages
+    if language and known and primary_language(language) not in known:
+        raise Refusal(
+            400,
+            "unsupported language",
+            f"language {language!r} is understood by no engine here; they have {', '.join(sorted(known))}; "
+            "without a language it is found out from the audio",
+        )
 
 
 def _check_capacity(gateway: Gateway, wanted: SessionRequest) -> None:

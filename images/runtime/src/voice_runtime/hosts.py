@@ -30,6 +30,7 @@ class Host:
         address: IPv4 address that other tiers send to.
         free_slots: Sessions that it can still take.
         draining: Whether it takes no new session.
+        languages: That it understands; none: it does not tell.
         slots: Sessions that it takes in all; 0 of a host that does not tell.
         heartbeat: A number that changes every second.
     """
@@ -40,6 +41,7 @@ class Host:
     free_slots: int
     draining: bool
     slots: int = 0
+    languages: tuple[str, ...] = ()
     heartbeat: str = ""
 
     @property
@@ -58,6 +60,7 @@ class Host:
                 free_slots=max(0, int(read[HostField.FREE_SLOTS])),
                 draining=read[HostField.DRAINING] == "1",
                 slots=max(0, int(read.get(HostField.SLOTS, 0))),
+                languages=tuple(filter(None, read.get(HostField.LANGUAGES, "").split(","))),
                 heartbeat=read[HostField.HEARTBEAT],
             )
         except (KeyError, ValueError):
@@ -84,6 +87,7 @@ class HostRegistry:
                     HostField.ADDRESS: host.address,
                     HostField.FREE_SLOTS: str(host.free_slots),
                     HostField.SLOTS: str(host.slots),
+                    HostField.LANGUAGES: ",".join(host.languages),
                     HostField.DRAINING: str(int(host.draining)),
                     HostField.HEARTBEAT: str(time.time_ns()),
                 },

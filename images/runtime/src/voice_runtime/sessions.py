@@ -87,6 +87,11 @@ class Session:
             return None
 
 
+def primary_language(tag: str) -> str:
+    """Return the language of a tag such as ``de-CH`` (BCP 47), as models name it."""
+    return tag.partition("-")[0].lower()
+
+
 class TooManySessionsError(Exception):
     """A caller has as many live sessions as it may have."""
 

@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from enum import StrEnum
 
 from voice_runtime.chunk import AudioChunk, MalformedChunkError
-from voice_runtime.sessions import Session, Sessions
+from voice_runtime.sessions import Session, Sessions, primary_language
 from voice_whisper.live_session import LiveSession, Services
 from voice_whisper.patience import STORE_ERRORS, until_done
 
@@ -56,6 +56,11 @@ class Admission:
         self._refused_until: dict[int, float] = {}
         self._full_until: dict[int, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """Languages that are understood here; none: the engine does not tell."""
+        return self._services.transcriber.languages
 
     @property
     def free_slots(self) -> int:
@@ -190,7 +195,7 @@ class Admission:
             self._lead(chunk, datagram)
 
     async def _open(self, ssrc: int, record: Session) -> None:
-        language = record.language.partition("-")[0].lower() if record.language else None
+        language = primary_language(record.language) if record.language else None
         session = LiveSession(ssrc, language, record.transcribed_to + 1, self._services)
         await session.restore()
         self.live[ssrc] = session

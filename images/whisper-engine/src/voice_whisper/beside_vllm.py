@@ -29,6 +29,7 @@ class BesideVllm:
 
     def __init__(self, address: str = f"http://127.0.0.1:{VLLM.number}") -> None:
         self.kinds = frozenset({ChunkKind.PCM16})
+        self.languages: tuple[str, ...] = ()
         self.restarts: dict[str, int] = {}
         self._client = httpx2.AsyncClient(base_url=address, timeout=TIMEOUT_S)
         self._places = asyncio.Semaphore(REQUESTS)

@@ -64,6 +64,7 @@ class Keeper:
             free_slots=0 if self.is_draining else self._admission.free_slots,
             draining=self.is_draining,
             slots=settings.sessions,
+            languages=self._admission.languages,
         )
         await self._registry.beat(host)
 

@@ -13,6 +13,7 @@ class Ready(_Message):
     """A worker has its model."""
 
     bins: int
+    languages: tuple[str, ...]
 
 
 class Failed(_Message):

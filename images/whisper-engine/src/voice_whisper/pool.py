@@ -34,7 +34,12 @@ class Crew:
 
 
 class WorkerPool(ABC):
-    """Stages, which a window of speech goes through in their order, and a slot of memory for each such window."""
+    """Stages, which a window of speech goes through in their order, and a slot of memory for each such window.
+
+    Attributes:
+        stages: By role, in the order of the work.
+        languages: That the model understands; known when it is ready.
+    """
 
     def __init__(self, *crews: Crew) -> None:
         # While every worker has a full batch, the next ones wait in as many slots.
@@ -46,6 +51,7 @@ class WorkerPool(ABC):
             crew.role: Stage(crew.role, crew.batch, self._starter(crew), crew.work, self.release) for crew in crews
         }
         self._bins = 0
+        self.languages: tuple[str, ...] = ()
         self._starting = sum(self._workers.values())
         self._ready = asyncio.Event()
         self._waiting_for_slot: list[Job] = []
@@ -124,7 +130,7 @@ class WorkerPool(ABC):
         return lambda number: Process.start(crew.role, self._memory, self._count, threads=crew.threads, number=number)
 
     def _has_model(self, process: Process) -> None:
-        self._bins = process.bins
+        self._bins, self.languages = process.model.bins, process.model.languages
         self._starting -= 1
         if self._starting == 0:
             self._ready.set()

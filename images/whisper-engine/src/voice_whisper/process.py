@@ -36,13 +36,13 @@ class Process:
     """A worker process.
 
     Attributes:
-        bins: Mel bins that its model takes.
+        model: What it says of its model.
     """
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
         self._ended = asyncio.ensure_future(process.wait())
-        self.bins = 0
+        self.model = Ready(bins=0, languages=())
 
     @property
     def pid(self) -> int:
@@ -70,7 +70,7 @@ class Process:
             )
         )
         try:
-            worker.bins = _bins(await worker._hear(START_TIMEOUT_S))
+            worker.model = _model(await worker._hear(START_TIMEOUT_S))
         except BaseException:
             await worker.stop()
             raise
@@ -133,8 +133,8 @@ class Process:
         return line
 
 
-def _bins(first_words: bytes) -> int:
+def _model(first_words: bytes) -> Ready:
     words = _FIRST_WORDS.validate_json(first_words)
     if isinstance(words, Failed):
         raise CannotStartError(words.why)
-    return words.bins
+    return words

@@ -8,7 +8,13 @@ from voice_whisper.utterance import Utterance
 
 
 class Transcriber(Protocol):
-    """Speech to text."""
+    """Speech to text.
+
+    Attributes:
+        languages: That it understands; none: it does not tell.
+    """
+
+    languages: tuple[str, ...]
 
     @property
     def kinds(self) -> frozenset[ChunkKind]:

@@ -41,7 +41,7 @@ def main() -> int:
     except CannotLoadError as error:
         _say(replies, Failed(why=str(error)).model_dump_json())
         return 1
-    _say(replies, Ready(bins=backend.bins).model_dump_json())
+    _say(replies, Ready(bins=backend.bins, languages=backend.languages).model_dump_json())
     for line in sys.stdin:
         _say(replies, answer(role, backend, memory, line).model_dump_json())
     return 0

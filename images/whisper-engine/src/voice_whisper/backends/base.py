@@ -42,9 +42,11 @@ class Backend(Protocol):
 
     Attributes:
         bins: Mel bins that it takes.
+        languages: That it understands, by ISO 639-1 where that has a code.
     """
 
     bins: int
+    languages: tuple[str, ...]
 
     def encode(self, features: NDArray[np.float32]) -> Array:
         """Turn features of shape (batch, bins, rows) into hidden states of shape (batch, rows / 2, width)."""

@@ -1,5 +1,6 @@
 """Whisper on CTranslate2: CPUs and NVIDIA GPUs, with the same code."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +17,11 @@ from voice_whisper.window import ROWS_PER_S
 
 TOKENS_PER_S = 10
 """Twice as fast as fast speech: what repeats itself ends there."""
+LENGTH_OF_TOKEN = 2
+"""CTranslate2's Whisper takes ``max_length`` for prompt and text together, and gives half of it to each."""
 
 ROWS_PER_STATE = 2
+LANGUAGE_MARK = re.compile(r"<\|([a-z]{2,3})\|>")
 
 NO_SPEECH_PROBABILITY = 0.6
 UNLIKELY_LOG_PROBABILITY = -1.0
@@ -45,6 +49,18 @@ def _token(tokenizer: Tokenizer, name: str) -> int:
     return found
 
 
+def _languages_of(tokenizer: Tokenizer) -> tuple[str, ...]:
+    """Return the languages that a model has tokens for: marks of two or three letters."""
+    marks = map(LANGUAGE_MARK.fullmatch, tokenizer.get_vocab())
+    return tuple(sorted(mark[1] for mark in marks if mark))
+
+
+def max_length_of(hidden: Array) -> int:
+    """Return what CTranslate2 has to be told for as many tokens as a window may have."""
+    states: int = hidden.shape[1]
+    return states * ROWS_PER_STATE // ROWS_PER_S * TOKENS_PER_S * LENGTH_OF_TOKEN
+
+
 class CTranslate2Backend:
     """A converted Whisper model."""
 
@@ -53,6 +69,7 @@ class CTranslate2Backend:
         self._tokenizer = tokenizer
         self._marks = _Marks.of(tokenizer)
         self.bins: int = model.n_mels
+        self.languages = _languages_of(tokenizer) if model.is_multilingual else ("en",)
 
     def encode(self, features: NDArray[np.float32]) -> Array:
         """Turn features into hidden states, in the memory of the host."""
@@ -67,7 +84,7 @@ class CTranslate2Backend:
             view,
             [self._prompt(language) for language in spoken],
             beam_size=1,
-            max_length=hidden.shape[1] * ROWS_PER_STATE // ROWS_PER_S * TOKENS_PER_S,
+            max_length=max_length_of(hidden),
             return_scores=True,
             return_no_speech_prob=True,
         )
@@ -76,14 +93,11 @@ class CTranslate2Backend:
     def _languages(self, view: ctranslate2.StorageView, languages: Sequence[str | None]) -> list[str]:
         if not self._model.is_multilingual:
             return ["en"] * len(languages)
-        known = [language if self._knows(language) else None for language in languages]
+        known = [language if language in self.languages else None for language in languages]
         if None not in known:
             return [language for language in known if language]
         detected = [ranked[0][0].strip("<|>") for ranked in self._model.detect_language(view)]
         return [language or found for language, found in zip(known, detected, strict=True)]
-
-    def _knows(self, language: str | None) -> bool:
-        return language is not None and self._tokenizer.token_to_id(f"<|{language}|>") is not None
 
     def _prompt(self, language: str) -> list[int]:
         if not self._model.is_multilingual:

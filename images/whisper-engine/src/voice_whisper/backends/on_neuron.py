@@ -33,6 +33,8 @@ class NeuronBackend:
         self._torch = importlib.import_module("torch")
         self._options = importlib.import_module("whisper").DecodingOptions
         self.bins: int = application.dims.n_mels
+        known = importlib.import_module("whisper.tokenizer").LANGUAGES
+        self.languages: tuple[str, ...] = tuple(known) if application.is_multilingual else ("en",)
 
     def encode(self, features: NDArray[np.float32]) -> Array:
         """Turn features into hidden states of windows of 30 s, one by one."""
