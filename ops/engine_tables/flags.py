@@ -67,8 +67,8 @@ class FlagReader:
         Raises:
             MovedError: The distribution has no such function.
         """
-        found = self._reader.named(function)
-        if found is None or not isinstance(found.node, ast.FunctionDef):
+        found = self._reader.required(function)
+        if not isinstance(found.node, ast.FunctionDef):
             raise MovedError(function)
         owner = self._reader.named(function.rpartition(".")[0])
         in_class = owner if owner and isinstance(owner.node, ast.ClassDef) else None

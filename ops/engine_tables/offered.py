@@ -183,8 +183,8 @@ def variables_declared(reader: Reader, table: str) -> dict[str, object]:
 
 def variables_listed(reader: Reader, dotted: str) -> dict[str, object]:
     """Return the environment variables that a module lists by name."""
-    found = reader.named(dotted)
-    listed = reader.value_or(found.node, found.scope, None) if found else None
+    found = reader.required(dotted)
+    listed = reader.value_or(found.node, found.scope, None)
     if not isinstance(listed, list):
         raise MovedError(dotted)
     return {str(name): None for name in listed}
@@ -192,9 +192,7 @@ def variables_listed(reader: Reader, dotted: str) -> dict[str, object]:
 
 def variables_of_settings(reader: Reader, prefix: str, mapping: str) -> dict[str, object]:
     """Return a variable for each key of a module's mapping of definitions, with the ``default`` of that setting."""
-    found = reader.named(mapping)
-    if found is None:
-        raise MovedError(mapping)
+    found = reader.required(mapping)
     node = found.node.value if isinstance(found.node, ast.AnnAssign) else found.node
     made: dict[str, object] = {}
     for key, value in zip(node.keys, node.values, strict=True) if isinstance(node, ast.Dict) else ():
