@@ -10,9 +10,10 @@ import typer
 from rich.markup import escape
 
 from blueprint.aws import names
+from blueprint.file.model.deployment import Deployment
 from ops.aws.account import Account, sign_in
 from ops.aws.refusals import ERRORS, failed
-from ops.drain import hosts, tasks
+from ops.drain import hosts, kubernetes, tasks
 from ops.drain.hosts import Host, NotDrainableError
 from ops.drain.tasks import Task
 from ops.exits import FAILED, INTERRUPTED, REFUSED
@@ -23,7 +24,7 @@ from ops.progress import Progress
 
 POLL_S = 5.0
 INSTANCE = re.compile(r"i-(?:[0-9a-f]{8}|[0-9a-f]{17})")
-HOST_HELP = "Instance of a VAD or ASR fleet, or task of the gateway."
+HOST_HELP = "Instance of a VAD or ASR fleet, task of the gateway, or node or pod of the AKS cluster."
 Leaving = TypeVar("Leaving", Host, Task)
 
 
@@ -33,6 +34,9 @@ def drain(
     *,
     replaced: Annotated[bool, typer.Option("--replace", help="Start another host in its place.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done; do nothing.")] = False,
+    only_print: Annotated[
+        bool, typer.Option("--print", help="Of AKS: print the commands and exit with 0; `voice` does not run kubectl.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Let a host finish its sessions, and have its group terminate it.
@@ -44,12 +48,36 @@ def drain(
     Example: voice drain deployments/production-us-east-1.yaml i-0123456789abcdef0 --replace
     """
     deployment = load_checked(file)
-    if deployment.aws_half is None:
-        raise stop(f"{file}: has no section `aws`; `kubectl drain` empties a node of AKS", REFUSED)
-    if not (INSTANCE.fullmatch(host) or tasks.TASK.fullmatch(host)):
+    is_aws = INSTANCE.fullmatch(host) or tasks.TASK.fullmatch(host)
+    if is_aws and deployment.aws_half:
+        _aws(deployment, host, replaced=replaced, dry_run=dry_run, as_json=as_json)
+    elif not is_aws and deployment.azure_half and kubernetes.POD.fullmatch(host):
+        _azure(deployment, host, only_print=only_print or dry_run, as_json=as_json)
+    else:
+        halves = [name for name, half in (("AWS", deployment.aws_half), ("Azure", deployment.azure_half)) if half]
         raise stop(
-            f"{host} is no host: give an instance such as i-0123456789abcdef0, or a task of the gateway", REFUSED
+            f"{host} is no host of {deployment.name}, which is on {' and '.join(halves)}: give an instance such as "
+            "i-0123456789abcdef0, a task of 32 hexadecimal digits, or the name of an AKS node or pod",
+            REFUSED,
         )
+
+
+def _azure(deployment: Deployment, host: str, *, only_print: bool, as_json: bool) -> None:
+    order = kubernetes.order(deployment.azure, host)
+    if as_json:
+        print_json(order)
+    else:
+        err.print(f"{host}: {escape(order.what)}", soft_wrap=True)
+        for command in order.commands:
+            typer.echo(command)
+    if not only_print:
+        raise stop(
+            "nothing was done: `voice` does not run kubectl; run these commands yourself (--print: only say them)",
+            FAILED,
+        )
+
+
+def _aws(deployment: Deployment, host: str, *, replaced: bool, dry_run: bool, as_json: bool) -> None:
     stacks: dict[str, dict[str, Any]] = {names.stack(deployment, "edge"): {}}  # nothing is asked of other stacks
     try:
         account = Account(deployment, stacks, sign_in(deployment))

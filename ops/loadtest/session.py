@@ -14,6 +14,7 @@ from ops.loadtest.endpoint import Endpoint
 from ops.loadtest.failures import FAILURES, describe
 from ops.loadtest.load import Generator, Load, pooled
 from ops.loadtest.report import Comparison, Report, Result
+from ops.loadtest.scenarios import Scenario
 from ops.loadtest.summary import Slo, summarize
 from ops.loadtest.trace import Trace
 from ops.progress import Progress
@@ -44,6 +45,7 @@ class LoadTest:
     slo: Slo
     gpus: int
     usd_per_hour: float | None
+    scenario: Scenario | None
     rounds: int
     warmup: int
     timeout_s: float
@@ -73,7 +75,9 @@ class LoadTest:
                 for driver, runs in zip(drivers, zip(*rounds, strict=True), strict=True):
                     run = pooled(list(runs))
                     summary = summarize(run, slo=self.slo, gpus=self.gpus, usd_per_hour=self.usd_per_hour)
-                    results.append(Result(driver.endpoint.name, run, summary))
+                    name = driver.endpoint.name
+                    published = self.scenario.figures(name, load) if self.scenario else {}
+                    results.append(Result(name, run, summary, published))
                 if len(drivers) > 1:
                     comparisons.append(Comparison(load, differences(rounds, self.seed)))
         setup = {
@@ -81,7 +85,8 @@ class LoadTest:
             **self.setup,
             "started": f"{started:%Y-%m-%d %H:%M} UTC, from {platform.node()}",
         }
-        return Report(f"{self.api.value.capitalize()} under load", self.api, setup, results, comparisons)
+        title = self.scenario.title if self.scenario else f"{self.api.value.capitalize()} under load"
+        return Report(title, self.api, setup, results, comparisons)
 
     async def _with_model(self, endpoint: Endpoint) -> Endpoint:
         if self.api is Api.SESSION:
