@@ -23,16 +23,21 @@ class Counts:
 
 
 def counts(plane: DataPlane) -> dict[str, Counts]:
-    """Return the counts of each thread by its name; a thread without a row has done neither."""
+    """Return the counts of the threads of each name; a thread without a row has done neither."""
     assert plane.process
     rows = {thread: Counts(*done) for thread, *done in ROW.iter_unpack((plane.folder / "counts").read_bytes())}
-    threads = Path(f"/proc/{plane.process.pid}/task").iterdir()
-    return {(each / "comm").read_text().strip(): rows.get(int(each.name), Counts(0, 0)) for each in threads}
+    found: dict[str, Counts] = {}
+    for thread in Path(f"/proc/{plane.process.pid}/task").iterdir():
+        name, done = (thread / "comm").read_text().strip(), rows.get(int(thread.name), Counts(0, 0))
+        before = found.get(name, Counts(0, 0))
+        found[name] = Counts(before.allocations + done.allocations, before.locks + done.locks)
+    return found
 
 
 @pytest.fixture
 def environment(plane: DataPlane) -> dict[str, str]:
-    plane.environment |= {"LD_PRELOAD": str(COUNTING), "VOICE_COUNTS_FILE": str(plane.folder / "counts")}
+    preloaded = f"{COUNTING} {plane.environment.get('LD_PRELOAD', '')}".strip()
+    plane.environment |= {"LD_PRELOAD": preloaded, "VOICE_COUNTS_FILE": str(plane.folder / "counts")}
     return plane.environment
 
 

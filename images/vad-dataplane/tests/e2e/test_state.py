@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from audio import silence, speech
+from network import QUEUES
 from running import AsrHost, Caller, DataPlane, Store, wait_for
 
 pytestmark = pytest.mark.parametrize("path", ["socket"], indirect=True, scope="session")
@@ -39,14 +40,14 @@ def test_a_hash_that_is_gone_is_not_made_again(store: Store, plane: DataPlane, c
 def test_numbers_go_on_after_a_kill_and_the_file_goes_with_the_program(
     store: Store, plane: DataPlane, caller: Caller, host: AsrHost
 ) -> None:
-    file = Path(plane.environment["VOICE_STATE_FILE"] + ".0")
+    files = [Path(f"{plane.environment['VOICE_STATE_FILE']}.{queue}") for queue in range(QUEUES)]
     caller.say(speech() + silence(2))
     wait_for("the end of the utterance", lambda: host.has_ended(caller.ssrc))
     caller.is_taken()
     before = host.of(caller.ssrc)
     wait_for("it is written", lambda: field(store, caller.ssrc, "chunks") == len(before))
     plane.kill()
-    assert file.exists()
+    assert all(file.exists() for file in files)
     host.chunks.clear()
     plane.start()
     again = Caller(plane, caller.ssrc)
@@ -60,4 +61,4 @@ def test_numbers_go_on_after_a_kill_and_the_file_goes_with_the_program(
     assert found
     assert found["chunks"] == len(before) + len(host.of(caller.ssrc))
     plane.stop()
-    assert not file.exists()
+    assert not any(file.exists() for file in files)
