@@ -19,7 +19,7 @@ from moto import mock_aws
 from redis.asyncio import Redis
 
 from blueprint.contract.images import Image
-from blueprint.contract.metrics import METRICS, NAMESPACE, DropReason, Metric, StartPhase
+from blueprint.contract.metrics import METRICS, NAMESPACE, DataPlaneEvent, DropReason, Metric, StartPhase
 from blueprint.contract.network import Tier
 from blueprint.engines.launch.vllm import START_LOG
 from images.conftest import StoreServer
@@ -197,6 +197,7 @@ async def test_programs_publish_what_the_contract_declares(
 
     assert differences(published, METRICS.values()) == []
     assert words["RxDropped"] == set(DropReason)
+    assert words["DataPlaneEvents"] == set(DataPlaneEvent)
     assert words["ColdStart"] == set(StartPhase)
 
     # What is published is what was compared: a change of the contract alone is named.

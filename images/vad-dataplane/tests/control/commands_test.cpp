@@ -50,7 +50,7 @@ TEST_F(Commands, CountersAreTheDocumentThatTelemetryReads) {
     EXPECT_EQ(found.at("vad"), json::parse(R"({"frames":200,"silent_frames":50,"silence_percent":25.0})"));
     EXPECT_EQ(found.at("stages").at("vad"), json::parse(R"({"cycles":1000,"items":4,"cycles_per_item":250.0})"));
     EXPECT_EQ(found.at("stages").at("idle").at("cycles_per_item"), 0.0);
-    EXPECT_EQ(found.at("ship"), json::parse(R"({"sent":12,"stalls":1})"));
+    EXPECT_EQ(found.at("events").at("ship"), json::parse(R"({"sent":12,"stalls":1})"));
     EXPECT_EQ(found.at("admission"), json::object());
 }
 

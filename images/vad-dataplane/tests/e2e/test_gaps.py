@@ -102,5 +102,5 @@ def test_a_packet_that_is_late_brings_no_old_audio_back(plane: DataPlane, caller
     for packet in packets[-25:-20] + packets[-90:-85]:  # 400 ms and almost two seconds
         caller.send(packet)
     caller.is_taken()
-    assert plane.ask("counters")["packets"]["restarts"] == 0
+    assert plane.ask("counters")["events"]["packets"]["restarts"] == 0
     assert plane.ask("counters")["vad"]["frames"] - before <= len(packets), "each is heard once"
