@@ -124,7 +124,7 @@ async def published_by_telemetry(
         start_phases=folder / "phases",
         publish_every_s=0.5,
     )
-    answers = [counters(vad={"frames": 1000 + at, "silent_frames": 400}) for at in range(100)]
+    answers = [counters(vad={"frames": 1000 + at, "silent_frames": 400, "stopped": 0}) for at in range(100)]
     sent, stop = CloudWatch(cloud, deployment=DEPLOYMENT, fleet=FLEET), asyncio.Event()
     newest = Newest(deployment=DEPLOYMENT, fleet=FLEET)
     async with control_socket(folder / "s", answers), asyncio.TaskGroup() as tasks:
