@@ -72,12 +72,3 @@ def desired_after(size: GroupSize, adjustment: int) -> int:
     if size.warming:
         return size.desired
     return size.clamp(min(size.desired, size.in_service + size.terminating + adjustment))
-
-
-def warm_pool_size(size: GroupSize, pool_minimum: int) -> int:
-    """Return how many hosts a warm pool keeps ready.
-
-    Without ``MaxGroupPreparedCapacity``, which this product does not set, the pool and the group are together as many
-    as the group's maximum: https://docs.aws.amazon.com/autoscaling/ec2/APIReference/API_PutWarmPool.html
-    """
-    return max(pool_minimum, size.maximum - size.desired)

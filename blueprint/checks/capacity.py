@@ -147,8 +147,7 @@ def quota_need(deployment: Deployment) -> Iterator[Violation]:
         if not isinstance(fleet.purchase, Spot | CapacityBlock):
             counted[fleet.instance_type.quota_code].append(fleet)
     for code, members in counted.items():
-        low = sum(fleet.min_hosts * fleet.instance_type.vcpus for fleet in members)
-        high = sum(fleet.max_hosts * fleet.instance_type.vcpus for fleet in members)
+        low, high = (sum(counts) for counts in zip(*(fleet.vcpus for fleet in members), strict=True))
         yield Violation(
             members[0].location,
             f"{catalog.quotas()[code].name} ({code}): {low} vCPU at the minimum, {high} at the maximum",

@@ -20,6 +20,7 @@ class Fleet:
         groups: Auto Scaling groups that the fleet consists of, each with the bounds below.
         min_hosts: Fewest hosts of the whole fleet.
         max_hosts: Most hosts of the whole fleet.
+        warm_hosts: Hosts of its warm pool, beside those: each holds an address, and boots before it stops.
     """
 
     name: str
@@ -32,11 +33,18 @@ class Fleet:
     max_hosts: int
     purchase: Purchase | None
     rules: tuple[ScalingRule, ...]
+    warm_hosts: int = 0
 
     @property
     def max_hosts_per_zone(self) -> int:
         """Most hosts that one zone's subnet may have to hold."""
-        return self.max_hosts // self.groups
+        return self.max_hosts // self.groups + self.warm_hosts
+
+    @property
+    def vcpus(self) -> tuple[int, int]:
+        """What counts against a vCPU quota, at the minimum and at the maximum, while the warm pool boots."""
+        low, high = self.min_hosts + self.warm_hosts, self.max_hosts + self.warm_hosts
+        return low * self.instance_type.vcpus, high * self.instance_type.vcpus
 
 
 def fleets(deployment: Deployment) -> Iterator[Fleet]:
@@ -69,4 +77,5 @@ def fleets(deployment: Deployment) -> Iterator[Fleet]:
             max_hosts=fleet.hosts.max,
             purchase=fleet.purchase,
             rules=fleet.scaling,
+            warm_hosts=fleet.warm_pool.size if fleet.warm_pool else 0,
         )

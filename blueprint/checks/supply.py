@@ -3,8 +3,24 @@
 from collections.abc import Iterator
 
 from blueprint.checks.base import Level, Violation, check
-from blueprint.file.model.deployment import Deployment
+from blueprint.file.model.deployment import Deployment, Environment
 from blueprint.hosts import images_of
+
+
+@check(
+    "production-protected",
+    "A production deployment refuses deletion, once it is up.",
+    source="https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/using-cfn-protect-stacks.html",
+    level=Level.WARNING,
+)
+def production_protected(deployment: Deployment) -> Iterator[Violation]:
+    aws = deployment.aws_half
+    if aws and deployment.environment is Environment.PRODUCTION and not aws.deletion_protection:
+        yield Violation(
+            ("aws", "deletion_protection"),
+            "stacks and load balancers of production can be deleted",
+            "after the first deploy has succeeded, set deletion_protection to true and deploy again",
+        )
 
 
 @check(

@@ -57,13 +57,10 @@ def _group(templates: Templates, stack: str, properties: Properties) -> Iterator
 
 
 def _warm_pool(templates: Templates, stack: str, properties: Properties) -> Iterator[Use]:
-    """Yield the volumes of stopped hosts: the pool fills up what the group has not launched."""
+    """Yield the volumes of stopped hosts: the pool is as large as its two sizes say, which are one here."""
     group = templates.referred(stack, properties["AutoScalingGroupName"])
     launch = templates.referred(stack, group["LaunchTemplate"]["LaunchTemplateId"])["LaunchTemplateData"]
-    most, pool_minimum = int(group["MaxSize"]), int(properties["MinSize"])
-    hosts = templates.size(group["MinSize"], most)
-    stopped = hosts.map(lambda running: max(pool_minimum, properties.get("MaxGroupPreparedCapacity", most) - running))
-    yield Use("ebs-gp3", stopped * _volume_gib(launch))
+    yield Use("ebs-gp3", Amount.fixed(int(properties["MinSize"]) * _volume_gib(launch)))
 
 
 def _volume_gib(launch: Properties) -> int:

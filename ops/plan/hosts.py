@@ -15,7 +15,7 @@ def fleet_table(deployment: Deployment) -> Table:
         f"{deployment.name} ({deployment.environment}): fleets in {aws.region}",
         ["fleet", "instance type", "accelerators"],
         ["hosts", "vCPU", "USD/h"],
-        caption="USD/h: On-Demand list price of the hosts alone, minimum to maximum",
+        caption="USD/h: On-Demand list price of the hosts in service alone, minimum to maximum",
     )
     for fleet in fleets(deployment):
         row = fleet.instance_type
@@ -24,8 +24,8 @@ def fleet_table(deployment: Deployment) -> Table:
             fleet.name,
             row.name,
             f"{row.accelerator.count} x {row.accelerator.model}" if row.accelerator else "-",
-            span(fleet.min_hosts, fleet.max_hosts),
-            span(fleet.min_hosts * row.vcpus, fleet.max_hosts * row.vcpus),
+            span(fleet.min_hosts, fleet.max_hosts) + (f" + {fleet.warm_hosts} warm" if fleet.warm_hosts else ""),
+            span(*fleet.vcpus),
             f"{price * fleet.min_hosts:,.2f}-{price * fleet.max_hosts:,.2f}" if price else "not listed",
         )
     return table

@@ -81,7 +81,7 @@ class FleetPlan:
         places: Calls that a host takes.
         places_source: Where that number is from.
         usd_per_hour: On-Demand list price of a host; ``None`` where the catalogue has none.
-        warm_pool_min: ``min_size`` of its warm pool; ``None`` without one.
+        warm_hosts: Hosts of its warm pool.
         data_path: Receive queues and rings of a VAD host.
     """
 
@@ -97,7 +97,7 @@ class FleetPlan:
     usd_per_hour: float | None
     spot: bool
     rules: ScalingRules
-    warm_pool_min: int | None = None
+    warm_hosts: int = 0
     data_path: DataPath | None = None
 
     @property
@@ -185,7 +185,7 @@ def _asr(deployment: Deployment, fleet: AsrFleet) -> FleetPlan:
         usd_per_hour=kind.usd_per_hour.get(aws.region),
         spot=fleet.purchase.option == "spot",
         rules=fleet.scaling,
-        warm_pool_min=fleet.warm_pool.min_size if fleet.warm_pool else None,
+        warm_hosts=fleet.warm_pool.size if fleet.warm_pool else 0,
     )
 
 

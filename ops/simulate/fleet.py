@@ -11,7 +11,7 @@ import simpy
 from numpy.typing import NDArray
 from simpy.events import Event
 
-from blueprint.aws.autoscaling import GroupSize, warm_pool_size
+from blueprint.aws.autoscaling import GroupSize
 from ops.simulate.account import Account
 from ops.simulate.capacity import FleetPlan, GroupPlan
 
@@ -126,10 +126,10 @@ class Group:
     """
 
     def __init__(  # noqa: PLR0917  one place calls it
-        self, env: simpy.Environment, fleet: Fleet, plan: GroupPlan, account: Account, mover: Mover, pool: int | None
+        self, env: simpy.Environment, fleet: Fleet, plan: GroupPlan, account: Account, mover: Mover, warm: int
     ) -> None:
         self._env, self.fleet, self.plan, self._account, self._mover = env, fleet, plan, account, mover
-        self._pool_minimum = pool
+        self._warm = warm
         self.desired = plan.min_hosts
         self.hosts: list[Host] = []
         self.leaving: list[Host] = []
@@ -146,9 +146,8 @@ class Group:
                 break
             self._open(host)
             self._settle(host)
-        if self._pool_minimum is not None:
-            zones = self._zones()
-            self.pool = [zones[n % len(zones)] for n in range(warm_pool_size(self.size, self._pool_minimum))]
+        zones = self._zones()
+        self.pool = [zones[n % len(zones)] for n in range(self._warm)]
         self._env.process(self._keep())
 
     @property
@@ -267,11 +266,7 @@ class Group:
         return max(self.hosts, key=lambda host: there.count(host.zone))
 
     def _fill_pool(self) -> None:
-        if self._pool_minimum is None:
-            return
-        wanted = warm_pool_size(self.size, self._pool_minimum)
-        del self.pool[wanted:]
-        while len(self.pool) + self.preparing < wanted and self._zones() and self._account.take(self.fleet.plan):
+        while len(self.pool) + self.preparing < self._warm and self._zones() and self._account.take(self.fleet.plan):
             self.preparing += 1
             self._env.process(self._prepare(self._zones()[len(self.pool) % len(self._zones())]))
 

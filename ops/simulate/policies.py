@@ -67,5 +67,5 @@ CPU = Policy(f"CPU target {CPU_TARGET:g} %", _cpu, warm_pools=False)
 
 def policies(plans: tuple[FleetPlan, ...]) -> tuple[Policy, ...]:
     """Return the seed's table, target tracking on CPU, and the file's own rules with its warm pools."""
-    pooled = any(plan.warm_pool_min is not None for plan in plans)
+    pooled = any(plan.warm_hosts for plan in plans)
     return SEED, CPU, Policy("file, warm pool" if pooled else "file", _file, warm_pools=True)

@@ -176,7 +176,7 @@ def fleet_table(plans: Sequence[FleetPlan]) -> Table:
             span(sum(group.min_hosts for group in plan.groups), plan.max_hosts),
             f"{plan.places:,}",
             f"{plan.boot.cold_s:g} s",
-            f"{plan.boot.warm_s:g} s" if plan.warm_pool_min is not None else "-",
+            f"{plan.boot.warm_s:g} s" if plan.warm_hosts else "-",
             plan.places_source,
         )
     return table

@@ -118,9 +118,9 @@ class Simulation:
         self.fleets = [Fleet(plan, settings.zones) for plan in plans]
         self.calls = self.make_calls()
         for fleet in self.fleets:
-            pool = fleet.plan.warm_pool_min if policy.warm_pools else None
+            warm = fleet.plan.warm_hosts if policy.warm_pools else 0
             for group in fleet.plan.groups:
-                Group(self.env, fleet, group, self.account, self.calls, pool)
+                Group(self.env, fleet, group, self.account, self.calls, warm)
         self.scalers = [scaler for fleet in self.fleets for scaler in policy.scalers(self.env, fleet)]
         self._chance = np.random.default_rng(settings.seed + 1)
         ticks = math.ceil(trace.duration_s / self.tick_s)

@@ -46,11 +46,22 @@ class Cdk:
         self._aws = aws
         self._deployment = deployment
         self._home = home
+        self._app = f"{sys.executable} {ROOT / 'app.py'}"
         self.on_line: Callable[[str], None] = lambda _: None
 
     def bootstrap(self) -> None:
         """Make the CDK's own bucket, repository and roles."""
         self._run("bootstrap", f"aws://{self._aws.account}/{self._aws.region}")
+
+    def synthesize(self) -> Path:
+        """Write the cloud assembly, which the commands that follow then take as it is, and return its folder."""
+        self._run("synth", "--quiet")
+        self._app = str(self._home / "cdk.out")
+        return Path(self._app)
+
+    def deploy_one(self, stack: str) -> None:
+        """Deploy one stack as an operator would, without those that it needs."""
+        self._run("deploy", stack, "--exclusively", "--require-approval", "never")
 
     def deploy(self) -> None:
         """Deploy every stack; a second time, only what has changed.
@@ -71,11 +82,10 @@ class Cdk:
         cli = ROOT / "node_modules" / ".bin" / "cdk"
         if not cli.exists():
             raise CdkError(f"the CDK command line is not installed in {ROOT}; run `make setup`")
-        app = f"{sys.executable} {ROOT / 'app.py'}"
         process = subprocess.Popen(  # noqa: S603
             [
                 *(str(cli), command, *arguments),
-                *("--app", app, "--output", str(self._home / "cdk.out"), "--no-notices", "--ci", "--no-color"),
+                *("--app", self._app, "--output", str(self._home / "cdk.out"), "--no-notices", "--ci", "--no-color"),
                 *("--context", f"deployment={self._deployment.source.file.resolve()}"),
             ],
             cwd=ROOT,

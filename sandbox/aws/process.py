@@ -26,6 +26,7 @@ class LocalAws:
         region: The region that `environment` chooses.
         hosted_zone: Id and name of a DNS zone that exists from the start.
         real_hosts: Whether machines answer lifecycle hooks; otherwise stand-ins do.
+        faults: File of resources that cannot be created; it may change while the server runs.
 
     Attributes:
         endpoint: The URL at which every service answers.
@@ -42,6 +43,7 @@ class LocalAws:
         region: str = "us-east-1",
         hosted_zone: tuple[str, str] | None = None,
         real_hosts: bool = False,
+        faults: Path | None = None,
     ) -> None:
         self.region = region
         command = [sys.executable, "-m", "sandbox.aws.server"]
@@ -49,6 +51,8 @@ class LocalAws:
             command += ["--hosted-zone", *hosted_zone]
         if real_hosts:
             command.append("--real-hosts")
+        if faults:
+            command += ["--faults", str(faults)]
         root = Path(__file__).resolve().parents[2]
         # A file of its own: a server that is kept must not hold its parent's output open.
         with log.open("w") as errors:

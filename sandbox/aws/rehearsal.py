@@ -32,17 +32,20 @@ class Rehearsal:
         aws: The local AWS.
         cdk: The CDK command line pointed at it.
         home: Folder of its caches.
+        faults: File of resources that cannot be created, one ``stack/logical id`` a line; a drill may write it.
     """
 
     def __init__(self, deployment: Deployment, *, real_hosts: bool = False) -> None:
         self._deployment = deployment
         self.home = Path(mkdtemp(prefix="voice-sandbox-"))
+        self.faults = self.home / "faults"
         domain = deployment.aws.edge.domain
         self.aws = LocalAws(
             self.home / "aws.log",
             region=deployment.aws.region,
             hosted_zone=(domain.zone_id, domain.zone_name) if domain else None,
             real_hosts=real_hosts,
+            faults=self.faults,
         )
         self.cdk = Cdk(self.aws, deployment, self.home)
         self.session = self.aws.session()

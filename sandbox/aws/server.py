@@ -10,6 +10,7 @@ import signal
 import stat
 import sys
 import threading
+from pathlib import Path
 from types import FrameType
 
 RELEASE = "release\n"
@@ -26,6 +27,7 @@ def main() -> None:
     parser.add_argument("--verbose", action="store_true", help="log every request")
     parser.add_argument("--hosted-zone", nargs=2, metavar=("ID", "NAME"), help="a DNS zone that exists from the start")
     parser.add_argument("--real-hosts", action="store_true", help="machines answer lifecycle hooks, not stand-ins")
+    parser.add_argument("--faults", type=Path, help="file of resources that cannot be created: stack/logical id")
     options = parser.parse_args()
 
     _prepare_environment()
@@ -41,11 +43,14 @@ def main() -> None:
 
     # Imported here: moto reads the environment when it is imported.
     from sandbox.aws import stand_in_hosts  # noqa: PLC0415
+    from sandbox.aws.cloudformation import faults  # noqa: PLC0415
     from sandbox.aws.local import add_hosted_zone, start  # noqa: PLC0415
 
     server, endpoint = start(options.port)
     if options.hosted_zone:
         add_hosted_zone(*options.hosted_zone)
+    if options.faults:
+        faults.read_from(options.faults)
     if not options.real_hosts:
         threading.Thread(target=stand_in_hosts.play, args=(stop,), daemon=True).start()
     print(json.dumps({"endpoint": endpoint}), flush=True)

@@ -28,7 +28,7 @@ class VoiceStack(Stack):
             names.stack(deployment, self.tier),
             description=f"voice-serve {deployment.name}: {self.about}",
             env=Environment(account=deployment.aws.account, region=deployment.aws.region),
-            termination_protection=self.retention.protected,
+            termination_protection=deployment.aws.deletion_protection,
         )
         Tags.of(self).add("voice-serve:deployment", deployment.name)
         Tags.of(self).add("voice-serve:tier", self.tier)

@@ -32,6 +32,7 @@ aws:
   region: us-east-1
   availability_zones: [us-east-1a, us-east-1b, us-east-1c]
   account: "123456789012"
+  deletion_protection: true
   network:
     cidr: 10.40.0.0/16
     nat_gateways: 3

@@ -3,7 +3,7 @@
 import pytest
 
 from blueprint.aws.alarms import AlarmState, evaluate
-from blueprint.aws.autoscaling import GroupSize, alarm_of, desired_after, step_adjustment, warm_pool_size
+from blueprint.aws.autoscaling import GroupSize, alarm_of, desired_after, step_adjustment
 from blueprint.file.model.scaling import Band, Comparison, MissingData, ScalingRule, Statistic, Step
 
 
@@ -58,8 +58,3 @@ def test_scale_in_waits_for_warm_up_and_counts_terminating_hosts() -> None:
 @pytest.mark.parametrize(("change", "desired"), [(9, 6), (-9, 2)])
 def test_bounds_hold(change: int, desired: int) -> None:
     assert desired_after(GroupSize(4, 2, 6, in_service=4), change) == desired
-
-
-def test_a_warm_pool_is_what_the_group_could_still_become() -> None:
-    assert warm_pool_size(GroupSize(2, 2, 12, in_service=2), 1) == 10
-    assert warm_pool_size(GroupSize(12, 2, 12, in_service=12), 1) == 1

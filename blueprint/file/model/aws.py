@@ -142,8 +142,8 @@ Purchase = Annotated[OnDemand | Spot | CapacityReservation | CapacityBlock, Fiel
 class WarmPool(Model):
     """Hosts that have booted and pulled their images, then stopped; they cost their volumes only."""
 
-    min_size: int = Field(gt=0)
-    """Hosts that are kept ready at least."""
+    size: int = Field(gt=0)
+    """Hosts that are kept ready, however many are in service; a host that leaves the pool is followed by another."""
 
 
 class Engine(StrEnum):
@@ -206,6 +206,9 @@ class Aws(Model):
     """Zones that everything is spread over. They are named here, so that a synth asks AWS nothing."""
     account: Annotated[str, Field(pattern=r"^[0-9]{12}$")] | None = None
     """When given, a deploy with credentials of another account is refused by the CDK CLI."""
+    deletion_protection: bool = False
+    """Whether stacks and load balancers refuse deletion. Switch it on and deploy again once everything is up: a stack
+    that is protected before its first deploy has succeeded cannot be tried again, as the CDK deletes it first."""
     network: Network = Network()
     state: StateStore
     vad: VadFleet

@@ -18,7 +18,7 @@ from blueprint.engines.launch.services import HOST_CACHE_DIR, fleet_launch, neur
 from blueprint.engines.launch.vllm import START_LOG
 from blueprint.engines.launch.whisper import whisper_engine
 from blueprint.file.model.aws import AsrFleet, Engine
-from blueprint.hosts import asr_images
+from blueprint.hosts import asr_images, held_back
 from voice_constructs.aws.fleet import FleetContext
 from voice_constructs.aws.host import (
     HostGroupProps,
@@ -107,8 +107,16 @@ class AcceleratorFleet(Construct):
                 warm_up_s=fleet.warm_up_s,
             ),
         )
-        if fleet.warm_pool:
-            group.add_warm_pool(min_size=fleet.warm_pool.min_size, pool_state=autoscaling.PoolState.STOPPED)
+        # A host without its image would boot, fail, and be launched again for ever.
+        if fleet.warm_pool and not held_back(self._deployment, self._images):
+            size = fleet.warm_pool.size
+            group.add_warm_pool(
+                # Both alike give the pool a size of its own; without the second one it fills up to the group's maximum.
+                # https://docs.aws.amazon.com/autoscaling/ec2/APIReference/API_PutWarmPool.html
+                min_size=size,
+                max_group_prepared_capacity=size,
+                pool_state=autoscaling.PoolState.STOPPED,
+            )
         return group
 
     def _boot(self) -> userdata.HostBoot:

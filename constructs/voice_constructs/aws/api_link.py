@@ -33,7 +33,7 @@ class ApiLink(Construct):
             enforce_security_group_inbound_rules_on_private_link_traffic=False,
             # The link enters in any zone, and with few tasks a zone may be without one.
             cross_zone_enabled=True,
-            deletion_protection=context.retention.protected,
+            deletion_protection=context.deployment.aws.deletion_protection,
         )
         acknowledge(
             self.load_balancer,

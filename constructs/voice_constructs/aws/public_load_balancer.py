@@ -50,7 +50,7 @@ class PublicLoadBalancer(Construct):
             internet_facing=True,
             security_groups=[context.network.security_groups[Tier.PUBLIC_LOAD_BALANCER]],
             cross_zone_enabled=context.settings.cross_zone,
-            deletion_protection=context.retention.protected,
+            deletion_protection=context.deployment.aws.deletion_protection,
         )
         self.gateway_targets = context.gateway_targets(self, "GatewayTargets", GATEWAY_MEDIA)
         self.host = self._name(domain)

@@ -15,25 +15,20 @@ class Retention:
         keys: For keys and image repositories; a snapshot is worth nothing without its key.
         store: For the state store.
         logs: For log groups.
-        protected: Whether stacks and load balancers refuse deletion.
     """
 
     keys: RemovalPolicy
     store: RemovalPolicy
     logs: RemovalPolicy
-    protected: bool
 
+
+KEPT = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
+"""Kept but for a create that fails: what it left behind would be in the way of the next try."""
 
 _BY_ENVIRONMENT = {
-    Environment.SANDBOX: Retention(
-        keys=RemovalPolicy.DESTROY, store=RemovalPolicy.DESTROY, logs=RemovalPolicy.DESTROY, protected=False
-    ),
-    Environment.STAGING: Retention(
-        keys=RemovalPolicy.RETAIN, store=RemovalPolicy.SNAPSHOT, logs=RemovalPolicy.DESTROY, protected=False
-    ),
-    Environment.PRODUCTION: Retention(
-        keys=RemovalPolicy.RETAIN, store=RemovalPolicy.SNAPSHOT, logs=RemovalPolicy.RETAIN, protected=True
-    ),
+    Environment.SANDBOX: Retention(keys=RemovalPolicy.DESTROY, store=RemovalPolicy.DESTROY, logs=RemovalPolicy.DESTROY),
+    Environment.STAGING: Retention(keys=KEPT, store=RemovalPolicy.SNAPSHOT, logs=RemovalPolicy.DESTROY),
+    Environment.PRODUCTION: Retention(keys=KEPT, store=RemovalPolicy.SNAPSHOT, logs=KEPT),
 }
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from sandbox.aws.adapters.adapter import Properties, Scope
 from sandbox.aws.adapters.table import KINDS
 from sandbox.aws.clients import client
+from sandbox.aws.cloudformation import faults
 from sandbox.aws.cloudformation.functions import Evaluator
 from sandbox.aws.cloudformation.removal import remove
 from sandbox.aws.cloudformation.stack import Resource, Stack
@@ -127,6 +128,7 @@ class Deployment:
         adapter = target.adapter
         self.stack.report(target, "CREATE_IN_PROGRESS")
         try:
+            faults.raise_for(self.stack.name, target.logical_id)
             adapter.create(self._resolved(properties))
         except Exception:
             if adapter.id:

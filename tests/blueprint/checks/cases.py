@@ -146,8 +146,8 @@ CASES: tuple[Case, ...] = (
     Case("capacity-block-fits", "aws.asr.0.purchase",
          {"aws.asr.0.purchase": CAPACITY_BLOCK, "aws.asr.0.availability_zones": ["us-east-1b", "us-east-1c"]}, {}),
     *(Case("warm-pool-allowed", "aws.asr.0.warm_pool",
-           {"aws.asr.0.warm_pool": {"min_size": 1}, "aws.asr.0.purchase": purchase},
-           {"aws.asr.0.warm_pool": {"min_size": 1}}, ("p5", str(purchase["option"])))
+           {"aws.asr.0.warm_pool": {"size": 1}, "aws.asr.0.purchase": purchase},
+           {"aws.asr.0.warm_pool": {"size": 1}}, ("p5", str(purchase["option"])))
       for purchase in ({"option": "spot"}, CAPACITY_BLOCK, {**CAPACITY_BLOCK, "option": "capacity-reservation"})),
     Case("engine-supports-accelerator", "aws.asr.0.instance_type", {"aws.asr.0.instance_type": "c8g.12xlarge"}, {},
          ("c8g.12xlarge",)),
@@ -271,6 +271,10 @@ CASES: tuple[Case, ...] = (
     Case("cross-zone-cost", f"{EDGE}.cross_zone", {f"{EDGE}.cross_zone": True}, {},
          ("67%", "1.54 USD", "1,000 callers")),
     # Supply
+    Case("production-protected", "aws.deletion_protection", {"aws.deletion_protection": False},
+         {"aws.deletion_protection": True}, ("can be deleted",)),
+    Case("production-protected", "aws.deletion_protection", {"aws.deletion_protection": False},
+         {"aws.deletion_protection": False, "environment": "staging"}),
     Case("images-have-digests", "images", {"images.telemetry": ABSENT}, {}, ("telemetry",)),
     Case("images-have-digests", "images", {"images.gateway": ABSENT}, {}, ("gateway",)),
     Case("images-have-digests", "images", {"aws.asr.0.instance_type": "inf2.48xlarge"},

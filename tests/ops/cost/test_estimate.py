@@ -108,10 +108,9 @@ def test_hosts_cost_what_aws_lists(instance_type: str, usd_per_hour: float, low:
 
 def test_what_belongs_to_hosts_and_alarms_is_counted() -> None:
     estimate = priced(templates())
-    # 200 GiB for each of 3 ASR hosts, 40 for each of 3 VAD hosts. The warm pool keeps the volumes of those inf2 hosts
-    # that the group of at most four has not launched, and of one at least.
+    # 200 GiB for each of 3 ASR hosts, 40 for each of 3 VAD hosts, and 200 for the inf2 host of the warm pool.
     disks = of_item(estimate, "ebs-gp3")
-    assert disks.low == pytest.approx((3 * 200 + 3 * 40 + 3 * 200) * 0.08)
+    assert disks.low == pytest.approx((3 * 200 + 3 * 40 + 1 * 200) * 0.08)
     assert disks.peak == pytest.approx((12 * 200 + 30 * 40 + 1 * 200) * 0.08)
     # The public load balancer has an address in each of three zones, the NAT gateway one.
     assert of_item(estimate, "public-ipv4-hour").low == pytest.approx((3 + 1) * 0.005 * HOURS_PER_MONTH)

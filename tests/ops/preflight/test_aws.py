@@ -37,6 +37,8 @@ def test_an_account_that_has_everything_blocks_nothing(account: AwsAccount, sand
 def test_needs_are_those_of_the_check(sandbox: Deployment) -> None:
     said = [violation.message for violation in quota_need.examine(sandbox)]
     assert vcpu_needs(sandbox)["standard", False] == (144, 1440)
+    # One to four hosts of 192 vCPUs in service, and one that boots for the warm pool.
+    assert vcpu_needs(sandbox)["inf", False] == (2 * 192, 5 * 192)
     assert sorted(
         f"{low} vCPU at the minimum, {high} at the maximum" for low, high in vcpu_needs(sandbox).values()
     ) == (sorted(message.split(": ")[1] for message in said))
@@ -52,25 +54,26 @@ def test_a_quota_blocks_below_the_minimum_and_warns_below_the_maximum(
     row = account.answer(sandbox, STANDARD)
     assert row.status is status
     assert row.needed == "144 at the minimum, 1440 at the maximum"
-    assert (row.remedy == "") == (status is Status.FINE)
+    assert (row.increase is None) == (status is Status.FINE)
 
 
 def test_what_others_run_is_taken_from_the_quota_and_own_hosts_are_not(
     account: AwsAccount, sandbox: Deployment
 ) -> None:
-    account.set_quota(INF, 960)
+    account.set_quota(INF, 1152)
     ec2 = account.session.client("ec2")
     launch: Any = {"ImageId": "ami-12c6146b", "InstanceType": "inf2.48xlarge", "MinCount": 1, "MaxCount": 1}
     own = ec2.run_instances(**launch)["Instances"][0]["InstanceId"]
     ec2.create_tags(Resources=[own], Tags=[{"Key": "aws:autoscaling:groupName", "Value": "sandbox-inf2"}])
-    assert account.answer(sandbox, INF).found == "960 vCPU, 0 used by others"
+    assert account.answer(sandbox, INF).found == "1152 vCPU, 0 used by others"
     ec2.run_instances(**launch)
     row = account.answer(sandbox, INF)
-    assert (row.status, row.found) == (Status.FINE, "960 vCPU, 192 used by others")
+    assert (row.status, row.found) == (Status.FINE, "1152 vCPU, 192 used by others")
     ec2.run_instances(**launch | {"InstanceType": "inf2.xlarge"})
     row = account.answer(sandbox, INF)
-    assert (row.status, row.found) == (Status.WARNING, "960 vCPU, 196 used by others")
-    assert row.remedy.endswith(f"--quota-code {INF} --desired-value {196 + 768}`")
+    assert (row.status, row.found) == (Status.WARNING, "1152 vCPU, 196 used by others")
+    assert row.increase
+    assert row.increase.desired == 196 + 960
 
 
 def test_spot_counts_against_its_own_quota(account: AwsAccount, tmp_path: Path) -> None:
@@ -105,18 +108,19 @@ def test_addresses_networks_and_load_balancers_of_others_count(account: AwsAccou
 @pytest.mark.parametrize(("status", "is_open"), [("PENDING", True), ("CASE_OPENED", True), ("DENIED", False)])
 def test_open_requests_are_seen(account: AwsAccount, sandbox: Deployment, status: str, is_open: bool) -> None:
     account.set_quota(INF, 0)
-    account.quotas.request("ec2", INF, 768, status)
+    account.quotas.request("ec2", INF, 960, status)
     row = account.answer(sandbox, INF)
     assert row.status is Status.BLOCKS
-    assert (row.remedy == "wait for the open request") is is_open
-    assert ("768 vCPU requested (request-1, 2026-09-21)" in row.found) is is_open
+    assert (row.increase is None) is is_open
+    assert ("960 vCPU requested (request-1, 2026-09-21)" in row.found) is is_open
 
 
 def test_an_open_request_that_is_too_small_is_said_to_be(account: AwsAccount, sandbox: Deployment) -> None:
     account.set_quota(INF, 0)
     account.quotas.request("ec2", INF, 200)
     row = account.answer(sandbox, INF)
-    assert row.remedy == "the open request is too small: ask in its case for 768"
+    assert row.increase is None
+    assert row.remedy == "the open request is too small: ask in its case for 960"
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ def first(happens: np.ndarray) -> int:
     return int(happens.argmax())
 
 
-@pytest.mark.parametrize(("pool", "boot_s"), [(None, 100), (1, 20)], ids=["cold", "from warm pool"])
-def test_a_host_takes_calls_when_it_has_booted(pool: int | None, boot_s: int) -> None:
+@pytest.mark.parametrize(("pool", "boot_s"), [(0, 100), (1, 20)], ids=["cold", "from warm pool"])
+def test_a_host_takes_calls_when_it_has_booted(pool: int, boot_s: int) -> None:
     course = simulate((vad(), asr(rules=(headroom(),), pool=pool)), steps_to(60, 150)).course
     launched = first(np.diff(course.hosts["inf2"]) > 0)
     taking = first(np.diff(course.places) > 0)
@@ -40,14 +40,11 @@ def test_a_warm_pool_is_filled_again_and_paid_while_it_is_prepared() -> None:
     trace = steps_to(600, 1_100)
     result = simulate((vad(), asr(2, 6, places=500, rules=(headroom(),), pool=3)), trace)
     stopped, running = result.course.stopped["inf2"], result.course.hosts["inf2"]
-    assert stopped[0] == 4
-    # One host more in service: three remain, which is what the group could still become.
-    assert stopped[-1] == 3
+    assert stopped[0] == 3
     assert running[-1] == 3
-    deeper = simulate((vad(), asr(2, 6, places=500, rules=(headroom(),), pool=4)), trace).course
-    assert (deeper.hosts["inf2"] + deeper.stopped["inf2"]).max() == 7
-    assert deeper.stopped["inf2"].min() == 3
-    assert deeper.stopped["inf2"][-1] == 4
+    # The host that went into service came from the pool, and another took its place there.
+    assert stopped.min() == 2
+    assert stopped[-1] == 3
 
 
 def test_a_quota_stops_neuron_and_gpus_take_over() -> None:

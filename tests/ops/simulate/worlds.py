@@ -51,7 +51,7 @@ def asr(  # noqa: PLR0917
     places: int = 50,
     rules: tuple[ScalingRule, ...] = (),
     kind: str = "inf2.48xlarge",
-    pool: int | None = None,
+    pool: int = 0,
     spot: bool = False,
 ) -> FleetPlan:
     gpu = kind.startswith("p5")
@@ -64,7 +64,7 @@ def asr(  # noqa: PLR0917
         warm_up_s=50,
         drain_timeout_s=300,
         rules=rules,
-        warm_pool_min=pool,
+        warm_hosts=pool,
         spot=spot,
     )
 

@@ -144,6 +144,18 @@ def test_a_retained_resource_stays(stack: Deployed) -> None:
     ssm.delete_parameter(Name="/kept")
 
 
+@pytest.mark.parametrize(("policy", "stays"), [("Retain", True), ("RetainExceptOnCreate", False)])
+def test_what_a_failed_create_retains_is_in_the_way_of_the_next(stack: Deployed, policy: str, stays: bool) -> None:
+    kept = parameter("/kept") | {"DeletionPolicy": policy}
+    bad = resource("SSM::Parameter", Type="None", Value="x") | {"DependsOn": "Kept"}
+    assert stack.try_create({"Kept": kept, "Bad": bad}) == "ROLLBACK_COMPLETE"
+    stack.delete()
+    again = stack.try_create({"Kept": kept})
+    assert again == ("ROLLBACK_COMPLETE" if stays else "CREATE_COMPLETE"), stack.reasons
+    stack.delete()
+    stack.client("ssm").delete_parameter(Name="/kept")
+
+
 def test_a_resource_that_leaves_the_template_is_deleted_unless_retained(stack: Deployed) -> None:
     kept = parameter("/kept") | {"DeletionPolicy": "Retain"}
     stack.create({"P": PARAMETER, "Kept": kept, "Gone": parameter("/gone")})

@@ -204,7 +204,7 @@ def test_telemetry_reads_the_phases_of_a_start_on_every_accelerator_host(sandbox
 
 def test_the_warm_pool_holds_stopped_hosts(sandbox: Stacks) -> None:
     pool = sandbox["asr"].the("AutoScaling::WarmPool")
-    assert (pool["MinSize"], pool["PoolState"]) == (1, "Stopped")
+    assert (pool["MinSize"], pool["MaxGroupPreparedCapacity"], pool["PoolState"]) == (1, 1, "Stopped")
 
 
 @pytest.mark.parametrize(
@@ -231,6 +231,7 @@ def test_hosts_without_a_digest_are_held_at_none() -> None:
     held = [groups(production[tier]).values() for tier in ("vad", "asr")]
     assert {group["MinSize"] for members in held for group in members} == {"0"}
     assert {group["MaxSize"] for group in groups(production["vad"]).values()} == {"40"}
+    assert production["asr"].of_type("AutoScaling::WarmPool") == {}
 
 
 @pytest.mark.parametrize("tier", ["vad", "asr"])

@@ -147,4 +147,4 @@ def test_logs_are_encrypted_and_kept_as_long_as_the_file_says(production: Stack)
     for group in groups:
         assert group["Properties"]["KmsKeyId"]
         assert group["Properties"]["RetentionInDays"] == 90
-        assert group["DeletionPolicy"] == "Retain"
+        assert group["DeletionPolicy"] == "RetainExceptOnCreate"

@@ -58,12 +58,14 @@ def test_callers_cross_zones_if_the_file_says_so(edge: Stack, tmp_path: Path, cr
     assert attributes(public)["load_balancing.cross_zone.enabled"] == str(cross_zone).lower()
 
 
-def test_production_refuses_to_lose_its_load_balancers(edge: Stack, production: Stack) -> None:
-    for stack, protected in ((edge, "false"), (production, "true")):
+def test_load_balancers_refuse_deletion_where_the_file_says_so(edge: Stack, tmp_path: Path) -> None:
+    edits = {"aws.deletion_protection": True}
+    refusing = edited_sandbox(edits, tmp_path)["edge"]
+    for stack, protected in ((edge, "false"), (refusing, "true")):
         for scheme in ("internet-facing", "internal"):
             _, found = balancer(stack, scheme)
             assert attributes(found)["deletion_protection.enabled"] == protected
-    assert production.termination_protection
+    assert (edge.termination_protection, refusing.termination_protection) == (False, True)
 
 
 def test_each_load_balancer_has_its_tiers_security_group_and_nothing_opens_it_further(edge: Stack) -> None:

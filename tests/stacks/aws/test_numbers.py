@@ -162,7 +162,7 @@ OF_THE_FILE: dict[str, dict[str, set[object]]] = {
         "StepAdjustments.MetricIntervalUpperBound": {0},
         "StepAdjustments.ScalingAdjustment": {-1, 1, 2},
     },
-    "AutoScaling::WarmPool": {"MinSize": {1}},
+    "AutoScaling::WarmPool": {"MinSize": {1}, "MaxGroupPreparedCapacity": {1}},
     "Budgets::Budget": {"Budget.BudgetLimit.Amount": {100}},
     "EC2::LaunchTemplate": {"LaunchTemplateData.BlockDeviceMappings.Ebs.VolumeSize": {40, 200}},
     "ECR::Repository": {"EmptyOnDelete": {True}},  # a sandbox keeps nothing

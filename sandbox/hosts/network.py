@@ -1,0 +1,94 @@
+"""A machine's network: a namespace with nothing else in it, a bridge with a VPC's addresses, DNS and DHCP."""
+
+from __future__ import annotations
+
+import ctypes
+import signal
+import subprocess
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from ipaddress import IPv4Network
+from pathlib import Path
+
+from sandbox.hosts.disk import run
+
+BRIDGE = "vpc"
+METADATA_ADDRESS = "169.254.169.254"
+MTU = 9001
+"""Of EC2's interfaces, before a host sets its own."""
+_CLONE_NEWNET = 0x40000000
+
+
+@contextmanager
+def namespace() -> Iterator[None]:
+    """Run the block, its threads and its processes in a network namespace of their own, and come back.
+
+    Raises:
+        OSError: Without root.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    with Path("/proc/thread-self/ns/net").open("rb") as home:
+        if libc.unshare(_CLONE_NEWNET) != 0:
+            raise OSError(ctypes.get_errno(), "a network namespace of its own needs root")
+        try:
+            run("ip", "link", "set", "lo", "up")
+            yield
+        finally:
+            libc.setns(home.fileno(), _CLONE_NEWNET)
+
+
+class Network:
+    """Bridge, routers, DNS and DHCP of a VPC, in the namespace of the calling thread.
+
+    Every AWS name leads to one address, where the rehearsal's servers are; no other name exists.
+
+    Attributes:
+        services: That address: the VPC's second, where AWS has its DNS.
+    """
+
+    def __init__(self, folder: Path, vpc: IPv4Network, subnets: Iterable[IPv4Network]) -> None:
+        self.services = str(vpc[2])
+        self._hosts = folder / "dhcp-hosts"
+        self._hosts.touch()
+        run("ip", "link", "add", BRIDGE, "type", "bridge")
+        run("ip", "link", "set", BRIDGE, "mtu", str(MTU), "up")
+        ranges = []
+        for subnet in subnets:
+            run("ip", "address", "add", f"{subnet[1]}/{subnet.prefixlen}", "dev", BRIDGE)
+            ranges.append(f"--dhcp-range={subnet[0]},static,{subnet.netmask},1h")
+        for address in (self.services, METADATA_ADDRESS):
+            run("ip", "address", "add", f"{address}/32", "dev", BRIDGE)
+        Path("/proc/sys/net/ipv4/ip_forward").write_text("1", encoding="ascii")
+        self._taps = 0
+        self._log = (folder / "dnsmasq.log").open("w")
+        self._dnsmasq = subprocess.Popen(  # noqa: S603
+            [
+                *("dnsmasq", "--no-daemon", "--conf-file=/dev/null", "--no-resolv", "--no-hosts", "--user=root"),
+                *(f"--interface={BRIDGE}", "--bind-interfaces", "--except-interface=lo", "--log-dhcp"),
+                *(f"--address=/amazonaws.com/{self.services}", "--local=/#/", "--local-ttl=60"),
+                *(*ranges, f"--dhcp-hostsfile={self._hosts}", f"--dhcp-leasefile={folder / 'dhcp-leases'}"),
+                *(f"--dhcp-option=option:dns-server,{self.services}", f"--dhcp-option=option:mtu,{MTU}"),
+                *("--domain=ec2.internal", "--dhcp-option=tag:lost,option:router"),
+                # A subnet whose route is gone still has its metadata service.
+                f"--dhcp-option=tag:lost,option:classless-static-route,{METADATA_ADDRESS}/32,0.0.0.0",
+            ],
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+        )
+
+    def attach(self, mac: str, address: str, *, route: bool = True) -> str:
+        """Return a new tap for a machine, which gets its address by DHCP, and may get no route out of its subnet."""
+        tap = f"tap{self._taps}"
+        self._taps += 1
+        run("ip", "tuntap", "add", tap, "mode", "tap", "multi_queue")
+        run("ip", "link", "set", tap, "mtu", str(MTU), "master", BRIDGE, "up")
+        with self._hosts.open("a", encoding="utf-8") as hosts:
+            hosts.write(f"{mac},{'' if route else 'set:lost,'}{address},ip-{address.replace('.', '-')}\n")
+        self._dnsmasq.send_signal(signal.SIGHUP)
+        return tap
+
+    def close(self) -> None:
+        """End DNS and DHCP; the namespace goes with this process."""
+        self._dnsmasq.terminate()
+        self._dnsmasq.wait()
+        self._log.close()
