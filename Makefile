@@ -105,11 +105,11 @@ bench-voice: $(SETUP) ## Streams through the voice path: disaggregated beside co
 	$(INSTALL) tests/packages.txt
 	python -m bench.voice
 
-bench-simulate: $(SETUP) ## Simulate a day of a million calls
+bench-simulate: $(SETUP) ## Simulate a day of a million calls, in bulk beside one by one
 	python -m bench.simulate
 
 diagram: $(SETUP) ## Draw docs/architecture.svg anew, from the templates
-	voice diagram deployments/production-us-east-1.yaml > docs/architecture.svg
+	voice diagram deployments/production-us-east-1.yaml --output docs/architecture.svg
 
 schema: $(SETUP) ## Write deployments/schema.json and docs/deployment-file.md anew, from the model
 	voice schema > deployments/schema.json

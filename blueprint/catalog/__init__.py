@@ -1,6 +1,5 @@
 """What the clouds sell: typed rows with their sources, read from the YAML files beside this module."""
 
-import functools
 from typing import Literal
 
 from pydantic import Field
@@ -8,7 +7,7 @@ from pydantic import Field
 from blueprint.base import Model
 from blueprint.catalog.azure import VmSize
 from blueprint.catalog.inference import EngineVersion, Gpu, ModelCard
-from blueprint.catalog.reading import rows
+from blueprint.catalog.reading import table
 
 __all__ = [
     "Accelerator",
@@ -123,55 +122,21 @@ class ServicePrice(Model):
     source: str
 
 
-@functools.cache
-def instance_types() -> dict[str, InstanceType]:
-    """Every EC2 instance type that a fleet can run on, by name."""
-    return {row.name: row for row in rows("instance_types.yaml", InstanceType)}
-
-
-@functools.cache
-def cache_node_types() -> dict[str, CacheNodeType]:
-    """Every ElastiCache node type for the state store, by name."""
-    return {row.name: row for row in rows("cache_node_types.yaml", CacheNodeType)}
-
-
-@functools.cache
-def quotas() -> dict[str, Quota]:
-    """EC2 vCPU quotas by their Service Quotas code."""
-    return {row.code: row for row in rows("quotas.yaml", Quota)}
-
-
-@functools.cache
-def regions() -> dict[str, Region]:
-    """AWS regions by name."""
-    return {row.name: row for row in rows("regions.yaml", Region)}
-
-
-@functools.cache
-def service_prices() -> dict[str, ServicePrice]:
-    """List prices of services other than instances, cache nodes and VMs, by item."""
-    return {row.item: row for row in rows("prices.yaml", ServicePrice)}
-
-
-@functools.cache
-def gpus() -> dict[str, Gpu]:
-    """GPU models by name; ``Accelerator.model`` and ``VmSize.gpu`` refer to them."""
-    return {row.name: row for row in rows("gpus.yaml", Gpu)}
-
-
-@functools.cache
-def models() -> dict[str, ModelCard]:
-    """Models that an engine can serve, by name."""
-    return {row.name: row for row in rows("models.yaml", ModelCard)}
-
-
-@functools.cache
-def engines() -> dict[str, EngineVersion]:
-    """Pinned engines and the tools beside them, by name: the one place of their versions."""
-    return {row.name: row for row in rows("engines.yaml", EngineVersion)}
-
-
-@functools.cache
-def vm_sizes() -> dict[str, VmSize]:
-    """Azure VM sizes that a node pool can run on, by name."""
-    return {row.name: row for row in rows("vm_sizes.yaml", VmSize)}
+instance_types = table("instance_types.yaml", InstanceType)
+"""Every EC2 instance type that a fleet can run on, by name."""
+cache_node_types = table("cache_node_types.yaml", CacheNodeType)
+"""Every ElastiCache node type for the state store, by name."""
+quotas = table("quotas.yaml", Quota, key="code")
+"""EC2 vCPU quotas by their Service Quotas code."""
+regions = table("regions.yaml", Region)
+"""AWS regions by name."""
+service_prices = table("prices.yaml", ServicePrice, key="item")
+"""List prices of services other than instances, cache nodes and VMs, by item."""
+gpus = table("gpus.yaml", Gpu)
+"""GPU models by name; ``Accelerator.model`` and ``VmSize.gpu`` refer to them."""
+models = table("models.yaml", ModelCard)
+"""Models that an engine can serve, by name."""
+engines = table("engines.yaml", EngineVersion)
+"""Pinned engines and the tools beside them, by name: the one place of their versions."""
+vm_sizes = table("vm_sizes.yaml", VmSize)
+"""Azure VM sizes that a node pool can run on, by name."""

@@ -78,10 +78,4 @@ def run(deployment: Deployment) -> list[Finding]:
 
 def refusals(deployment: Deployment) -> list[str]:
     """Return why a deployment must not go on, a line for each reason; nothing when it may."""
-    source = deployment.source
-    return [
-        f"{source.file}:{source.line(found.violation.location)}: [{found.check.id}] "
-        f"{found.violation.message}; {found.violation.remedy}"
-        for found in run(deployment)
-        if found.blocks
-    ]
+    return [found.text(deployment.source) for found in run(deployment) if found.blocks]

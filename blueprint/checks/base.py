@@ -8,7 +8,7 @@ from typing import ParamSpec
 from blueprint.checks.azure_cluster import Cluster, cluster_in
 from blueprint.engines.sizing.result import DoesNotFitError
 from blueprint.file.model.deployment import Deployment
-from blueprint.file.source import Location
+from blueprint.file.source import Location, SourceMap
 
 
 class Level(StrEnum):
@@ -110,3 +110,8 @@ class Finding:
     def blocks(self) -> bool:
         """Whether the deployment must not go on."""
         return self.check.level is Level.ERROR and self.accepted_because is None
+
+    def text(self, source: SourceMap) -> str:
+        """Return where in the file what is wrong, and what to do, on one line."""
+        at = self.violation
+        return f"{source.file}:{source.line(at.location)}: [{self.check.id}] {at.message}; {at.remedy}"

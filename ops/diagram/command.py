@@ -1,32 +1,55 @@
 """`voice diagram`: the picture of a deployment."""
 
+from pathlib import Path
+from typing import Annotated
+
 import typer
 
 from blueprint.file.model.deployment import Deployment
-from ops.diagram import svg
-from ops.diagram.derive import derive
-from ops.diagram.graph import Graph
+from ops.diagram import Graph, derive, mermaid, svg
 from ops.exits import FAILED, REFUSED
 from ops.findings import load_checked
 from ops.options import DeploymentFile
 from ops.output import stop
 from ops.synthesis import templates
 
+RENDERERS = {".svg": svg.render, ".mmd": mermaid.render}
+OUTPUT_HELP = "Where to write: .svg for a picture, .mmd for Mermaid. Without it, Mermaid goes to stdout."
 
-def diagram(file: DeploymentFile) -> None:
+
+def diagram(
+    file: DeploymentFile,
+    output: Annotated[Path | None, typer.Option("--output", metavar="PATH", help=OUTPUT_HELP)] = None,
+) -> None:
     """Draw a deployment from its CloudFormation templates: callers, tiers, traffic, scaling signals.
 
-    Prints an SVG. Needs no credentials and no network.
+    Needs no credentials and no network.
 
-    Example: voice diagram deployments/production-us-east-1.yaml > picture.svg
+    Example: voice diagram deployments/production-us-east-1.yaml --output picture.svg
     """
+    render = mermaid.render
+    if output:
+        if output.suffix not in RENDERERS:
+            raise stop(f"{output}: the name has to end in {' or '.join(RENDERERS)}", REFUSED)
+        if output.is_dir() or not output.parent.is_dir():
+            why = "is a folder" if output.is_dir() else f"there is no folder {output.parent}"
+            raise stop(f"{output}: {why}", REFUSED)
+        render = RENDERERS[output.suffix]
     deployment = load_checked(file)
     if deployment.aws_half is None:
         raise stop(f"{file}: has no section `aws`; `voice preview azure` shows its section `azure`", REFUSED)
+    graph = graph_of(deployment)
     try:
-        typer.echo(svg.render(graph_of(deployment)), nl=False)
+        text = render(graph)
     except svg.LayoutError as error:
         raise stop(str(error), FAILED) from None
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise stop(f"{output}: {error.strerror}", REFUSED) from None
 
 
 def graph_of(deployment: Deployment) -> Graph:

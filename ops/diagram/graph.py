@@ -62,6 +62,11 @@ class Signal:
     condition: str
     change: str
 
+    @property
+    def text(self) -> str:
+        """Metric, condition and change on one line."""
+        return f"{self.metric} {self.condition}: {self.change}"
+
 
 @dataclass(frozen=True)
 class Graph:

@@ -49,19 +49,23 @@ def build_args(
         typer.Option(help="sha256:... of the base or upstream image; ARGUMENT=sha256:... where there are several."),
     ],
     revision: Annotated[str, typer.Option(help="Commit of this repository that is built.")] = "HEAD",
+    tool: Annotated[str, typer.Option(help="docker (buildx) or buildah, for images with a Dockerfile.")] = "docker",
 ) -> None:
-    """Print the exact command that puts one image into a registry.
+    """Print the exact commands that put one image into a registry.
 
     Example: voice images build-args router --digest sha256:... --registry voice.azurecr.io/production
     """
     spec = specs().get(name)
     if spec is None:
         raise stop(f"{name} has no image.yaml yet", REFUSED)
+    if tool not in commands.TOOLS:
+        raise stop(f"{tool} is no tool that builds; choose {' or '.join(commands.TOOLS)}", REFUSED)
     try:
         digests = commands.given_digests(spec, digest)
     except commands.WrongDigestError as error:
         raise stop(str(error), REFUSED) from None
-    typer.echo(commands.shell(commands.push_command(spec, digests, registry, _commit(revision))))
+    for command in commands.push_commands(spec, digests, registry, _commit(revision), tool):
+        typer.echo(commands.shell(command))
 
 
 @app.command("rehearse", epilog=HELP)

@@ -10,6 +10,7 @@ from blueprint.images import BuiltImage, ImageSpec, MirroredImage, upstream
 Command = list[str]
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+TOOLS = ("docker", "buildah")
 _AZURE = ".azurecr.io"
 
 
@@ -81,22 +82,31 @@ def _options(option: str, values: Mapping[str, str]) -> Command:
     return [word for key, value in values.items() for word in (option, f"{key}={value}")]
 
 
-def push_command(spec: ImageSpec, digests: Mapping[str, str], registry: str, revision: str) -> Command:
-    """Return the command that puts one image into a registry, to be run in the repository's root.
+def push_commands(
+    spec: ImageSpec, digests: Mapping[str, str], registry: str, revision: str, tool: str
+) -> list[Command]:
+    """Return the commands that put one image into a registry, to be run in the repository's root.
 
     Args:
         digests: By build argument; of a mirrored image, its own under any key.
         registry: Host of ECR or ACR with the repositories' prefix.
         revision: Commit of this repository that a Dockerfile is taken from.
+        tool: ``docker`` (buildx) or ``buildah``; mirrored images need neither.
     """
     target = f"{registry}/{spec.name}:{tag(spec, digests, revision)}"
     if isinstance(spec, MirroredImage):
-        return _copy(by_digest(upstream(spec.upstream), next(iter(digests.values()))), target)
+        return [_copy(by_digest(upstream(spec.upstream), next(iter(digests.values()))), target)]
     options = ["--platform", ",".join(spec.platforms)]
-    options += _options("--build-arg", build_arguments(spec, digests))
-    options += _options("--label", labels(spec, digests, revision))
-    options += ["--provenance=mode=max", "--sbom=true", "--file", f"images/{spec.name}/Dockerfile"]
-    return ["docker", "buildx", "build", *options, "--tag", target, "--push", "."]
+    options += _options("--build-arg", build_arguments(spec, digests)) + _options(
+        "--label", labels(spec, digests, revision)
+    )
+    what = ["--file", f"images/{spec.name}/Dockerfile"]
+    if tool == "docker":
+        attest = ["--provenance=mode=max", "--sbom=true"]
+        return [["docker", "buildx", "build", *options, *attest, *what, "--tag", target, "--push", "."]]
+    # A manifest list, so that one tag holds every platform.
+    build = ["buildah", "bud", "--format", "docker", *options, *what, "--manifest", target, "."]
+    return [build, ["buildah", "manifest", "push", "--all", target, f"docker://{target}"]]
 
 
 def _copy(source: str, target: str) -> Command:

@@ -1,47 +1,31 @@
 """What `voice loadtest` was asked, read and checked before anything is sent."""
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 from yarl import URL
 
-from ops.call.access import AccessError, Auth, access, secret_of
 from ops.loadtest.drivers import Api, Chat, Driver, Speech, Transcription
 from ops.loadtest.endpoint import Endpoint
-from ops.loadtest.inputs import PASSAGE, Recording, read_recording
+from ops.loadtest.inputs import PASSAGE, Recording, read_recording, read_text
 from ops.loadtest.load import ClosedLoop, Load, OpenLoop
 from ops.loadtest.metrics import METRICS
-from ops.loadtest.realtime import Realtime
+from ops.loadtest.realtime import SAMPLE_RATE_HZ, Realtime
+from ops.loadtest.scenarios import REFERENCE_S, SCENARIOS, Scenario
 from ops.loadtest.summary import Slo
 from ops.loadtest.voice_session import VoiceSession
 
 N = TypeVar("N", int, float)
 _LEAST_REQUESTS = 60
 _REQUESTS_A_CALLER = 4
+_REFERENCE_TOLERANCE_S = 1
 
 
 class OptionError(ValueError):
     """An option cannot be used; the message names it, its value and what to give instead."""
-
-
-def endpoint_of(  # noqa: PLR0917  one place calls it
-    name: str, option: str, url: str, api: Api, model: str, body: str, auth: Auth | None, key_variable: str | None
-) -> Endpoint:
-    """Return the endpoint at the address that an option gives."""
-    if api is Api.SESSION and model:
-        raise OptionError("--model is not for session: what transcribes stands in the deployment file")
-    if api is not Api.SESSION and auth:
-        raise OptionError(f"--auth is for session: {api} takes a key as OpenAI's API does")
-    place = url_of(url, option)
-    try:
-        key = secret_of(key_variable)
-        # To an OpenAI-compatible endpoint a key is a bearer token.
-        shown = access(Auth.JWT if key and api is not Api.SESSION else auth, key, str(place))
-    except AccessError as error:
-        raise OptionError(str(error)) from None
-    return Endpoint(name, place, model, body_of(body), shown)
 
 
 def url_of(text: str, option: str) -> URL:
@@ -57,10 +41,34 @@ def url_of(text: str, option: str) -> URL:
     return url.with_path(url.path.rstrip("/").removesuffix("/v1"))
 
 
-def loads_of(concurrency: str | None, rate: str | None) -> list[Load]:
-    """Read the loads: a list of concurrencies, or of rates."""
+def api_key(variable: str | None) -> str | None:
+    """Return the key that an environment variable holds; None where none is named."""
+    if variable is None:
+        return None
+    key = os.environ.get(variable, "").strip()
+    if not key:
+        raise OptionError(f"--api-key-env {variable}: that variable is not set; export {variable}=... first")
+    if not key.isascii():
+        raise OptionError(f"--api-key-env {variable}: its value is no key, it has characters that no header can carry")
+    return key
+
+
+def scenario_of(name: str | None) -> Scenario | None:
+    if name is None:
+        return None
+    if name not in SCENARIOS:
+        raise OptionError(f"--scenario {name} is unknown; there are {', '.join(SCENARIOS)}")
+    return SCENARIOS[name]
+
+
+def loads_of(concurrency: str | None, rate: str | None, scenario: Scenario | None) -> list[Load]:
+    """Read the loads: a list of concurrencies, of rates, or the scenario's own."""
     if concurrency and rate:
         raise OptionError("--concurrency is a closed loop and --rate an open one; give one of them")
+    if scenario and (concurrency or rate):
+        raise OptionError("a scenario has its own concurrency; leave out --concurrency and --rate")
+    if scenario:
+        return [ClosedLoop(level) for level in scenario.concurrency]
     if rate:
         return [OpenLoop(value) for value in _numbers("--rate", rate, float)]
     return [ClosedLoop(value) for value in _numbers("--concurrency", concurrency or "1", int)]
@@ -90,8 +98,10 @@ def requests_of(requests: int | None, load: Load, rounds: int) -> int:
     return requests
 
 
-def slo_of(limits: list[str]) -> Slo:
-    """Read limits such as ``first:500``."""
+def slo_of(limits: list[str], scenario: Scenario | None) -> Slo:
+    """Read limits such as ``first:500``; without any, the scenario's own."""
+    if not limits and scenario:
+        return scenario.slo
     slo = {}
     for limit in limits:
         name, _, value = limit.partition(":")
@@ -115,42 +125,65 @@ def body_of(text: str) -> Mapping[str, Any]:
     return body
 
 
-def driver_of(
-    api: Api, audio: list[Path], text: Path | None, reference: Path | None, sample_rate: int
+def names_of(names: str | None, scenario: Scenario | None) -> tuple[str, str]:
+    """Return what the endpoint and its baseline are called in the report."""
+    if names is None:
+        return scenario.names if scenario else ("measured", "baseline")
+    measured, _, baseline = (part.strip() for part in names.partition(","))
+    if not measured or not baseline or measured == baseline:
+        raise OptionError(f"--names {names} is no pair; give two names such as tuned,baseline")
+    return measured, baseline
+
+
+def driver_maker(
+    api: Api,
+    *,
+    audio: list[Path],
+    text: Path | None,
+    reference: Path | None,
+    sample_rate: int,
+    scenario: Scenario | None,
 ) -> Callable[[Endpoint], Driver]:
     """Read what is sent, and return what makes a driver of an endpoint.
 
     Raises:
-        OptionError, RecordingError: An input is missing, cannot be read, or is not for this API.
+        OptionError, InputFileError: An input is missing, cannot be read, or is not for this API.
     """
-    if api in {Api.SPEECH, Api.CHAT}:
-        if audio:
-            raise OptionError(f"--audio is for transcription, realtime and session, not for {api}")
-        words = _read_text(text) if text else PASSAGE
-        if api is Api.SPEECH:
-            voice = read_recording(reference) if reference else None
-            return lambda endpoint: Speech(endpoint, words, voice, sample_rate)
+    if api in {Api.TRANSCRIPTION, Api.REALTIME, Api.SESSION}:
+        return _listening(api, audio)
+    if audio:
+        raise OptionError(f"--audio is for transcription, realtime and session, not for {api}")
+    if scenario and text:
+        raise OptionError("a scenario has its own text; leave out --text")
+    words = read_text(text) if text else PASSAGE
+    if api is Api.CHAT:
         if reference:
             raise OptionError("--reference is for speech, not for chat")
         return lambda endpoint: Chat(endpoint, words)
+    voice = _reference(reference, scenario) if reference else None
+    return lambda endpoint: Speech(endpoint, words, voice, sample_rate)
+
+
+def _listening(api: Api, audio: list[Path]) -> Callable[[Endpoint], Driver]:
     if not audio:
         raise OptionError(f"{api} needs recordings of speech: --audio FILE.wav, once for each")
     recordings = tuple(read_recording(file) for file in audio)
-    listeners: dict[Api, Callable[[Endpoint, tuple[Recording, ...]], Driver]] = {
-        Api.TRANSCRIPTION: Transcription,
-        Api.REALTIME: Realtime,
-        Api.SESSION: VoiceSession,
-    }
-    return lambda endpoint: listeners[api](endpoint, recordings)
+    if api is Api.TRANSCRIPTION:
+        return lambda endpoint: Transcription(endpoint, recordings)
+    for recording in recordings:
+        if recording.sample_rate_hz != SAMPLE_RATE_HZ:
+            raise OptionError(
+                f"--audio {recording.name} has {recording.sample_rate_hz} Hz, {api} takes {SAMPLE_RATE_HZ}; "
+                f"convert it: ffmpeg -i {recording.name} -ar {SAMPLE_RATE_HZ} out.wav"
+            )
+    live = Realtime if api is Api.REALTIME else VoiceSession
+    return lambda endpoint: live(endpoint, recordings)
 
 
-def _read_text(file: Path) -> str:
-    try:
-        text = " ".join(file.read_text(encoding="utf-8").split())
-    except OSError as error:
-        raise OptionError(f"{file}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise OptionError(f"{file} is not UTF-8 text") from None
-    if not text:
-        raise OptionError(f"{file} is empty")
-    return text
+def _reference(file: Path, scenario: Scenario | None) -> Recording:
+    recording = read_recording(file)
+    if scenario and abs(recording.seconds - REFERENCE_S) > _REFERENCE_TOLERANCE_S:
+        raise OptionError(
+            f"--reference {file} lasts {recording.seconds:.1f} s; the published runs used {REFERENCE_S} s"
+        )
+    return recording

@@ -7,6 +7,7 @@ from ops.loadtest.compare import Difference
 from ops.loadtest.drivers import Api
 from ops.loadtest.load import Load, Run
 from ops.loadtest.realtime import FRAME_S
+from ops.loadtest.scenarios import Published
 from ops.loadtest.summary import Summary
 
 _BUSY_CLIENT = 0.9
@@ -20,6 +21,7 @@ class Result:
     endpoint: str
     run: Run
     summary: Summary
+    published: Published
 
     @property
     def doubts(self) -> list[str]:
@@ -80,9 +82,12 @@ class Report:
     def as_dict(self) -> dict[str, object]:
         return {
             "title": self.title,
-            "api": self.api,
+            "api": self.api.value,
             "setup": dict(self.setup),
-            "results": [{"endpoint": result.endpoint, **asdict(result.summary)} for result in self.results],
+            "results": [
+                {"endpoint": result.endpoint, **asdict(result.summary), "published": dict(result.published)}
+                for result in self.results
+            ],
             "comparisons": [
                 {
                     "load": str(comparison.load),

@@ -14,6 +14,7 @@ from ops.loadtest.endpoint import Endpoint
 from ops.loadtest.failures import FAILURES, describe
 from ops.loadtest.load import Generator, Load, Run, pooled
 from ops.loadtest.report import Comparison, Report, Result
+from ops.loadtest.scenarios import Scenario
 from ops.loadtest.summary import Slo, summarize
 from ops.loadtest.trace import Trace
 from ops.progress import Progress
@@ -44,6 +45,7 @@ class LoadTest:
     slo: Slo
     gpus: int
     usd_per_hour: float | None
+    scenario: Scenario | None
     rounds: int
     warmup: int
     timeout_s: float
@@ -76,7 +78,8 @@ class LoadTest:
             **self.setup,
             "started": f"{started:%Y-%m-%d %H:%M} UTC, from {platform.node()}",
         }
-        return Report(f"{self.api.value.capitalize()} under load", self.api, setup, results, comparisons)
+        title = self.scenario.title if self.scenario else f"{self.api.value.capitalize()} under load"
+        return Report(title, self.api, setup, results, comparisons)
 
     async def _put(
         self, drivers: Sequence[Driver], load: Load, requests: int, progress: Progress
@@ -90,7 +93,8 @@ class LoadTest:
 
     def _result(self, driver: Driver, run: Run) -> Result:
         summary = summarize(run, slo=self.slo, gpus=self.gpus, usd_per_hour=self.usd_per_hour)
-        return Result(driver.endpoint.name, run, summary)
+        name = driver.endpoint.name
+        return Result(name, run, summary, self.scenario.figures(name, run.load) if self.scenario else {})
 
     async def _with_model(self, endpoint: Endpoint) -> Endpoint:
         if self.api is Api.SESSION:

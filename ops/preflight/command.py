@@ -5,34 +5,43 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from blueprint.file.model.deployment import Deployment
-from ops.exits import FAILED
+from ops.exits import FAILED, REFUSED
 from ops.findings import load_checked
 from ops.options import DeploymentFile, Json
-from ops.output import err, out, print_json, stop
+from ops.output import complain, err, out, print_json, stop
 from ops.preflight.models import file_rows, model_rows
-from ops.preflight.report import Row, print_report, summary
+from ops.preflight.quota import QUOTAS
+from ops.preflight.report import Increase, IncreaseError, Row, Status, print_report, summary
 from ops.progress import Progress
 from ops.synthesis import templates
 from sandbox.azure.errors import EngineError
 
 PERMISSIONS_HELP = "Print the least permissions that the deploy needs, as policies, and ask nobody anything."
+INCREASES_HELP = "File the quota increases that are missing and that nobody has requested yet; asks first."
+YES_HELP = "File without asking, for pipelines."
 
 
 def preflight(
     file: DeploymentFile,
     as_json: Json = False,
     permissions: Annotated[bool, typer.Option("--permissions", help=PERMISSIONS_HELP)] = False,
+    request_increases: Annotated[bool, typer.Option("--request-increases", help=INCREASES_HELP)] = False,
+    yes: Annotated[bool, typer.Option("--yes", help=YES_HELP)] = False,
 ) -> None:
     """Ask the account whether it takes a deployment: permissions, quotas, offers, domain, models.
 
     Uses the credentials that boto3 and the Azure CLI would use; without any it answers from the file, and says what
-    was not asked. Changes nothing. Exits with 1 when something blocks the deploy or was not answered.
+    was not asked. Changes nothing, but for --request-increases. Exits with 1 when something blocks the deploy or was
+    not answered.
 
-    Example: voice preflight deployments/production-us-east-1.yaml
+    Example: voice preflight deployments/production-us-east-1.yaml --request-increases
     """
     deployment = load_checked(file)
+    if request_increases and as_json and not yes:
+        raise stop("--json has nobody to ask; add --yes to file the increases", REFUSED)
     try:
         made, kinds = _made(deployment)
     except EngineError as error:
@@ -41,12 +50,14 @@ def preflight(
         print_json(_permissions(deployment, made, kinds))
         return
     rows = _ask(deployment, made, kinds)
-    if as_json:
-        print_json({"deployment": deployment.name, "answers": rows})
-    else:
+    if not as_json:
         print_report(out, rows)
         out.print(f"\n{summary(rows)}")
-    if any(row.status.fails for row in rows):
+    unknown = _unknown_quotas(rows) if request_increases else []
+    filed = _file(rows, unknown, ask=not yes) if request_increases else []
+    if as_json:
+        print_json({"deployment": deployment.name, "answers": [row.as_dict() for row in rows], "filed": filed})
+    if unknown or any(row.status.fails for row in rows) or any("refused" in answer for answer in filed):
         raise typer.Exit(FAILED)
 
 
@@ -108,3 +119,36 @@ def _permissions(
 
         printed["azure"] = {"actions": azure.actions_of(kinds)}
     return printed
+
+
+def _unknown_quotas(rows: list[Row]) -> list[str]:
+    """Return the questions about quotas that nobody has answered."""
+    silent = {Status.NOT_ASKED, Status.UNANSWERED}
+    return [f"{row.asked} of {row.area}" for row in rows if row.asked.endswith(QUOTAS) and row.status in silent]
+
+
+def _file(rows: list[Row], unknown: list[str], *, ask: bool) -> list[dict[str, object]]:
+    """File the increases that are missing; return what was filed, for ``--json``."""
+    increases = [row.increase for row in rows if row.increase]
+    if unknown:
+        complain(f"whether increases are missing is not known: no answer about {', '.join(unknown)}")
+    elif not increases:
+        err.print("no increase to file: every quota suffices or has an open request")
+    if not increases:
+        return []
+    for increase in increases:
+        err.print(f"{escape(increase.quota)}: {increase.limit} -> {increase.desired}", soft_wrap=True)
+    if ask and not typer.confirm(f"file {len(increases)} increase(s)?", err=True):
+        return []
+    return [_file_one(increase) for increase in increases]
+
+
+def _file_one(increase: Increase) -> dict[str, object]:
+    request: dict[str, object] = {"quota": increase.quota, "limit": increase.limit, "desired": increase.desired}
+    try:
+        said = increase.file()
+    except IncreaseError as error:
+        complain(f"{increase.quota}: {error}")
+        return request | {"refused": str(error)}
+    err.print(f"[green]✓[/] {escape(increase.quota)}: {escape(said)}", soft_wrap=True)
+    return request | {"answer": said}

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ops.preflight.report import Row, Status
+from ops.preflight.report import Increase, Row, Status
 
 QUOTAS = "quotas and open requests"
 """How the questions about quotas end."""
@@ -43,17 +43,17 @@ class QuotaState:
     high: int
 
 
-def quota_row(area: str, state: QuotaState, pending: Pending | None, how: Callable[[int], str]) -> Row:
+def quota_row(area: str, state: QuotaState, pending: Pending | None, file: Callable[[int], str]) -> Row:
     """Compare a quota with the need.
 
     Less than the minimum needs blocks; less than the maximum needs is a ceiling that scaling will hit. A quota with an
-    open request is not to be asked for again.
+    open request is never asked for again.
 
     Args:
         area: The cloud, as the report names it.
         state: The quota.
         pending: An open request for it.
-        how: Says how a limit is requested.
+        file: Requests a limit.
     """
     desired = state.others + state.high
     fits = desired <= state.limit
@@ -61,15 +61,16 @@ def quota_row(area: str, state: QuotaState, pending: Pending | None, how: Callab
     if state.others + state.low > state.limit:
         status = Status.BLOCKS
     found = f"{state.limit} {state.unit}, {state.others} used by others"
-    remedy = ""
+    remedy, increase = "", None
     if not fits and pending:
         asked_for = "an increase" if pending.desired is None else f"{pending.desired} {state.unit}"
         found += f"; {asked_for} requested ({pending.reference})"
-        remedy = "wait for the open request"
+        remedy = "wait for the open request; nothing is filed beside it"
         if pending.desired is not None and pending.desired < desired:
             remedy = f"the open request is too small: ask in its case for {desired}"
     elif not fits:
-        remedy = f"request {desired} {state.unit}: {how(desired)}"
+        remedy = f"request {desired} {state.unit}: `voice preflight FILE --request-increases` files it"
+        increase = Increase(state.name, state.limit, desired, lambda: file(desired))
     return Row(
         area,
         f"quota: {state.name}",
@@ -77,4 +78,5 @@ def quota_row(area: str, state: QuotaState, pending: Pending | None, how: Callab
         found,
         f"{state.low} at the minimum, {state.high} at the maximum",
         remedy,
+        increase,
     )

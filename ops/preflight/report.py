@@ -1,6 +1,6 @@
 """What a preflight answers: rows of what was asked, what was found, what is needed and what to do."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
@@ -38,6 +38,27 @@ MARKS = {
 }
 
 
+class IncreaseError(Exception):
+    """A cloud did not take a request for an increase; the text says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Increase:
+    """An increase of one quota that would help and that nobody has requested yet.
+
+    Attributes:
+        quota: The quota as its cloud names it.
+        limit: Its limit now.
+        desired: The limit to ask for.
+        file: Files the request with the cloud and returns what it says; raises `IncreaseError`.
+    """
+
+    quota: str
+    limit: int
+    desired: int
+    file: Callable[[], str]
+
+
 @dataclass(frozen=True)
 class Row:
     """One answer."""
@@ -48,12 +69,18 @@ class Row:
     found: str
     needed: str = ""
     remedy: str = ""
+    increase: Increase | None = None
 
-
-def answer(area: str, asked: str, found: str, needed: str = "", *, blocks: str = "", warns: str = "") -> Row:
-    """Return an answer: one that blocks the deploy or warns has a remedy for that, any other one is fine."""
-    status = Status.BLOCKS if blocks else Status.WARNING if warns else Status.FINE
-    return Row(area, asked, status, found, needed, blocks or warns)
+    def as_dict(self) -> dict[str, object]:
+        """Return the answer for ``--json``."""
+        return {
+            "area": self.area,
+            "asked": self.asked,
+            "status": self.status.value,
+            "found": self.found,
+            "needed": self.needed,
+            "remedy": self.remedy,
+        }
 
 
 def print_report(console: Console, rows: Iterable[Row]) -> None:

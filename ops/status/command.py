@@ -41,7 +41,7 @@ def status(file: DeploymentFile, as_json: Json = False) -> None:
     deployment = load_checked(file)
     rows = list(_rows(deployment))
     if as_json:
-        print_json({"deployment": deployment.name, "rows": rows})
+        print_json({"deployment": deployment.name, "rows": [row.as_dict() for row in rows]})
     else:
         print_report(out, rows)
         out.print(summary(rows))

@@ -12,7 +12,7 @@ from blueprint.aws import names
 from blueprint.contract.images import Image
 from blueprint.hosts import GATEWAY_IMAGES, VAD_IMAGES, asr_images
 from ops.aws.account import AREA, Account
-from ops.preflight.report import Row, answer
+from ops.preflight.report import Row, Status
 
 if TYPE_CHECKING:
     from types_boto3_autoscaling.type_defs import AutoScalingGroupTypeDef
@@ -104,11 +104,12 @@ def _count(asked: str, serving: int, desired: int, low: int, high: int) -> Row:
         remedy = "see the activity of the group or service; `voice preflight` asks for quotas and capacity"
     elif not low <= desired <= high:
         remedy = "wait for scaling; if it stays, deploy the file again: the account has other bounds"
-    return answer(AREA, asked, f"{serving} in service of {desired} desired", f"{low} to {high}", warns=remedy)
+    status = Status.WARNING if remedy else Status.FINE
+    return Row(AREA, asked, status, f"{serving} in service of {desired} desired", f"{low} to {high}", remedy)
 
 
 def _missing(asked: str) -> Row:
-    return answer(AREA, asked, "not deployed", warns="deploy the file")
+    return Row(AREA, asked, Status.WARNING, "not deployed", remedy="deploy the file")
 
 
 def _service(account: Account) -> Any:  # noqa: ANN401  the stubs of ECS are not installed
@@ -151,12 +152,13 @@ def _images(account: Account, who: str, images: tuple[Image, ...], running: Mapp
     wanted = account.deployment.images
     other = [image for image in images if image in wanted and running.get(image, set()) != {wanted[image]}]
     said = ", ".join(f"{image} {_short(running.get(image, set()))}" for image in other or images)
-    return answer(
+    return Row(
         AREA,
         f"images of {who}",
+        Status.WARNING if other else Status.FINE,
         said,
         ", ".join(f"{image} {_short({wanted[image]})}" for image in other) or "as in the file",
-        warns="deploy the file, and replace the hosts that still run the old ones" if other else "",
+        "deploy the file, and replace the hosts that still run the old ones" if other else "",
     )
 
 

@@ -20,13 +20,6 @@ _CLUSTER = "Microsoft.ContainerService/managedClusters/{resourceName}"
 _NETWORK = "Microsoft.Network/virtualNetworks/{virtualNetworkName}"
 
 _IN_GROUP: Mapping[str, str] = {
-    "alertsmanagement:PrometheusRuleGroup": "Microsoft.AlertsManagement/prometheusRuleGroups/{ruleGroupName}",
-    "compute:CapacityReservationGroup": "Microsoft.Compute/capacityReservationGroups/{capacityReservationGroupName}",
-    "compute:CapacityReservation": (
-        "Microsoft.Compute/capacityReservationGroups/{capacityReservationGroupName}"
-        "/capacityReservations/{capacityReservationName}"
-    ),
-    "compute:ProximityPlacementGroup": "Microsoft.Compute/proximityPlacementGroups/{proximityPlacementGroupName}",
     "containerregistry:Registry": "Microsoft.ContainerRegistry/registries/{registryName}",
     "containerservice:AgentPool": f"{_CLUSTER}/agentPools/{{agentPoolName}}",
     "containerservice:MaintenanceConfiguration": f"{_CLUSTER}/maintenanceConfigurations/{{configName}}",
@@ -50,7 +43,6 @@ _IN_GROUP: Mapping[str, str] = {
     "privatedns:VirtualNetworkLink": (
         "Microsoft.Network/privateDnsZones/{privateZoneName}/virtualNetworkLinks/{virtualNetworkLinkName}"
     ),
-    "storage:StorageAccount": "Microsoft.Storage/storageAccounts/{accountName}",
 }
 _ELSEWHERE: Mapping[str, str] = {
     "authorization:RoleAssignment": "{scope}/providers/Microsoft.Authorization/roleAssignments/{roleAssignmentName}",
@@ -111,7 +103,7 @@ def auto_name(kind: str, name: str, urn: str) -> str:
     if kind == "authorization:RoleAssignment":
         return fake_uuid(urn, "name")
     suffix = hashlib.sha256(urn.encode()).hexdigest()[:8]
-    return f"{name}{suffix}".replace("-", "") if kind == "storage:StorageAccount" else f"{name}{suffix}"
+    return f"{name}{suffix}"
 
 
 def arm_id(kind: str, inputs: Properties) -> str | None:

@@ -13,16 +13,15 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from tempfile import TemporaryFile
-from types import TracebackType
-from typing import Self
 
 _FOREIGN = ("ARM_", "AZURE_", "PULUMI_", "OTEL_", "KUBECONFIG", "TRACEPARENT")
 _STOP_S = 5.0
 
 
-class Child:
+class Child(AbstractContextManager["Child"]):
     """A module running in a process of its own, in a `with` block that neither it nor what it forks outlives.
 
     Args:
@@ -66,12 +65,7 @@ class Child:
             if stream:
                 stream.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
 

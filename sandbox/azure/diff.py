@@ -129,25 +129,21 @@ def _changes(old: Resource, new: Resource) -> Iterator[Change]:
 
 def _differences(path: str, old: Any, new: Any) -> Iterator[Change]:
     if isinstance(old, Mapping) and isinstance(new, Mapping):
-        for key in [*old, *(key for key in new if key not in old)]:
-            below = f"{path}.{key}" if path else str(key)
-            if key not in new:
-                yield Change(below, Kind.DELETE, old[key])
-            elif key not in old:
-                yield Change(below, Kind.ADD, new=new[key])
-            else:
-                yield from _differences(below, old[key], new[key])
+        before, after = ({f".{key}": item for key, item in value.items()} for value in (old, new))
     elif isinstance(old, list) and isinstance(new, list):
-        for index in range(max(len(old), len(new))):
-            below = f"{path}[{index}]"
-            if index >= len(new):
-                yield Change(below, Kind.DELETE, old[index])
-            elif index >= len(old):
-                yield Change(below, Kind.ADD, new=new[index])
-            else:
-                yield from _differences(below, old[index], new[index])
-    elif not _equal(old, new):
-        yield Change(path, Kind.UPDATE, old, new)
+        before, after = ({f"[{index}]": item for index, item in enumerate(value)} for value in (old, new))
+    else:
+        if not _equal(old, new):
+            yield Change(path, Kind.UPDATE, old, new)
+        return
+    for part in before | after:
+        below = f"{path}{part}".removeprefix(".")
+        if part not in after:
+            yield Change(below, Kind.DELETE, before[part])
+        elif part not in before:
+            yield Change(below, Kind.ADD, new=after[part])
+        else:
+            yield from _differences(below, before[part], after[part])
 
 
 def _equal(old: Any, new: Any) -> bool:

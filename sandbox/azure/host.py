@@ -25,6 +25,7 @@ gc.disable()
 
 import pulumi.log  # noqa: E402
 import pulumi.runtime  # noqa: E402
+from pulumi.runtime.proto.source_pb2 import StackTrace  # noqa: E402
 from pulumi.runtime.settings import Settings, configure  # noqa: E402
 from pulumi.runtime.stack import run_in_stack  # noqa: E402
 
@@ -91,6 +92,8 @@ def _run(settings: Mapping[str, Any], run: Mapping[str, Any], program: Path) -> 
     pulumi.log.debug = _ignore
     # The engine is told of aliases as they are given. Their URNs are for older engines, and azure-native has thousands.
     pulumi.resource.collapse_alias_to_urn = _ignore  # type: ignore[attr-defined, assignment]
+    # Nor is it told where in a program each resource is declared, which would be read from the sources.
+    pulumi.runtime.resource._get_stack_trace = StackTrace
     sys.path.insert(0, str(program.parent))
     sys.argv = [str(program)]
     try:

@@ -16,17 +16,14 @@ from sandbox.azure.schema import resource_shape
 from sandbox.azure.values import Properties, reveal
 
 _CLIENT = {
-    "azure-native:authorization:getClientConfig": {
-        "clientId": arm.CLIENT,
-        "objectId": arm.OBJECT,
-        "subscriptionId": arm.SUBSCRIPTION,
-        "tenantId": arm.TENANT,
-    },
-    "azure-native:authorization:getClientToken": {"token": "local-engine-token"},
+    "clientId": arm.CLIENT,
+    "objectId": arm.OBJECT,
+    "subscriptionId": arm.SUBSCRIPTION,
+    "tenantId": arm.TENANT,
 }
-_CREDENTIALS = re.compile(r"listManagedCluster(User|Admin|MonitoringUser)Credentials")
-_FUNCTION = re.compile(r"azure-native:(\w+):(?:get|list)(\w+)")
-_OWNERS = {"ManagedCluster": "ManagedCluster", "SharedKeys": "Workspace", "RegistryCredentials": "Registry"}
+_CREDENTIALS = re.compile(r"azure-native:containerservice:listManagedCluster(User|Admin)Credentials")
+_GET = re.compile(r"azure-native:(\w+):get(\w+)")
+_CLUSTER = "containerservice:ManagedCluster"
 
 
 def answer(token: str, arguments: Properties, created: Iterable[Resource]) -> dict[str, Any]:
@@ -41,34 +38,20 @@ def answer(token: str, arguments: Properties, created: Iterable[Resource]) -> di
         OrderError: It asks for a resource that does not exist yet.
         ResourceError: The engine cannot answer this function.
     """
-    if token in _CLIENT:
-        return dict(_CLIENT[token])
-    match = _FUNCTION.fullmatch(token)
-    if not match:
-        raise ResourceError(f"{token}: the local engine has no answer for this function; {_ANSWERS}")
-    function = token.rpartition(":")[2]
-    credentials = _CREDENTIALS.fullmatch(function)
-    thing = "ManagedCluster" if credentials else _OWNERS.get(match[2], match[2])
-    kind = f"{match[1]}:{thing}"
-    if resource_shape(f"azure-native:{kind}") is None:
-        raise ResourceError(f"{token}: the local engine has no answer for this function; {_ANSWERS}")
-    owner = _find(token, kind, arguments, created)
-    if credentials:
+    if token == "azure-native:authorization:getClientConfig":  # noqa: S105 - a function
+        return dict(_CLIENT)
+    if credentials := _CREDENTIALS.fullmatch(token):
+        owner = _find(token, _CLUSTER, arguments, created)
         return {"kubeconfigs": [{"name": f"cluster{credentials[1]}", "value": _kubeconfig(owner)}]}
-    if match[2] == "SharedKeys":
-        return {key: arm.fake_uuid(owner.urn, key) for key in ("primarySharedKey", "secondarySharedKey")}
-    if match[2] == "RegistryCredentials":
-        password = {"name": "password", "value": arm.fake_uuid(owner.urn, "password")}
-        return {"username": str(owner.outputs.get("name")), "passwords": [password]}
-    if function.startswith("list"):
-        raise ResourceError(f"{token}: the local engine has no answer for this function; {_ANSWERS}")
+    match = _GET.fullmatch(token)
+    kind = ":".join(match.groups()) if match else ""
+    if resource_shape(f"azure-native:{kind}") is None:
+        raise ResourceError(
+            f"{token}: the local engine has no answer for this function; it answers getClientConfig, "
+            "list*Credentials of a cluster, and get<Type> of what the stack created"
+        )
+    owner = _find(token, kind, arguments, created)
     return {**reveal(owner.outputs), "id": owner.id}
-
-
-_ANSWERS = (
-    "it answers getClientConfig, getClientToken, list*Credentials of a cluster or registry, getSharedKeys and "
-    "get<Type> of what the stack created"
-)
 
 
 def _find(token: str, kind: str, arguments: Properties, created: Iterable[Resource]) -> Resource:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import grpc  # type: ignore[import-untyped]
 from google.protobuf.empty_pb2 import Empty
@@ -47,7 +46,7 @@ class PolicyViolation:
     message: str
 
 
-class PolicyPack:
+class PolicyPack(AbstractContextManager["PolicyPack"]):
     """A policy pack that is running; it starts at once and is waited for when it is asked.
 
     Args:
@@ -140,12 +139,7 @@ class PolicyPack:
     def stop(self) -> None:
         self._cleanup.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from blueprint.file.model.deployment import Deployment
@@ -37,7 +37,7 @@ class Rehearsed:
     up: Run
 
 
-class Rehearsal:
+class Rehearsal(AbstractContextManager["Rehearsal"]):
     """Plans, creates and tears down the Pulumi projects of one deployment on this machine.
 
     Use it as a context manager: whatever happens inside, its processes are gone afterwards.
@@ -113,10 +113,5 @@ class Rehearsal:
         """
         return teardown(done.up.graph for done in self._done)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._pack.stop()

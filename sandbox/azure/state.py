@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox.azure.graph import Graph, Resource
-from sandbox.azure.values import UNKNOWN, Digest, Secret, Unknown
+from sandbox.azure.values import UNKNOWN, Digest, Secret, Unknown, mapped
 
 _VERSION = 1
 _MARK = "voice:mark"
@@ -58,18 +58,13 @@ def _resource(item: Mapping[str, Any]) -> Resource:
 
 
 def _pack(value: Any, salt: str) -> Any:
-    match value:
-        case Unknown():
-            return {_MARK: "unknown"}
-        case Secret():
-            digest = value.value if isinstance(value.value, Digest) else Digest.of(value.value, salt)
+    def marked(leaf: Any) -> Any:
+        if isinstance(leaf, Secret):
+            digest = leaf.value if isinstance(leaf.value, Digest) else Digest.of(leaf.value, salt)
             return {_MARK: "secret", "salt": digest.salt, "sha256": digest.sha256}
-        case Mapping():
-            return {str(key): _pack(item, salt) for key, item in value.items()}
-        case list() | tuple():
-            return [_pack(item, salt) for item in value]
-        case _:
-            return value
+        return {_MARK: "unknown"} if isinstance(leaf, Unknown) else leaf
+
+    return mapped(value, marked)
 
 
 def _unpack(value: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -87,78 +87,56 @@ def _decode(value: Value) -> Any:
             return None
 
 
+def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Return a value with everything in it changed that is no mapping and no list."""
+    match value:
+        case Mapping():
+            return {str(key): mapped(item, change) for key, item in value.items()}
+        case list() | tuple():
+            return [mapped(item, change) for item in value]
+        case _:
+            return change(value)
+
+
 def encode(properties: Properties) -> Struct:
     """Return properties as a struct, with the marks that Pulumi's SDKs know."""
     struct = Struct()
-    struct.update({key: _encode(value) for key, value in properties.items()})
+    struct.update(mapped(properties, _marked))
     return struct
 
 
-def _encode(value: Any) -> Any:
-    match value:
-        case Unknown():
-            return UNKNOWN_SENTINEL
-        case Secret():
-            return {SIGNATURE: SECRET_SIGNATURE, "value": _encode(value.value)}
-        case Mapping():
-            return {str(key): _encode(item) for key, item in value.items()}
-        case list() | tuple():
-            return [_encode(item) for item in value]
-        case _:
-            return value
+def _marked(leaf: Any) -> Any:
+    if isinstance(leaf, Secret):
+        return {SIGNATURE: SECRET_SIGNATURE, "value": mapped(leaf.value, _marked)}
+    return UNKNOWN_SENTINEL if isinstance(leaf, Unknown) else leaf
 
 
 def plain(value: Any) -> Any:
     """Return a value for display or JSON: no secret in it, unknowns said as such."""
-    match value:
-        case Unknown():
-            return UNKNOWN_TEXT
-        case Secret():
-            return SECRET_TEXT
-        case Mapping():
-            return {str(key): plain(item) for key, item in value.items()}
-        case list() | tuple():
-            return [plain(item) for item in value]
-        case _:
-            return value
+    return mapped(value, lambda leaf: repr(leaf) if isinstance(leaf, Unknown | Secret) else leaf)
 
 
 def reveal(value: Any) -> Any:
     """Return a value without its secret marks, for those who have to work with it."""
-    match value:
-        case Secret():
-            return reveal(value.value)
-        case Mapping():
-            return {str(key): reveal(item) for key, item in value.items()}
-        case list() | tuple():
-            return [reveal(item) for item in value]
-        case _:
-            return value
+    return mapped(value, lambda leaf: reveal(leaf.value) if isinstance(leaf, Secret) else leaf)
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """Yield everything in a value that is no mapping and no list; keys are no values."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from _leaves(item)
+    else:
+        yield value
 
 
 def strings(value: Any) -> Iterator[str]:
-    """Yield every string in a value, in secrets too; keys are no values."""
-    match value:
-        case str():
-            yield value
-        case Secret():
-            yield from strings(value.value)
-        case Mapping():
-            for item in value.values():
-                yield from strings(item)
-        case list() | tuple():
-            for item in value:
-                yield from strings(item)
+    """Yield every string in a value, in secrets too."""
+    return (leaf for leaf in _leaves(reveal(value)) if isinstance(leaf, str))
 
 
 def holds_secret(value: Any) -> bool:
     """Whether there is a secret anywhere in a value."""
-    match value:
-        case Secret():
-            return True
-        case Mapping():
-            return any(holds_secret(item) for item in value.values())
-        case list() | tuple():
-            return any(holds_secret(item) for item in value)
-        case _:
-            return False
+    return any(isinstance(leaf, Secret) for leaf in _leaves(value))

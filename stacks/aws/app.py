@@ -26,7 +26,13 @@ def make_app(deployment: Deployment, *, validate: bool = False, outdir: str | No
             several times as long as synth itself.
         outdir: Where the cloud assembly goes; the CDK CLI sets it through the environment.
     """
-    app = App(outdir=outdir, builtin_cloud_formation_validation=validate, analytics_reporting=False)
+    app = App(
+        outdir=outdir,
+        builtin_cloud_formation_validation=validate,
+        analytics_reporting=False,
+        # Describes the app to consoles, and costs a walk over it; nothing here reads it.
+        tree_metadata=False,
+    )
     if validate:
         # Imported here: the rules' module costs as much as a synth.
         from aws_cdk import Validations  # noqa: PLC0415

@@ -32,7 +32,7 @@ def configured_deployment(project: Path) -> Deployment:
         raise pulumi.RunError(f"{file}: deployment {deployment.name} has no section `azure`; there is nothing to make")
     blocking = []
     for finding in checks.run(deployment):
-        text = _text(deployment, finding)
+        text = finding.text(deployment.source)
         if finding.blocks:
             blocking.append(text)
         elif finding.accepted_because is None and finding.check.level is not checks.Level.INFO:
@@ -40,10 +40,3 @@ def configured_deployment(project: Path) -> Deployment:
     if blocking:
         raise pulumi.RunError("\n".join(blocking))
     return deployment
-
-
-def _text(deployment: Deployment, finding: checks.Finding) -> str:
-    source, violation = deployment.source, finding.violation
-    return (
-        f"{source.file}:{source.line(violation.location)}: [{finding.check.id}] {violation.message}; {violation.remedy}"
-    )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from blueprint.contract.environment import Variable
 from blueprint.contract.images import Image
-from blueprint.engines.published import published
+from blueprint.engines.published.release import published
 from tests.contract.templates import Templates, of_type, text
 
 PREFIX = "VOICE_"

@@ -56,6 +56,14 @@ def test_buildx_gets_every_argument_and_label() -> None:
     assert command[-2:] == ["--push", "."]
 
 
+def test_buildah_builds_and_pushes_a_list_of_platforms() -> None:
+    build, push = build_args("pd-router", ACR, "--tool", "buildah")
+    target = f"{ACR}/pd-router:{VERSIONS['pd-router']}-aaaaaaaaaaaa-r1"
+    assert build[:2] == ["buildah", "bud"]
+    assert build[-5:] == ["--file", "images/pd-router/Dockerfile", "--manifest", target, "."]
+    assert push == ["buildah", "manifest", "push", "--all", target, f"docker://{target}"]
+
+
 @pytest.mark.parametrize("name", ["router", "lmcache", "device-plugin", "dcgm-exporter"])
 def test_mirrored_images_keep_their_digest(name: str) -> None:
     tag = f"{name}:{VERSIONS[name]}-aaaaaaaaaaaa"
@@ -74,6 +82,7 @@ def test_mirrored_images_keep_their_digest(name: str) -> None:
         (["asr-vllm", "--digest", "latest"], "latest is no digest"),
         (["asr-vllm", "--digest", f"sha256:{'A' * 64}"], "is no digest"),
         (["asr-vllm", "--digest", f"OTHER={DIGEST}"], "asr-vllm has no base OTHER; it has BASE_IMAGE"),
+        (["asr-vllm", "--digest", DIGEST, "--tool", "kaniko"], "kaniko is no tool"),
     ],
 )
 def test_wrong_answers_are_refused(arguments: list[str], message: str) -> None:

@@ -9,11 +9,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from ops.cli import app
+from ops.diagram import Edge, Graph, Node, derive, dot, mermaid, svg
+from ops.diagram import Path as Track
 from ops.diagram import command as diagram
-from ops.diagram import dot, svg
-from ops.diagram.derive import derive
-from ops.diagram.graph import Edge, Graph, Node
-from ops.diagram.graph import Path as Track
 from tests.synthesized import HOSTS, ROOT, Stacks, edited_sandbox, shipped
 
 PRODUCTION = ROOT / "deployments/production-us-east-1.yaml"
@@ -116,8 +114,7 @@ def test_every_scaling_alarm_appears_with_its_metric_and_change(production: Grap
 
 def test_the_gateway_scales_on_its_sockets(production: Graph) -> None:
     (signal,) = production.signals_of("gateway")
-    assert (signal.metric, signal.condition) == ("OpenSockets", "held at 1,000 per task")
-    assert signal.change == "adds or removes tasks"
+    assert signal.text == "OpenSockets held at 1,000 per task: adds or removes tasks"
 
 
 def test_another_deployment_is_another_picture(sandbox: Graph, tmp_path: Path) -> None:
@@ -139,6 +136,7 @@ def test_another_deployment_is_another_picture(sandbox: Graph, tmp_path: Path) -
     assert node(changed, "session-api").lines[-1] == "lets in by: JWT, which the gateway checks, WAF"
     assert "> 75%" in changed.signals_of("vad")[0].condition
     assert changed.signals_of("vad")[0].change == "+1 from 75, +3 from 90 per zone"
+    assert mermaid.render(changed) != mermaid.render(sandbox)
     assert dot.render(changed) != dot.render(sandbox)
 
 
@@ -208,11 +206,57 @@ def test_the_picture_is_legible_at_1000_pixels(production: Graph) -> None:
     assert all(float(text.attrib["textLength"]) * scale < 1000 for text in texts)
 
 
-def test_the_picture_in_docs_is_what_the_templates_give() -> None:
-    result = voice_diagram(PRODUCTION)
+def test_mermaid_declares_what_its_arrows_join(production: Graph) -> None:
+    lines = mermaid.render(production).splitlines()
+    assert lines[0] == lines[2] == "---"
+    assert lines[3] == "flowchart TB"
+    body = [line.strip() for line in lines[4:]]
+    declared = {found[1] for line in body if (found := re.match(r'(\w+)\[".*"\](:::signal)?$', line))}
+    arrows = [line for line in body if re.search(r"(==|--|\.-)>", line)]
+    joined = [re.fullmatch(r'(\w+) (?:==>|-->|-\.->)(?:\|"[^"]*"\|)? (\w+)', line) for line in arrows]
+    assert all(joined)
+    assert {end for found in joined if found for end in found.groups()} == declared
+    assert len(arrows) == len(production.edges) + 5
+    assert sum(line.startswith("subgraph ") for line in body) == body.count("end") == 7
+
+
+def test_mermaid_goes_to_stdout() -> None:
+    result = voice_diagram(ROOT / "deployments/sandbox.yaml")
     assert result.exit_code == 0, result.output
-    same = result.stdout == (ROOT / "docs/architecture.svg").read_text(encoding="utf-8")
+    assert result.stdout.startswith('---\ntitle: "sandbox: AWS us-east-1, 3 zones"\n---\nflowchart')
+
+
+def test_the_picture_in_docs_is_what_the_templates_give(tmp_path: Path) -> None:
+    fresh = tmp_path / "fresh.svg"
+    result = voice_diagram(PRODUCTION, "--output", fresh)
+    assert result.exit_code == 0, result.output
+    same = fresh.read_text(encoding="utf-8") == (ROOT / "docs/architecture.svg").read_text(encoding="utf-8")
     assert same, "docs/architecture.svg is stale: run `make diagram`, look at the picture and commit it"
+
+
+@pytest.mark.parametrize(
+    ("output", "reason"),
+    [
+        ("picture.png", "the name has to end in .svg or .mmd"),
+        ("picture", "the name has to end in .svg or .mmd"),
+        ("missing/picture.svg", "there is no folder"),
+        ("folder.svg", "is a folder"),
+    ],
+)
+def test_an_output_that_cannot_be_is_refused_at_once(output: str, reason: str, tmp_path: Path) -> None:
+    (tmp_path / "folder.svg").mkdir()
+    result = voice_diagram(PRODUCTION, "--output", tmp_path / output)
+    assert result.exit_code == 2
+    assert reason in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_a_place_that_refuses_the_file_is_named(production: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(diagram, "graph_of", lambda _: production)
+    result = voice_diagram(PRODUCTION, "--output", "/proc/picture.mmd")
+    assert result.exit_code == 2
+    assert "/proc/picture.mmd: " in result.stderr
+    assert "Traceback" not in result.output
 
 
 def test_a_refused_deployment_has_no_picture() -> None:
@@ -221,9 +265,9 @@ def test_a_refused_deployment_has_no_picture() -> None:
     assert result.stdout == ""
 
 
-def test_without_node_it_says_what_to_do(production: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_node_it_says_what_to_do(production: Graph, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(diagram, "graph_of", lambda _: production)
     monkeypatch.setattr(shutil, "which", lambda _: None)
-    result = voice_diagram(PRODUCTION)
+    result = voice_diagram(PRODUCTION, "--output", tmp_path / "picture.svg")
     assert result.exit_code == 1
     assert "make setup" in result.stderr

@@ -18,7 +18,7 @@ from userdata import SIZE_LIMIT_BYTES, Container, HealthPort, HostBoot, Lifecycl
 STEPS = sorted(Path(str(files("userdata") / "steps")).glob("*.sh"))
 TOKEN = "${Token[TOKEN.12]}"
 COMFORTABLE_BYTES = 13_400
-"""Leaves three kilobytes for what CDK tokens become."""
+"""Leaves nearly three kilobytes for what CDK tokens become."""
 
 
 def shellcheck(*paths: Path) -> str:

@@ -1,8 +1,8 @@
 """What every launcher offers, and how flags are spelled."""
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol
 
 FlagValue = str | int | float | bool | Mapping[str, object] | Sequence[str] | None
 """``None`` leaves the flag out, ``True`` is the bare flag, ``False`` its ``--no-`` form; a mapping is JSON; a sequence
@@ -12,17 +12,20 @@ ANY_ADDRESS = "0.0.0.0"  # noqa: S104  pods and network policies decide who reac
 LOOPBACK = "127.0.0.1"
 
 
-class Launcher(Protocol):
+class Launcher(ABC):
     """One process as it is started."""
 
+    @abstractmethod
     def command(self) -> tuple[str, ...]:
         """Return the full argument vector, program first."""
 
     def environment(self) -> dict[str, str]:
         """Return the variables that the program is given beside those of its image."""
+        return {}
 
     def files(self) -> dict[str, str]:
         """Return the text of each file that the program reads, by absolute path."""
+        return {}
 
 
 def flags(values: Mapping[str, FlagValue]) -> tuple[str, ...]:

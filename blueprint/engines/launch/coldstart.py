@@ -4,12 +4,9 @@ No figure was measured by this project; hosts report their own as the metric ``C
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 from blueprint.contract.images import Image
 from blueprint.contract.metrics import StartPhase
-
-Artifact = Literal["launcher", "user data"]
 
 
 @dataclass(frozen=True)
@@ -18,63 +15,53 @@ class Lever:
 
     Attributes:
         what: For people.
-        wired_in: File of this repository.
-        artifact: What is rendered: a launcher's command and environment, or a host's user data.
-        shows_as: Text that stands in it.
+        wired_in: File of this repository: a launcher's, or a step of user data.
+        shows_as: Text that stands in what is rendered from it.
     """
 
     what: str
     wired_in: str
-    artifact: Artifact
     shows_as: str
 
 
 KEPT_IMAGE = Lever(
     "an image that the disk has is not pulled again: warm pools and baked AMIs pull nothing",
     "userdata/steps/images.sh",
-    "user data",
     "docker image inspect",
 )
 WARM_POOL = Lever(
     "hosts of a warm pool pull before they are stopped",
     "userdata/steps/every_boot.sh",
-    "user data",
     "Warmed:*) touch",
 )
 KEPT_WEIGHTS = Lever(
     "weights outlive the container: on NVMe (AWS), on the shared model cache (Azure), which a job fills beforehand",
     "blueprint/engines/launch/vllm.py",
-    "launcher",
     "HF_HOME=",
 )
 PARALLEL_LOAD = Lever(
     "weight files are read in parallel; models in Mistral's own layout cannot",
     "blueprint/engines/launch/vllm.py",
-    "launcher",
     "--load-format fastsafetensors",
 )
 COMPILE_CACHE = Lever(
     "torch.compile's and Triton's results outlive the container",
     "blueprint/engines/launch/vllm.py",
-    "launcher",
     "VLLM_CACHE_ROOT=",
 )
 FEWER_GRAPHS = Lever(
     "graphs are captured for batch sizes that can occur, not for vLLM's default list",
     "blueprint/engines/launch/vllm.py",
-    "launcher",
     "cudagraph_capture_sizes",
 )
 STARTUP_PLAN = Lever(
     "the result of memory profiling is kept beside the compile cache",
     "blueprint/engines/launch/vllm.py",
-    "launcher",
     "VLLM_ENABLE_STARTUP_PLAN=1",
 )
 NEURON_CACHE = Lever(
     "compiled NEFF files outlive the container",
     "blueprint/engines/launch/neuron.py",
-    "launcher",
     "NEURON_COMPILE_CACHE_URL=",
 )
 

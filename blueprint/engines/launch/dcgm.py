@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from blueprint.engines.launch.base import flags
+from blueprint.engines.launch.base import Launcher, flags
 
 COUNTERS_FILE = "/etc/voice/dcgm-counters.csv"
 COLLECT_EVERY_MS = 15_000
@@ -39,7 +39,7 @@ no "NCCL busy" field: traffic over links, against the links' peak, stands in for
 
 
 @dataclass(frozen=True)
-class DcgmExporter:
+class DcgmExporter(Launcher):
     """The exporter of one node.
 
     Attributes:
@@ -47,7 +47,6 @@ class DcgmExporter:
     """
 
     port: int
-    file: str = COUNTERS_FILE
 
     def command(self) -> tuple[str, ...]:
         """Return the full argument vector; values name the pod that each GPU serves."""
@@ -56,7 +55,7 @@ class DcgmExporter:
             *flags(
                 {
                     "--address": f":{self.port}",
-                    "--collectors": self.file,
+                    "--collectors": COUNTERS_FILE,
                     "--collect-interval": COLLECT_EVERY_MS,
                     "--kubernetes": True,
                 }
@@ -69,4 +68,4 @@ class DcgmExporter:
 
     def files(self) -> dict[str, str]:
         """Return the list of fields: ``name, kind, help``, which must hold no comma."""
-        return {self.file: "".join(f"{each.field}, {each.kind}, {each.meaning}\n" for each in COUNTERS)}
+        return {COUNTERS_FILE: "".join(f"{each.field}, {each.kind}, {each.meaning}\n" for each in COUNTERS)}

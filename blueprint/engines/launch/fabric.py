@@ -14,13 +14,9 @@ class NixlFabric:
 
     Attributes:
         side_channel_port: Where it tells its memory layout (vLLM's default is 5600); unique on a host.
-        side_channel_host: Address of that port; the other engine has to reach it. vLLM's default is ``localhost``.
-        rdma: Whether InfiniBand joins the two; inside one node, CUDA IPC and shared memory do.
     """
 
     side_channel_port: int
-    side_channel_host: str = LOOPBACK
-    rdma: bool = False
 
     def environment(self) -> dict[str, str]:
         """Return the variables of vLLM's NIXL connector, UCX and NCCL.
@@ -29,11 +25,10 @@ class NixlFabric:
         ``sm`` through host memory, ``tcp`` at last; the list holds no transport that the node lacks. NCCL allocates by
         ``cuMem`` so that its buffers can be shared, which vLLM's NIXL guide asks for.
         """
-        transports = ["cuda_ipc", "cuda_copy", "sm", "self", "tcp"]
         return {
-            "VLLM_NIXL_SIDE_CHANNEL_HOST": self.side_channel_host,
+            "VLLM_NIXL_SIDE_CHANNEL_HOST": LOOPBACK,
             "VLLM_NIXL_SIDE_CHANNEL_PORT": str(self.side_channel_port),
-            "UCX_TLS": ",".join(["rc", *transports] if self.rdma else transports),
+            "UCX_TLS": "cuda_ipc,cuda_copy,sm,self,tcp",
             "UCX_NET_DEVICES": "all",
             "NCCL_CUMEM_ENABLE": "1",
         }

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from blueprint.engines.launch.base import ANY_ADDRESS, compact_json, flags
+from blueprint.engines.launch.base import ANY_ADDRESS, Launcher, compact_json, flags
 from blueprint.engines.launch.fabric import HASH_SEED
 from blueprint.engines.launch.placement import Placement
 
@@ -35,39 +35,13 @@ class NvmeStore:
 
 
 @dataclass(frozen=True)
-class ValkeyStore:
-    """A Valkey server that several nodes share. It is reached without a password: an argument vector holds no secret.
-
-    Attributes:
-        address: ``host:port``.
-        gib: When it takes more, the least recently used go.
-        tls: Whether it is reached over TLS.
-    """
-
-    address: str
-    gib: float
-    tls: bool = True
-
-    def adapter(self) -> dict[str, object]:
-        """Return the JSON value of ``--l2-adapter``."""
-        return {
-            "type": "valkey",
-            "startup_nodes": self.address,
-            "tls_enable": self.tls,
-            "max_capacity_gb": self.gib,
-            "eviction": {"eviction_policy": EVICTION_POLICY},
-        }
-
-
-@dataclass(frozen=True)
-class LmcacheServer:
+class LmcacheServer(Launcher):
     """One LMCache server in multi-process mode; every engine has its own.
 
     Attributes:
         l1_gib: Pinned host memory, GiB in total: in this mode it does not multiply with tensor parallelism.
         port: ZMQ, for the engine on the same loopback.
         http_port: Health and metrics.
-        http_host: Address of the HTTP port; LMCache's default is the loopback, where nobody could scrape it.
         l2: What lies beneath host memory.
         workers: Threads that move KV cache, and as many that look it up; one for each GPU of the engine.
         placement: The engine's GPUs come first among those that the server sees. It is not bound to their NUMA nodes:
@@ -77,10 +51,7 @@ class LmcacheServer:
     l1_gib: float
     port: int
     http_port: int
-    http_host: str = ANY_ADDRESS
-    chunk_tokens: int = CHUNK_TOKENS
-    eviction_policy: str = EVICTION_POLICY
-    l2: NvmeStore | ValkeyStore | None = None
+    l2: NvmeStore | None = None
     workers: int = 1
     placement: Placement | None = None
 
@@ -97,11 +68,12 @@ class LmcacheServer:
                 {
                     "--host": "localhost",
                     "--port": self.port,
-                    "--http-host": self.http_host,
+                    # LMCache's default is the loopback, where nobody could scrape it.
+                    "--http-host": ANY_ADDRESS,
                     "--http-port": self.http_port,
-                    "--chunk-size": self.chunk_tokens,
+                    "--chunk-size": CHUNK_TOKENS,
                     "--l1-size-gb": self.l1_gib,
-                    "--eviction-policy": self.eviction_policy,
+                    "--eviction-policy": EVICTION_POLICY,
                     "--max-workers": self.workers,
                     "--l2-adapter": compact_json(self.l2.adapter()) if self.l2 else None,
                 }
@@ -116,7 +88,3 @@ class LmcacheServer:
             "NVIDIA_VISIBLE_DEVICES": "all",
             **(self.placement.environment() if self.placement else {}),
         }
-
-    def files(self) -> dict[str, str]:
-        """Return nothing: every setting is a flag."""
-        return {}

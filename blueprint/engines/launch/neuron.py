@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from blueprint.catalog import Accelerator
+from blueprint.engines.launch.base import Launcher
 
 CORES_PER_CHIP = {"Inferentia2": 2, "Trainium": 2}
 """NeuronCore-v2 of each chip that our engine runs on: https://awsdocs-neuron.readthedocs-hosted.com, "Neuron
@@ -10,7 +11,7 @@ Architecture"."""
 
 
 @dataclass(frozen=True)
-class NeuronRuntime:
+class NeuronRuntime(Launcher):
     """What the Neuron runtime and compiler are told.
 
     The command is the image's own. Variables as in the Neuron SDK's "Runtime configuration" and "NeuronX persistent
@@ -36,10 +37,6 @@ class NeuronRuntime:
             "NEURON_RT_VISIBLE_CORES": f"{self.first_core}-{last}" if self.cores > 1 else str(last),
             "NEURON_COMPILE_CACHE_URL": f"{self.cache_dir}/neuron",
         }
-
-    def files(self) -> dict[str, str]:
-        """Return nothing: every setting is a variable."""
-        return {}
 
 
 def cores_of(accelerator: Accelerator) -> int:

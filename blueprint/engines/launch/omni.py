@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import yaml
 
 from blueprint.catalog.inference import ModelCard
-from blueprint.engines.launch.base import ANY_ADDRESS, FlagValue, flags
-from blueprint.engines.launch.placement import Placement
+from blueprint.engines.launch.base import ANY_ADDRESS, FlagValue, Launcher, flags
 from blueprint.engines.launch.vllm import PROGRAM, private_caches, server_flags, weights
 from blueprint.engines.sizing.tts import TtsSizing
 
@@ -28,7 +27,7 @@ _MISTRAL = {"tokenizer_mode": "mistral", "config_format": "mistral", "load_forma
 
 
 @dataclass(frozen=True)
-class OmniServer:
+class OmniServer(Launcher):
     """One replica of a speech model.
 
     The deploy file is vLLM-Omni's own ``vllm_omni/deploy/voxtral_tts.yaml`` (0.30.0) with the numbers of the sizing.
@@ -36,9 +35,7 @@ class OmniServer:
     Attributes:
         cache_dir: Directory for compile caches, writable, kept over restarts.
         shutdown_timeout_s: Time that requests may finish in after SIGTERM.
-        weights_dir: Hugging Face cache; ``None`` is a folder of ``cache_dir``.
-        served_names: Names that callers may ask for; none is the catalogue's name of the model.
-        offline: Weights are in ``weights_dir`` already, and nothing is fetched.
+        weights_dir: Hugging Face cache that holds the weights already: nothing is fetched.
     """
 
     model: ModelCard
@@ -46,13 +43,8 @@ class OmniServer:
     port: int
     cache_dir: str
     shutdown_timeout_s: int
-    host: str = ANY_ADDRESS
-    weights_dir: str | None = None
-    served_names: tuple[str, ...] = ()
+    weights_dir: str
     revision: str | None = None
-    offline: bool = True
-    placement: Placement | None = None
-    deploy_file: str = DEPLOY_FILE
 
     def __post_init__(self) -> None:
         if self.model.served_by != "vllm-omni":
@@ -62,13 +54,12 @@ class OmniServer:
     def command(self) -> tuple[str, ...]:
         """Return the full argument vector. What belongs to a stage stands in the deploy file alone."""
         return (
-            *(self.placement.prefix() if self.placement else ()),
             *PROGRAM,
             self.model.repository,
             *flags(
                 {
                     "--omni": True,
-                    "--deploy-config": self.deploy_file,
+                    "--deploy-config": DEPLOY_FILE,
                     **self._server_flags(),
                     "--stage-init-timeout": STAGE_START_BUDGET_S,
                     "--init-timeout": START_BUDGET_S,
@@ -77,19 +68,14 @@ class OmniServer:
         )
 
     def _server_flags(self) -> dict[str, FlagValue]:
-        names = self.served_names or (self.model.name,)
-        return server_flags(self.host, self.port, names, self.shutdown_timeout_s, self.revision)
+        return server_flags(ANY_ADDRESS, self.port, self.model, self.shutdown_timeout_s, self.revision)
 
     def environment(self) -> dict[str, str]:
         """Return the variables of vLLM and of the libraries beneath it."""
-        return {
-            **private_caches(self.cache_dir),
-            **weights(self.weights_dir or f"{self.cache_dir}/huggingface", offline=self.offline),
-            **(self.placement.environment() if self.placement else {}),
-        }
+        return private_caches(self.cache_dir) | weights(self.weights_dir, offline=True)
 
     def files(self) -> dict[str, str]:
-        return {self.deploy_file: yaml.safe_dump(self.deploy_config(), sort_keys=False)}
+        return {DEPLOY_FILE: yaml.safe_dump(self.deploy_config(), sort_keys=False)}
 
     def deploy_config(self) -> dict[str, object]:
         """Return what the deploy file says."""

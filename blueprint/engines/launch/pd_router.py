@@ -2,27 +2,27 @@
 
 from dataclasses import dataclass
 
-from blueprint.engines.launch.base import LOOPBACK, flags, http
+from blueprint.engines.launch.base import LOOPBACK, Launcher, flags, http
 
+REQUEST_TIMEOUT_S = 1800
+"""Longest answer of an engine."""
 METRICS_PORT = 29000
 """The router's own default, on the loopback: its figures are the engines' once more."""
 
 
 @dataclass(frozen=True)
-class PdRouter:
+class PdRouter(Launcher):
     """Sends a prompt to prefill, then its KV cache's address to decode.
 
     It reads every body as JSON, so multipart uploads and WebSockets never get this far: see ``CellFront``.
 
     Attributes:
         port: Its own, on the loopback.
-        request_timeout_s: Longest answer, seconds.
     """
 
     port: int
     prefill_port: int
     decode_port: int
-    request_timeout_s: int = 1800
 
     def command(self) -> tuple[str, ...]:
         """Return the full argument vector.
@@ -43,21 +43,13 @@ class PdRouter:
                     "--kv-connector": "nixl",
                     "--disable-retries": True,
                     "--disable-circuit-breaker": True,
-                    "--request-timeout-secs": self.request_timeout_s,
+                    "--request-timeout-secs": REQUEST_TIMEOUT_S,
                     "--prometheus-host": LOOPBACK,
                     "--prometheus-port": METRICS_PORT,
                     "--log-level": "info",
                 }
             ),
         )
-
-    def environment(self) -> dict[str, str]:
-        """Return nothing: every setting is a flag."""
-        return {}
-
-    def files(self) -> dict[str, str]:
-        """Return nothing: every setting is a flag."""
-        return {}
 
 
 FRONT_FILE = "/etc/voice/nginx.conf"
@@ -67,7 +59,7 @@ DISAGGREGATED_PATHS = ("/v1/chat/completions", "/v1/completions")
 
 
 @dataclass(frozen=True)
-class CellFront:
+class CellFront(Launcher):
     """nginx on the port that the cluster knows: text to the P/D router, audio and the rest to the decode engine.
 
     Attributes:
@@ -75,27 +67,20 @@ class CellFront:
         pd_router_port: On the loopback.
         decode_port: On the loopback.
         body_mib: Largest request body, MiB; what the engines take.
-        timeout_s: Longest silence of an engine, seconds.
     """
 
     port: int
     pd_router_port: int
     decode_port: int
     body_mib: int
-    timeout_s: int = 1800
-    file: str = FRONT_FILE
 
     def command(self) -> tuple[str, ...]:
         """Return the full argument vector."""
-        return ("nginx", "-e", "stderr", "-c", self.file)
-
-    def environment(self) -> dict[str, str]:
-        """Return nothing: nginx reads its file."""
-        return {}
+        return ("nginx", "-e", "stderr", "-c", FRONT_FILE)
 
     def files(self) -> dict[str, str]:
         """Return nginx's configuration; it runs without privileges and writes under /tmp only."""
-        return {self.file: "\n".join(self._lines()) + "\n"}
+        return {FRONT_FILE: "\n".join(self._lines()) + "\n"}
 
     def _lines(self) -> list[str]:
         temporary = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
@@ -122,8 +107,8 @@ class CellFront:
             "    # Tokens go out as they come; uploads go in as they come.",
             "    proxy_buffering off;",
             "    proxy_request_buffering off;",
-            f"    proxy_read_timeout {self.timeout_s}s;",
-            f"    proxy_send_timeout {self.timeout_s}s;",
+            f"    proxy_read_timeout {REQUEST_TIMEOUT_S}s;",
+            f"    proxy_send_timeout {REQUEST_TIMEOUT_S}s;",
             *(f"    location = {path} {{ proxy_pass http://pd_router; }}" for path in DISAGGREGATED_PATHS),
             "    location / { proxy_pass http://decode; }",
             "  }",

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from blueprint.engines.launch.base import ANY_ADDRESS, flags
+from blueprint.engines.launch.base import ANY_ADDRESS, Launcher, flags
 
 SESSION_HEADER = "x-session-id"
 """Callers name their conversation here, so that it finds the replica that remembers it."""
@@ -13,7 +13,7 @@ LOOKS_AT_ENGINES_EVERY_S = 15
 
 
 @dataclass(frozen=True)
-class Router:
+class Router(Launcher):
     """One replica of the router; it finds engines by their labels.
 
     The image's program has the name of the Rust router in ``pd_router``; they have little more in common.
@@ -51,11 +51,3 @@ class Router:
                 }
             ),
         )
-
-    def environment(self) -> dict[str, str]:
-        """Return nothing: every setting is a flag."""
-        return {}
-
-    def files(self) -> dict[str, str]:
-        """Return nothing: every setting is a flag."""
-        return {}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from blueprint.catalog.inference import Architecture, ModelCard, Task
 from blueprint.contract.metrics import StartPhase
 from blueprint.engines.launch.audio import AudioLimits, audio_limits
-from blueprint.engines.launch.base import ANY_ADDRESS, FlagValue, flags
+from blueprint.engines.launch.base import ANY_ADDRESS, FlagValue, Launcher, flags
 from blueprint.engines.launch.fabric import HASH_SEED, NixlFabric
 from blueprint.engines.launch.kv_transfer import KvTransfer, Role
 from blueprint.engines.launch.placement import Placement
@@ -59,7 +59,7 @@ def weights(weights_dir: str, *, offline: bool) -> dict[str, str]:
 
 
 def server_flags(
-    host: str, port: int, names: tuple[str, ...], shutdown_timeout_s: int, revision: str | None
+    host: str, port: int, model: ModelCard, shutdown_timeout_s: int, revision: str | None
 ) -> dict[str, FlagValue]:
     """Return the flags of vLLM's HTTP server, which vLLM-Omni has too.
 
@@ -71,7 +71,7 @@ def server_flags(
     return {
         "--host": host,
         "--port": port,
-        "--served-model-name": names,
+        "--served-model-name": model.name,
         "--revision": revision,
         "--shutdown-timeout": shutdown_timeout_s,
         # The default, said aloud: prompts are what callers said.
@@ -80,7 +80,7 @@ def server_flags(
 
 
 @dataclass(frozen=True)
-class VllmServer:
+class VllmServer(Launcher):
     """One vLLM engine with its HTTP server.
 
     Attributes:
@@ -88,7 +88,6 @@ class VllmServer:
         shutdown_timeout_s: Time that requests may finish in after SIGTERM; shorter than the time that the launcher
             waits before SIGKILL.
         weights_dir: Hugging Face cache; ``None`` is a folder of ``cache_dir``.
-        served_names: Names that callers may ask for; none is the catalogue's name of the model.
         revision: Commit of the repository that is served; ``None`` is the newest.
         offline: Weights are in ``weights_dir`` already, and nothing is fetched.
         fabric: Transports of NIXL, for engines of a cell.
@@ -101,7 +100,6 @@ class VllmServer:
     shutdown_timeout_s: int
     host: str = ANY_ADDRESS
     weights_dir: str | None = None
-    served_names: tuple[str, ...] = ()
     revision: str | None = None
     offline: bool = True
     kv_transfer: KvTransfer | None = None
@@ -161,8 +159,7 @@ class VllmServer:
         )
 
     def _server_flags(self) -> dict[str, FlagValue]:
-        names = self.served_names or (self.model.name,)
-        return server_flags(self.host, self.port, names, self.shutdown_timeout_s, self.revision)
+        return server_flags(self.host, self.port, self.model, self.shutdown_timeout_s, self.revision)
 
     def _model_flags(self) -> dict[str, FlagValue]:
         mistral = "mistral" if self.model.file_format == "mistral" else None
@@ -228,7 +225,3 @@ class VllmServer:
         if self.kv_transfer:
             environment |= HASH_SEED
         return environment
-
-    def files(self) -> dict[str, str]:
-        """Return nothing: every setting is a flag or a variable."""
-        return {}

@@ -1,36 +1,4 @@
-"""What the engines' published releases accept and offer, and whether what a launcher emits fits.
+"""What the engines' published releases accept and offer: tables that ``make refresh-engines`` reads from their wheels.
 
-The tables beside this module are read from the published wheels by ``make refresh-engines``.
+Tests hold every launcher, alarm and scaling rule against them (``tests/blueprint/engines/rules.py``).
 """
-
-from blueprint.engines.published.release import (
-    Command,
-    Endpoint,
-    EngineTable,
-    Origin,
-    PublishedMetric,
-    Setting,
-    published,
-)
-from blueprint.engines.published.rules import (
-    check_argv,
-    check_document,
-    check_endpoint,
-    check_environment,
-    check_metric,
-)
-
-__all__ = [
-    "Command",
-    "Endpoint",
-    "EngineTable",
-    "Origin",
-    "PublishedMetric",
-    "Setting",
-    "check_argv",
-    "check_document",
-    "check_endpoint",
-    "check_environment",
-    "check_metric",
-    "published",
-]

@@ -1,7 +1,6 @@
 """The Kubernetes cluster without its GPU pools."""
 
 import base64
-from dataclasses import dataclass
 
 import pulumi
 from pulumi_azure_native import containerservice as aks
@@ -23,15 +22,6 @@ Source: https://learn.microsoft.com/azure/aks/planned-maintenance
 """
 
 
-@dataclass(frozen=True)
-class ClusterProps:
-    """What ``Cluster`` is made from."""
-
-    network: VoiceNetwork
-    registry: ImageRegistry
-    monitoring: Monitoring
-
-
 class Cluster(pulumi.ComponentResource):
     """An AKS cluster with its system pool: Entra sign-in only, Cilium, workload identity, KEDA, managed Prometheus.
 
@@ -48,18 +38,20 @@ class Cluster(pulumi.ComponentResource):
         ready: What a node pool has to wait for.
     """
 
-    def __init__(self, name: str, *, scope: Scope, props: ClusterProps) -> None:
+    def __init__(
+        self, name: str, *, scope: Scope, network: VoiceNetwork, registry: ImageRegistry, monitoring: Monitoring
+    ) -> None:
         super().__init__("voice:azure:Cluster", name)
         self._scope = scope
         inside = pulumi.ResourceOptions(parent=self)
         self.identity = Identity("control-plane", scope=scope, opts=inside)
         self.kubelet = Identity("kubelet", scope=scope, opts=inside)
         grants: list[pulumi.Resource] = [
-            self.identity.may("control-plane-uses-subnet", Role.NETWORK_CONTRIBUTOR, props.network.nodes_subnet_id),
+            self.identity.may("control-plane-uses-subnet", Role.NETWORK_CONTRIBUTOR, network.nodes_subnet_id),
             self.identity.may("control-plane-assigns-kubelet", Role.MANAGED_IDENTITY_OPERATOR, self.kubelet.id),
-            self.kubelet.may("kubelet-pulls-images", Role.ACR_PULL, props.registry.id),
+            self.kubelet.may("kubelet-pulls-images", Role.ACR_PULL, registry.id),
         ]
-        cluster = self._build_cluster(name, props, grants)
+        cluster = self._build_cluster(name, network, monitoring, grants)
         self.id: pulumi.Output[str] = cluster.id
         self.name = cluster.name
         self.oidc_issuer: pulumi.Output[str] = cluster.oidc_issuer_profile.apply(
@@ -80,7 +72,9 @@ class Cluster(pulumi.ComponentResource):
             credentials.apply(lambda found: base64.b64decode(found.kubeconfigs[0].value).decode())
         )
 
-    def _build_cluster(self, name: str, props: ClusterProps, grants: list[pulumi.Resource]) -> aks.ManagedCluster:
+    def _build_cluster(
+        self, name: str, network: VoiceNetwork, monitoring: Monitoring, grants: list[pulumi.Resource]
+    ) -> aks.ManagedCluster:
         azure = self._scope.deployment.azure
         return aks.ManagedCluster(
             name,
@@ -113,8 +107,8 @@ class Cluster(pulumi.ComponentResource):
             oidc_issuer_profile=aks.ManagedClusterOIDCIssuerProfileArgs(enabled=True),
             security_profile=profiles.security_profile(),
             network_profile=profiles.network_profile(azure.network),
-            api_server_access_profile=profiles.api_server_profile(azure.network, props.network.egress_address),
-            agent_pool_profiles=[profiles.system_pool(azure, props.network.nodes_subnet_id)],
+            api_server_access_profile=profiles.api_server_profile(azure.network, network.egress_address),
+            agent_pool_profiles=[profiles.system_pool(azure, network.nodes_subnet_id)],
             auto_scaler_profile=profiles.autoscaler_profile(azure),
             workload_auto_scaler_profile=profiles.workload_autoscalers(),
             auto_upgrade_profile=aks.ManagedClusterAutoUpgradeProfileArgs(
@@ -124,7 +118,7 @@ class Cluster(pulumi.ComponentResource):
             azure_monitor_profile=aks.ManagedClusterAzureMonitorProfileArgs(
                 metrics=aks.ManagedClusterAzureMonitorProfileMetricsArgs(enabled=True)
             ),
-            addon_profiles=profiles.addons(props.monitoring.logs_id),
+            addon_profiles=profiles.addons(monitoring.logs_id),
             tags=self._scope.tags,
             opts=pulumi.ResourceOptions(
                 parent=self,

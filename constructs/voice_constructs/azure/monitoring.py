@@ -8,7 +8,7 @@ from blueprint.azure import names as azure_names
 from blueprint.azure.names import Role
 from voice_constructs.azure.identity import Identity
 from voice_constructs.azure.network import VoiceNetwork
-from voice_constructs.azure.private_link import PrivateLink, PrivateLinkProps
+from voice_constructs.azure.private_link import PrivateLink
 from voice_constructs.azure.scope import Scope
 
 _GRAFANA_MAJOR = "11"
@@ -102,9 +102,10 @@ class Monitoring(pulumi.ComponentResource):
         PrivateLink(
             "grafana",
             scope=scope,
-            props=PrivateLinkProps(
-                network, target=grafana.id, subresource="grafana", zone="privatelink.grafana.azure.com"
-            ),
+            at=network,
+            target=grafana.id,
+            subresource="grafana",
+            zone="privatelink.grafana.azure.com",
             parent=self,
         )
         return grafana

@@ -1,6 +1,5 @@
 """The virtual network, its subnets and the way out."""
 
-from dataclasses import dataclass
 from ipaddress import IPv4Network
 
 import pulumi
@@ -13,19 +12,6 @@ _ENDPOINTS_PREFIX = 26
 """59 usable addresses; three endpoints take five of them."""
 _IDLE_TIMEOUT_MIN = 10
 """A download that pauses for minutes keeps its connection; Azure's default is 4."""
-
-
-@dataclass(frozen=True)
-class VoiceNetworkProps:
-    """What ``VoiceNetwork`` is made from.
-
-    Attributes:
-        network: Ranges, from the deployment file.
-        zones: Availability zones of the cluster.
-    """
-
-    network: ClusterNetwork
-    zones: tuple[str, ...]
 
 
 def nodes_prefix(cidr: str) -> str:
@@ -49,10 +35,11 @@ class VoiceNetwork(pulumi.ComponentResource):
         egress_address: The one public address that nodes call out from.
     """
 
-    def __init__(self, name: str, *, scope: Scope, props: VoiceNetworkProps) -> None:
+    def __init__(self, name: str, *, scope: Scope) -> None:
         super().__init__("voice:azure:VoiceNetwork", name)
         self._scope = scope
-        cidr = props.network.cidr
+        azure = scope.deployment.azure
+        cidr = azure.network.cidr
         virtual_network = network.VirtualNetwork(
             name,
             resource_group_name=scope.group,
@@ -63,13 +50,13 @@ class VoiceNetwork(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self),
         )
         self.id: pulumi.Output[str] = virtual_network.id
-        gateway, address = self._build_egress(props.zones)
+        gateway, address = self._build_egress(azure.availability_zones)
         self.egress_address = address.ip_address
         nodes = self._build_subnet(
             "nodes",
             virtual_network,
             prefix=nodes_prefix(cidr),
-            rules=_node_rules(props.network),
+            rules=_node_rules(azure.network),
             nat_gateway=network.SubResourceArgs(id=gateway.id),
             # The file driver mounts NFS shares through it, and would add it by itself where it is missing.
             service_endpoints=[network.ServiceEndpointPropertiesFormatArgs(service="Microsoft.Storage")],

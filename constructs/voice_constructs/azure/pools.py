@@ -1,7 +1,6 @@
 """Node pools with GPUs."""
 
 import math
-from dataclasses import dataclass
 
 import pulumi
 from pulumi_azure_native import containerservice as aks
@@ -21,34 +20,25 @@ _GPU_PODS = 50
 """A node runs a few engines and a dozen agents; AKS reserves memory for each pod it might have to run."""
 
 
-@dataclass(frozen=True)
-class GpuPoolsProps:
-    """What ``GpuPools`` is made from.
-
-    Attributes:
-        cluster: The cluster that the pools belong to.
-        subnet: Where nodes get their addresses.
-    """
-
-    cluster: Cluster
-    subnet: pulumi.Input[str]
-
-
 class GpuPools(pulumi.ComponentResource):
     """The deployment file's pools, each a resource of its own.
 
     Pools inside the cluster resource would all be put into the state "Scaling" by an edit of one of them
     (https://github.com/pulumi/pulumi-azure-native/issues/4264).
 
+    Args:
+        subnet: Where nodes get their addresses.
+
     Attributes:
         pools: By name.
     """
 
-    def __init__(self, name: str, *, scope: Scope, props: GpuPoolsProps) -> None:
+    def __init__(self, name: str, *, scope: Scope, cluster: Cluster, subnet: pulumi.Input[str]) -> None:
         super().__init__("voice:azure:GpuPools", name)
         azure = scope.deployment.azure
         self._scope = scope
-        self._props = props
+        self._cluster = cluster
+        self._subnet = subnet
         reservations = self._grant_reservations(azure)
         self.pools = {
             pool.name: self._build_pool(azure, pool, [reservations[pool.name]] if pool.name in reservations else [])
@@ -69,7 +59,7 @@ class GpuPools(pulumi.ComponentResource):
             if not isinstance(pool.purchase, ReservedNodes):
                 continue
             key = pool.purchase.group_id.lower()
-            by_group[key] = by_group.get(key) or self._props.cluster.identity.may(
+            by_group[key] = by_group.get(key) or self._cluster.identity.may(
                 f"control-plane-uses-reservation-of-{pool.name}", Role.CONTRIBUTOR, pool.purchase.group_id
             )
             grants[pool.name] = by_group[key]
@@ -84,7 +74,7 @@ class GpuPools(pulumi.ComponentResource):
         return aks.AgentPool(
             pool.name,
             resource_group_name=self._scope.group,
-            resource_name_=self._props.cluster.name,
+            resource_name_=self._cluster.name,
             agent_pool_name=pool.name,
             mode=aks.AgentPoolMode.USER,
             type=aks.AgentPoolType.VIRTUAL_MACHINE_SCALE_SETS,
@@ -103,7 +93,7 @@ class GpuPools(pulumi.ComponentResource):
             os_sku=aks.OSSKU.UBUNTU,
             os_disk_type=aks.OSDiskType.MANAGED,
             os_disk_size_gb=pool.os_disk_gib,
-            vnet_subnet_id=self._props.subnet,
+            vnet_subnet_id=self._subnet,
             enable_node_public_ip=False,
             enable_encryption_at_host=True,
             security_profile=aks.AgentPoolSecurityProfileArgs(ssh_access=aks.AgentPoolSSHAccess.DISABLED),
@@ -122,7 +112,7 @@ class GpuPools(pulumi.ComponentResource):
             tags=self._scope.tags,
             opts=pulumi.ResourceOptions(
                 parent=self,
-                depends_on=[*self._props.cluster.ready, *waits_for],
+                depends_on=[*self._cluster.ready, *waits_for],
                 # The autoscaler's number, after the first deployment.
                 ignore_changes=["count"],
             ),

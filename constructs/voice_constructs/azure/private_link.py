@@ -1,7 +1,5 @@
 """Azure services with an address inside the virtual network."""
 
-from dataclasses import dataclass
-
 import pulumi
 from pulumi_azure_native import network, privatedns
 
@@ -9,34 +7,34 @@ from voice_constructs.azure.network import VoiceNetwork
 from voice_constructs.azure.scope import Scope
 
 
-@dataclass(frozen=True)
-class PrivateLinkProps:
-    """What ``PrivateLink`` is made from.
+class PrivateLink(pulumi.ComponentResource):
+    """A private endpoint of one service, and the DNS zone that makes its usual name lead there.
 
-    Attributes:
-        network: Where the address is.
+    Args:
+        at: Where the address is.
         target: Id of the service.
         subresource: What of the service is reached, as private link calls it.
         zone: DNS zone of such services.
             Source of both: https://learn.microsoft.com/azure/private-link/private-endpoint-dns
     """
 
-    network: VoiceNetwork
-    target: pulumi.Input[str]
-    subresource: str
-    zone: str
-
-
-class PrivateLink(pulumi.ComponentResource):
-    """A private endpoint of one service, and the DNS zone that makes its usual name lead there."""
-
-    def __init__(self, name: str, *, scope: Scope, props: PrivateLinkProps, parent: pulumi.Resource) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        scope: Scope,
+        at: VoiceNetwork,
+        target: pulumi.Input[str],
+        subresource: str,
+        zone: str,
+        parent: pulumi.Resource,
+    ) -> None:
         super().__init__("voice:azure:PrivateLink", name, None, pulumi.ResourceOptions(parent=parent))
         inside = pulumi.ResourceOptions(parent=self)
-        zone = privatedns.PrivateZone(
+        private_zone = privatedns.PrivateZone(
             name,
             resource_group_name=scope.group,
-            private_zone_name=props.zone,
+            private_zone_name=zone,
             location="global",
             tags=scope.tags,
             opts=inside,
@@ -44,11 +42,11 @@ class PrivateLink(pulumi.ComponentResource):
         link = privatedns.VirtualNetworkLink(
             name,
             resource_group_name=scope.group,
-            private_zone_name=zone.name,
+            private_zone_name=private_zone.name,
             virtual_network_link_name=scope.name(name),
             location="global",
             registration_enabled=False,
-            virtual_network=privatedns.SubResourceArgs(id=props.network.id),
+            virtual_network=privatedns.SubResourceArgs(id=at.id),
             tags=scope.tags,
             opts=inside,
         )
@@ -57,10 +55,10 @@ class PrivateLink(pulumi.ComponentResource):
             resource_group_name=scope.group,
             private_endpoint_name=scope.name(name),
             location=scope.location,
-            subnet=network.SubnetArgs(id=props.network.endpoints_subnet_id),
+            subnet=network.SubnetArgs(id=at.endpoints_subnet_id),
             private_link_service_connections=[
                 network.PrivateLinkServiceConnectionArgs(
-                    name=name, private_link_service_id=props.target, group_ids=[props.subresource]
+                    name=name, private_link_service_id=target, group_ids=[subresource]
                 )
             ],
             tags=scope.tags,
@@ -71,7 +69,7 @@ class PrivateLink(pulumi.ComponentResource):
             resource_group_name=scope.group,
             private_endpoint_name=endpoint.name,
             private_dns_zone_group_name="default",
-            private_dns_zone_configs=[network.PrivateDnsZoneConfigArgs(name=name, private_dns_zone_id=zone.id)],
+            private_dns_zone_configs=[network.PrivateDnsZoneConfigArgs(name=name, private_dns_zone_id=private_zone.id)],
             opts=pulumi.ResourceOptions(parent=self, depends_on=[link]),
         )
         self.register_outputs({})

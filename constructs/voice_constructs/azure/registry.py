@@ -5,7 +5,7 @@ from pulumi_azure_native import containerregistry as acr
 
 from blueprint.azure import names as azure_names
 from voice_constructs.azure.network import VoiceNetwork
-from voice_constructs.azure.private_link import PrivateLink, PrivateLinkProps
+from voice_constructs.azure.private_link import PrivateLink
 from voice_constructs.azure.scope import Scope
 
 UNTAGGED_DAYS = 90
@@ -48,7 +48,10 @@ class ImageRegistry(pulumi.ComponentResource):
         PrivateLink(
             name,
             scope=scope,
-            props=PrivateLinkProps(network, target=registry.id, subresource="registry", zone="privatelink.azurecr.io"),
+            at=network,
+            target=registry.id,
+            subresource="registry",
+            zone="privatelink.azurecr.io",
             parent=self,
         )
         self.id: pulumi.Output[str] = registry.id

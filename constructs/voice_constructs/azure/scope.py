@@ -7,8 +7,32 @@ import pulumi
 from pulumi_azure_native import resources
 
 from blueprint.azure import names as azure_names
-from blueprint.file.model.deployment import Deployment
-from voice_constructs.azure.retention import Retention, retention
+from blueprint.file.model.deployment import Deployment, Environment
+
+
+@dataclass(frozen=True)
+class Retention:
+    """What survives a teardown of one environment.
+
+    Attributes:
+        keep: Whether registry, vault, logs and metrics, and the resource group around them, stay in Azure when
+            Pulumi forgets them.
+        protected: Whether Pulumi refuses to delete them at all until someone lifts the protection.
+    """
+
+    keep: bool
+    protected: bool
+
+    def data(self, parent: pulumi.Resource) -> pulumi.ResourceOptions:
+        """Return the options of a resource that holds data."""
+        return pulumi.ResourceOptions(parent=parent, protect=self.protected, retain_on_delete=self.keep)
+
+
+RETENTION = {
+    Environment.SANDBOX: Retention(keep=False, protected=False),
+    Environment.STAGING: Retention(keep=True, protected=False),
+    Environment.PRODUCTION: Retention(keep=True, protected=True),
+}
 
 
 @dataclass(frozen=True)
@@ -35,7 +59,7 @@ class Scope:
     @property
     def retention(self) -> Retention:
         """What survives a teardown."""
-        return retention(self.deployment.environment)
+        return RETENTION[self.deployment.environment]
 
     @property
     def tags(self) -> Mapping[str, str]:
@@ -67,7 +91,7 @@ class DeploymentGroup(pulumi.ComponentResource):
             resource_group_name=azure_names.resource_group(deployment),
             location=deployment.azure.location,
             tags=tags(deployment),
-            opts=retention(deployment.environment).data(parent=self),
+            opts=RETENTION[deployment.environment].data(parent=self),
         )
         self.scope = Scope(deployment, subscription, tenant, self.group.name)
         self.register_outputs({})

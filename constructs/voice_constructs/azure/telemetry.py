@@ -1,7 +1,5 @@
 """What leaves the cluster: Prometheus metrics, container logs, and the control plane's own logs."""
 
-from dataclasses import dataclass
-
 import pulumi
 from pulumi_azure_native import monitor
 
@@ -28,32 +26,20 @@ Source: https://learn.microsoft.com/azure/aks/monitor-aks-reference
 """
 
 
-@dataclass(frozen=True)
-class TelemetryProps:
-    """What ``ClusterTelemetry`` is made from.
-
-    Attributes:
-        cluster: Id of the cluster.
-        monitoring: Where everything goes.
-    """
-
-    cluster: pulumi.Input[str]
-    monitoring: Monitoring
-
-
 class ClusterTelemetry(pulumi.ComponentResource):
     """Data collection rules of a cluster, their associations, and the diagnostic setting of its control plane."""
 
-    def __init__(self, name: str, *, scope: Scope, props: TelemetryProps) -> None:
+    def __init__(self, name: str, *, scope: Scope, cluster: pulumi.Input[str], monitoring: Monitoring) -> None:
         super().__init__("voice:azure:ClusterTelemetry", name)
         self._scope = scope
-        self._build_metrics(props)
-        self._build_container_logs(props)
+        self._cluster = cluster
+        self._build_metrics(monitoring)
+        self._build_container_logs(monitoring)
         monitor.DiagnosticSetting(
             "control-plane-logs",
             name="control-plane",
-            resource_uri=props.cluster,
-            workspace_id=props.monitoring.logs_id,
+            resource_uri=cluster,
+            workspace_id=monitoring.logs_id,
             # Tables of their own instead of the one that every service shares: cheaper to query.
             log_analytics_destination_type="Dedicated",
             logs=[
@@ -63,7 +49,7 @@ class ClusterTelemetry(pulumi.ComponentResource):
         )
         self.register_outputs({})
 
-    def _build_metrics(self, props: TelemetryProps) -> None:
+    def _build_metrics(self, monitoring: Monitoring) -> None:
         endpoint = monitor.DataCollectionEndpoint(
             "prometheus",
             resource_group_name=self._scope.group,
@@ -87,18 +73,16 @@ class ClusterTelemetry(pulumi.ComponentResource):
             ),
             destinations=monitor.DataCollectionRuleDestinationsArgs(
                 monitoring_accounts=[
-                    monitor.MonitoringAccountDestinationArgs(
-                        name="metrics", account_resource_id=props.monitoring.metrics_id
-                    )
+                    monitor.MonitoringAccountDestinationArgs(name="metrics", account_resource_id=monitoring.metrics_id)
                 ]
             ),
             data_flows=[monitor.DataFlowArgs(streams=[_PROMETHEUS], destinations=["metrics"])],
             tags=self._scope.tags,
             opts=pulumi.ResourceOptions(parent=self),
         )
-        self._associate("ContainerInsightsMetricsExtension", rule, props)
+        self._associate("ContainerInsightsMetricsExtension", rule)
 
-    def _build_container_logs(self, props: TelemetryProps) -> None:
+    def _build_container_logs(self, monitoring: Monitoring) -> None:
         rule = monitor.DataCollectionRule(
             "container-logs",
             resource_group_name=self._scope.group,
@@ -123,20 +107,20 @@ class ClusterTelemetry(pulumi.ComponentResource):
             ),
             destinations=monitor.DataCollectionRuleDestinationsArgs(
                 log_analytics=[
-                    monitor.LogAnalyticsDestinationArgs(name="logs", workspace_resource_id=props.monitoring.logs_id)
+                    monitor.LogAnalyticsDestinationArgs(name="logs", workspace_resource_id=monitoring.logs_id)
                 ]
             ),
             data_flows=[monitor.DataFlowArgs(streams=_CONTAINER_STREAMS, destinations=["logs"])],
             tags=self._scope.tags,
             opts=pulumi.ResourceOptions(parent=self),
         )
-        self._associate(_CONTAINER_INSIGHTS, rule, props)
+        self._associate(_CONTAINER_INSIGHTS, rule)
 
-    def _associate(self, name: str, rule: monitor.DataCollectionRule, props: TelemetryProps) -> None:
+    def _associate(self, name: str, rule: monitor.DataCollectionRule) -> None:
         monitor.DataCollectionRuleAssociation(
             name,
             association_name=name,
-            resource_uri=props.cluster,
+            resource_uri=self._cluster,
             data_collection_rule_id=rule.id,
             opts=pulumi.ResourceOptions(parent=self),
         )

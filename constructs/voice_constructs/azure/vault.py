@@ -5,7 +5,7 @@ from pulumi_azure_native import keyvault
 
 from blueprint.azure import names as azure_names
 from voice_constructs.azure.network import VoiceNetwork
-from voice_constructs.azure.private_link import PrivateLink, PrivateLinkProps
+from voice_constructs.azure.private_link import PrivateLink
 from voice_constructs.azure.scope import Scope
 
 _SOFT_DELETE_DAYS = 90
@@ -49,9 +49,10 @@ class SecretVault(pulumi.ComponentResource):
         PrivateLink(
             name,
             scope=scope,
-            props=PrivateLinkProps(
-                network, target=vault.id, subresource="vault", zone="privatelink.vaultcore.azure.net"
-            ),
+            at=network,
+            target=vault.id,
+            subresource="vault",
+            zone="privatelink.vaultcore.azure.net",
             parent=self,
         )
         self.id: pulumi.Output[str] = vault.id

@@ -21,14 +21,7 @@ from voice_whisper.backends.base import Role
 from voice_whisper.backends.on_ctranslate2 import TOKENS_PER_S, max_length_of
 from voice_whisper.job import MOST_ATTEMPTS, GivenUpError, Job, JobQueue
 from voice_whisper.memory import SharedSlots
-from voice_whisper.messages import (
-    DecodeReply,
-    DecodeRequest,
-    EncodeReply,
-    EncodeRequest,
-    TranscribeReply,
-    TranscribeRequest,
-)
+from voice_whisper.messages import Request, States
 from voice_whisper.process import Process, WorkerDiedError
 from voice_whisper.stage import Stage
 from voice_whisper.utterance import Utterance
@@ -67,15 +60,21 @@ def put_speech(memory: SharedSlots) -> None:
         memory.features(slot, *window.shape)[:] = window
 
 
+def batch(*slots: int, states: States | None = None) -> Request:
+    """Return a request about these slots; the language of the first is to be found out."""
+    languages = [None, "de"][: len(slots)]
+    return Request(slots=list(slots), bins=80, rows=ROWS, states=states, languages=languages)
+
+
 async def test_batch_passes_through_shared_memory(memory: SharedSlots, encoder: Process) -> None:
     put_speech(memory)
-    encoded = await encoder.ask(EncodeRequest(slots=[2, 0], bins=80, rows=ROWS), EncodeReply)
+    encoded = await encoder.ask(batch(2, 0))
+    assert encoded.states
     assert encoded.states.shape == (ROWS / 2, 384)
     hidden = [memory.hidden(slot, encoded.states.shape, encoded.states.dtype) for slot in range(SLOTS)]
     assert [bool(states.any()) for states in hidden] == [True, False, True]
     decoder = await Process.start(Role.DECODER, memory, SLOTS, threads=1, number=0)
-    request = DecodeRequest(slots=[0, 2], states=encoded.states, languages=[None, "de"])
-    decoded = await decoder.ask(request, DecodeReply)
+    decoded = await decoder.ask(batch(0, 2, states=encoded.states))
     assert decoded.texts[0] == decoded.texts[1]
     assert "connect your call" in decoded.texts[0].text
     await decoder.stop()
@@ -84,16 +83,13 @@ async def test_batch_passes_through_shared_memory(memory: SharedSlots, encoder: 
 async def test_colocated_worker_says_the_same_and_hands_nothing_over(memory: SharedSlots, encoder: Process) -> None:
     put_speech(memory)
     colocated = await Process.start(Role.COLOCATED, memory, SLOTS, threads=1, number=0)
-    request = TranscribeRequest(slots=[2, 0], bins=80, rows=ROWS, languages=[None, "de"])
-    reply = await colocated.ask(request, TranscribeReply)
+    reply = await colocated.ask(batch(2, 0))
     await colocated.stop()
-    assert min(reply.encode_ms, reply.decode_ms) > 0
+    assert min(reply.stages_ms["encode"], reply.stages_ms["decode"]) > 0
     assert not any(memory.hidden(slot, (ROWS // 2, 384), "float32").any() for slot in range(SLOTS))
-    encoded = await encoder.ask(EncodeRequest(slots=[2, 0], bins=80, rows=ROWS), EncodeReply)
+    encoded = await encoder.ask(batch(2, 0))
     decoder = await Process.start(Role.DECODER, memory, SLOTS, threads=1, number=0)
-    decoded = await decoder.ask(
-        DecodeRequest(slots=[2, 0], states=encoded.states, languages=request.languages), DecodeReply
-    )
+    decoded = await decoder.ask(batch(2, 0, states=encoded.states))
     await decoder.stop()
     assert reply.texts == decoded.texts
     assert "connect your call" in reply.texts[0].text
@@ -106,7 +102,7 @@ async def test_worker_that_does_not_answer_is_killed(
     memory.features(0, 80, ROWS)[:] = 0
     os.kill(encoder.pid, signal.SIGSTOP)
     with pytest.raises(WorkerDiedError, match=r"did not answer for 0\.2 s"):
-        await encoder.ask(EncodeRequest(slots=[0], bins=80, rows=ROWS), EncodeReply)
+        await encoder.ask(batch(0))
     with pytest.raises(WorkerDiedError, match="ended with -9"):
         await encoder.while_alive(asyncio.sleep(PATIENCE_S))
 
@@ -130,7 +126,7 @@ def test_worker_whose_engine_is_killed_ends_without_a_word(memory: SharedSlots) 
     assert worker.stdout
     assert worker.stdout.readline()
     worker.stdout.close()
-    worker.stdin.write(EncodeRequest(slots=[0], bins=80, rows=ROWS).model_dump_json().encode() + b"\n")
+    worker.stdin.write(batch(0).model_dump_json().encode() + b"\n")
     assert worker.communicate(timeout=PATIENCE_S)[1] == b""
     assert worker.returncode == 0
 

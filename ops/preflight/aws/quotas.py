@@ -15,9 +15,9 @@ from blueprint.checks.fleets import fleets
 from blueprint.file.model.aws import CapacityBlock, Spot
 from blueprint.file.model.deployment import Deployment
 from ops.aws.account import AREA, Account
-from ops.aws.refusals import code_of
+from ops.aws.refusals import ERRORS, code_of, explain
 from ops.preflight.quota import Pending, QuotaState, quota_row
-from ops.preflight.report import Row, Status
+from ops.preflight.report import IncreaseError, Row, Status
 
 if TYPE_CHECKING:
     from types_boto3_service_quotas import ServiceQuotasClient
@@ -102,8 +102,7 @@ def _row(account: Account, client: ServiceQuotasClient, need: Need, requested: d
         low=need.low,
         high=need.high,
     )
-    asking = f"`aws service-quotas request-service-quota-increase --service-code {need.service} --quota-code {code}"
-    return quota_row(AREA, state, requested.get(code), lambda desired: f"{asking} --desired-value {desired}`")
+    return quota_row(AREA, state, requested.get(code), lambda desired: _file(client, need.service, code, desired))
 
 
 def _needs(account: Account) -> Iterator[Need]:
@@ -151,6 +150,17 @@ def _open_requests(account: Account, service: str) -> dict[str, Pending]:
         for request in found
         if request["Status"] in OPEN
     }
+
+
+def _file(client: ServiceQuotasClient, service: str, code: str, desired: int) -> str:
+    try:
+        answer = client.request_service_quota_increase(ServiceCode=service, QuotaCode=code, DesiredValue=desired)
+    except ERRORS as error:
+        if isinstance(error, ClientError) and code_of(error) == "ResourceAlreadyExistsException":
+            return "somebody else's request is open; nothing was filed"
+        refusal = explain(error)
+        raise IncreaseError(f"{refusal.found}; {refusal.remedy}") from None
+    return f"request {answer['RequestedQuota']['Id']} is filed"
 
 
 def family_of(instance_type: str) -> str | None:

@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
+from azure.core.exceptions import AzureError, HttpResponseError, ResourceNotFoundError
 from azure.mgmt.quota import models
 
 from blueprint import catalog
@@ -13,7 +13,7 @@ from blueprint.file.model.azure import Azure, SpotNodes
 from ops.preflight.azure.account import AREA, Account
 from ops.preflight.azure.refusals import explain
 from ops.preflight.quota import Pending, QuotaState, quota_row
-from ops.preflight.report import Row, Status
+from ops.preflight.report import IncreaseError, Row, Status
 
 COMPUTE, NETWORK = "Microsoft.Compute", "Microsoft.Network"
 REGIONAL = "cores"
@@ -59,7 +59,7 @@ def compute_rows(account: Account) -> Iterator[Row]:
             continue
         others = max(0, row.current_value - ours[name.lower()])
         state = QuotaState(name, "vCPU", row.limit, others, low, high)
-        yield _row(COMPUTE, state, row.name.value or name, pending)
+        yield _row(account, COMPUTE, state, row.name.value or name, pending)
 
 
 def network_rows(account: Account) -> Iterator[Row]:
@@ -77,12 +77,11 @@ def network_rows(account: Account) -> Iterator[Row]:
             continue
         others = max(0, used.usages.value - (need if deployed else 0))
         state = QuotaState(name, "in the location", limit.limit.value, others, need, need)
-        yield _row(NETWORK, state, name, pending)
+        yield _row(account, NETWORK, state, name, pending)
 
 
-def _row(provider: str, state: QuotaState, name: str, pending: dict[str, Pending]) -> Row:
-    how = f"of {name}, {provider}, under Quotas in the portal or with `az quota update`"
-    return quota_row(AREA, state, pending.get(name.lower()), lambda _: how)
+def _row(account: Account, provider: str, state: QuotaState, name: str, pending: dict[str, Pending]) -> Row:
+    return quota_row(AREA, state, pending.get(name.lower()), lambda desired: _file(account, provider, name, desired))
 
 
 def _open_requests(account: Account, provider: str) -> tuple[dict[str, Pending], list[Row]]:
@@ -103,6 +102,18 @@ def _open_requests(account: Account, provider: str) -> tuple[dict[str, Pending],
         about = f"open requests of {provider}"
         return {}, [Row(AREA, about, Status.UNANSWERED, refused.found, remedy=refused.remedy)]
     return pending, []
+
+
+def _file(account: Account, provider: str, name: str, desired: int) -> str:
+    request = models.CurrentQuotaLimitBase(
+        properties=models.QuotaProperties(limit=models.LimitObject(value=desired), name=models.ResourceName(value=name))
+    )
+    try:
+        account.quota.quota.begin_create_or_update(name, account.quota_scope(provider), request, polling=False)
+    except AzureError as error:
+        refusal = explain(error)
+        raise IncreaseError(f"{refusal.found}; {refusal.remedy}") from None
+    return "the request is filed"
 
 
 def _own_vcpus(account: Account) -> Counter[str] | None:

@@ -10,16 +10,16 @@ from pulumi_azure_native import authorization
 
 from blueprint.azure.names import KEDA_SERVICE_ACCOUNT, MODEL_FETCH_SERVICE_ACCOUNT, ClusterOutput, Role
 from stacks.azure.program import configured_deployment
-from voice_constructs.azure.access import Administrators, AdministratorsProps
-from voice_constructs.azure.cluster import Cluster, ClusterProps
+from voice_constructs.azure.access import Administrators
+from voice_constructs.azure.cluster import Cluster
 from voice_constructs.azure.container_storage import ContainerStorage, wants_nvme
 from voice_constructs.azure.identity import Identity
 from voice_constructs.azure.monitoring import Monitoring
-from voice_constructs.azure.network import VoiceNetwork, VoiceNetworkProps
-from voice_constructs.azure.pools import GpuPools, GpuPoolsProps
+from voice_constructs.azure.network import VoiceNetwork
+from voice_constructs.azure.pools import GpuPools
 from voice_constructs.azure.registry import ImageRegistry
 from voice_constructs.azure.scope import DeploymentGroup
-from voice_constructs.azure.telemetry import ClusterTelemetry, TelemetryProps
+from voice_constructs.azure.telemetry import ClusterTelemetry
 from voice_constructs.azure.vault import SecretVault
 
 deployment = configured_deployment(Path(__file__).parent)
@@ -29,19 +29,19 @@ caller = authorization.get_client_config()
 scope = DeploymentGroup(
     "group", deployment=deployment, subscription=caller.subscription_id, tenant=caller.tenant_id
 ).scope
-network = VoiceNetwork("network", scope=scope, props=VoiceNetworkProps(azure.network, azure.availability_zones))
+network = VoiceNetwork("network", scope=scope)
 monitoring = Monitoring("monitoring", scope=scope, network=network)
 registry = ImageRegistry("registry", scope=scope, network=network)
 vault = SecretVault("vault", scope=scope, network=network)
 monitoring.keep_audit("registry", registry.id, parent=registry)
 monitoring.keep_audit("vault", vault.id, parent=vault)
 
-cluster = Cluster("cluster", scope=scope, props=ClusterProps(network, registry, monitoring))
+cluster = Cluster("cluster", scope=scope, network=network, registry=registry, monitoring=monitoring)
 if wants_nvme(azure):
     ContainerStorage("container-storage", scope=scope, cluster=cluster)
-GpuPools("pools", scope=scope, props=GpuPoolsProps(cluster, network.nodes_subnet_id))
-ClusterTelemetry("telemetry", scope=scope, props=TelemetryProps(cluster.id, monitoring))
-Administrators("administrators", scope=scope, props=AdministratorsProps(cluster, registry, vault, monitoring))
+GpuPools("pools", scope=scope, cluster=cluster, subnet=network.nodes_subnet_id)
+ClusterTelemetry("telemetry", scope=scope, cluster=cluster.id, monitoring=monitoring)
+Administrators("administrators", scope=scope, cluster=cluster, registry=registry, vault=vault, monitoring=monitoring)
 
 keda = Identity("keda", scope=scope)
 keda.may("keda-reads-metrics", Role.MONITORING_DATA_READER, monitoring.metrics_id)

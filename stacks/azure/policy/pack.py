@@ -1,10 +1,15 @@
 """The rules as policies of Pulumi's: thin wrappers that read what Pulumi sends and report what the rules find."""
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pulumi
+import pulumi_policy.policy
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.struct_pb2 import Struct
 from pulumi_policy import (
     EnforcementLevel,
     Policy,
@@ -14,7 +19,7 @@ from pulumi_policy import (
     StackValidationArgs,
     StackValidationPolicy,
 )
-from pulumi_policy.deserialize import serialize_properties
+from pulumi_policy.deserialize import deserialize_properties
 
 import blueprint
 from blueprint.checks import AZURE_CHECKS, Check
@@ -25,6 +30,28 @@ from stacks.azure.policy.rules import Found, Resource, Rule, Stack
 from stacks.azure.policy.values import Value
 
 MODULES = (cloud, foundations, placement, memory, caches, serving, wiring, exposure, life)
+
+
+@functools.lru_cache(maxsize=1024)
+def _read(serialized: bytes) -> dict[str, Any]:
+    return deserialize_properties(MessageToDict(Struct.FromString(serialized)))
+
+
+def _properties(struct: Struct) -> dict[str, Any]:
+    return _read(struct.SerializeToString(deterministic=True))
+
+
+def _as_it_is(value: dict[str, Any]) -> dict[str, Any]:
+    return value
+
+
+# pulumi-policy reads every resource anew for each policy, and wraps it in proxies that raise where a value is unknown,
+# which takes most of a preview's time. Here each is read once; rules work with what is known.
+vars(pulumi_policy.policy).update(
+    json_format=SimpleNamespace(MessageToDict=_properties),
+    deserialize_properties=_as_it_is,
+    unknown_checking_proxy=_as_it_is,
+)
 
 
 def rule_of(check: Check) -> Rule:
@@ -82,7 +109,7 @@ def _loaded(file: Path) -> Deployment:
 
 def _on_resource(rule: Rule, level: EnforcementLevel) -> Policy:
     def validate(args: ResourceValidationArgs, report: ReportViolation) -> None:
-        resource = Resource(args.urn, args.resource_type, args.name, _plain(args.props))
+        resource = Resource(args.urn, args.resource_type, args.name, Value(args.props))
         for found in rule.examine(Stack((resource,))):
             report(_text(rule, found.message), None)
 
@@ -105,16 +132,11 @@ def _resources(args: StackValidationArgs) -> tuple[Resource, ...]:
             resource.urn,
             resource.resource_type,
             resource.name,
-            _plain(resource.props),
+            Value(resource.props),
             {name: tuple(need.urn for need in needs) for name, needs in resource.property_dependencies.items()},
         )
         for resource in args.resources
     )
-
-
-def _plain(props: Mapping[str, object]) -> Value:
-    """Return properties without the proxies that raise where a value is unknown: rules work with what is known."""
-    return Value(serialize_properties(props))
 
 
 def _text(rule: Rule, message: str) -> str:

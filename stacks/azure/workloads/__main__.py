@@ -10,14 +10,15 @@ import pulumi_kubernetes as k8s
 
 from blueprint.azure.names import CLUSTER_PROJECT, ClusterOutput
 from stacks.azure.program import configured_deployment
+from voice_constructs.azure.kubernetes.engine_replicas import EngineReplicas
 from voice_constructs.azure.kubernetes.gpu_nodes import GpuNodes
-from voice_constructs.azure.kubernetes.make import make_replicas
 from voice_constructs.azure.kubernetes.model_fetch import ModelFetch
 from voice_constructs.azure.kubernetes.monitors import Monitors
 from voice_constructs.azure.kubernetes.namespaces import Limits, Namespaces
 from voice_constructs.azure.kubernetes.network_policies import NetworkPolicies
 from voice_constructs.azure.kubernetes.router import Router
 from voice_constructs.azure.kubernetes.scaling import Scaling
+from voice_constructs.azure.kubernetes.services import replicas_of
 from voice_constructs.azure.kubernetes.storage import Storage
 
 deployment = configured_deployment(Path(__file__).parent)
@@ -43,9 +44,9 @@ router = Router("router", context=context, opts=on_cluster)
 
 needs = [storage.model_cache, storage.local_nvme, *models.jobs.values(), *gpu_nodes.daemon_sets.values()]
 replicas = [
-    made
+    EngineReplicas(context=context, scaling=scaling, props=props, needs=needs, opts=on_cluster)
     for service in deployment.azure.services
-    for made in make_replicas(service, context=context, scaling=scaling, needs=needs, opts=on_cluster)
+    for props in replicas_of(context, service)
 ]
 Monitors("monitors", context=context, opts=on_cluster)
 Limits(

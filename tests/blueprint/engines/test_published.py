@@ -5,7 +5,7 @@ from importlib import resources
 import pytest
 
 from blueprint import catalog
-from blueprint.engines.published import EngineTable, Setting, published
+from blueprint.engines.published.release import EngineTable, Setting, published
 
 NAMES = sorted(
     file.name.removesuffix(".json")

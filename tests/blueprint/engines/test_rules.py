@@ -4,18 +4,8 @@ import json
 
 import pytest
 
-from blueprint.engines.published import (
-    Command,
-    EngineTable,
-    Origin,
-    Setting,
-    check_argv,
-    check_document,
-    check_endpoint,
-    check_environment,
-    check_metric,
-    published,
-)
+from blueprint.engines.published.release import Command, EngineTable, Origin, Setting, published
+from tests.blueprint.engines.rules import check_argv, check_document, check_endpoint, check_environment, check_metric
 
 VLLM = published("vllm")
 OMNI = published("vllm-omni")

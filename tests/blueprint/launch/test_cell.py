@@ -8,7 +8,6 @@ import pytest
 
 from blueprint import catalog
 from blueprint.azure.contract import DECODE_HTTP, ENGINE_HTTP, PD_ROUTER_HTTP, PREFILL_HTTP
-from blueprint.engines.launch.fabric import NixlFabric
 from blueprint.engines.launch.kv_transfer import KvTransfer, Role
 from blueprint.engines.launch.lmcache import LmcacheServer
 from blueprint.engines.launch.pd_router import DISAGGREGATED_PATHS, CellFront
@@ -95,10 +94,6 @@ def test_side_channels_differ_and_stay_on_the_loopback(cell: CellLaunch) -> None
     }
     assert channels == {("127.0.0.1", "5600"), ("127.0.0.1", "5700")}
     assert "rc" not in cell.prefill.environment()["UCX_TLS"].split(",")
-
-
-def test_infiniband_is_offered_to_ucx_first_where_there_is_any() -> None:
-    assert NixlFabric(5600, rdma=True).environment()["UCX_TLS"].startswith("rc,cuda_ipc,")
 
 
 def test_engines_stop_before_their_pod_is_killed(cell: CellLaunch) -> None:

@@ -33,7 +33,7 @@ def launcher_of(image: Image) -> Launcher:
 
 
 def rendered(image: Image, lever: Lever) -> str:
-    if lever.artifact == "user data":
+    if lever.wired_in.startswith("userdata/"):
         return render(hosts.asr_neuron() if image is Image.ASR_NEURON else hosts.asr_gpu())
     launcher = launcher_of(image)
     return " ".join([*launcher.command(), *(f"{name}={value}" for name, value in launcher.environment().items())])

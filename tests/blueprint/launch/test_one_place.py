@@ -7,7 +7,7 @@ import pytest
 
 from blueprint.engines.launch.omni import OmniServer
 from blueprint.engines.launch.services import tts_launch
-from blueprint.engines.published import published
+from blueprint.engines.published.release import published
 from blueprint.file.model.azure import TtsService
 from tests.blueprint.launch.samples import ROOT, azure_service, deployment
 

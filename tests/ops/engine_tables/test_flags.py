@@ -2,7 +2,7 @@
 
 import pytest
 
-from blueprint.engines.published import Command, Setting
+from blueprint.engines.published.release import Command, Setting
 from ops.engine_tables.flags import FlagReader
 from ops.engine_tables.names import MovedError
 from tests.ops.engine_tables.conftest import Wheel

@@ -2,7 +2,7 @@
 
 import pytest
 
-from blueprint.engines.published import Endpoint
+from blueprint.engines.published.release import Endpoint
 from ops.engine_tables import offered
 from ops.engine_tables.names import MovedError
 from tests.ops.engine_tables.conftest import Wheel

@@ -10,8 +10,7 @@ from typer.testing import CliRunner
 
 from blueprint import catalog
 from blueprint.catalog import EngineVersion
-from blueprint.engines.published import Origin
-from blueprint.engines.published.release import read
+from blueprint.engines.published.release import Origin, read
 from ops.engine_tables import __main__ as command
 from ops.engine_tables import wheels
 from ops.engine_tables.recipes import Recipe

@@ -6,7 +6,9 @@ import pytest
 from ops.loadtest.compare import Pair, differences
 from ops.loadtest.inputs import PASSAGE, rotated
 from ops.loadtest.load import ClosedLoop, Generator, OpenLoop, Run, pooled
+from ops.loadtest.price import PriceError, usd_per_hour
 from ops.loadtest.report import Result
+from ops.loadtest.scenarios import SCENARIOS, TEXT_CHARS
 from ops.loadtest.summary import summarize
 from ops.loadtest.trace import Trace
 
@@ -85,7 +87,7 @@ def test_a_client_that_distorts_its_figures_says_so(
 ) -> None:
     trace = Trace("x", 0.0, 0.0, 1.0, [1.0], input_ended_s=0.5, pacing_lag_s=pacing_s)
     run = Run(ClosedLoop(1), [trace], 1.0, [lag_s], cpu_s)
-    doubts = Result("ours", run, summarize(run, slo={}, gpus=1, usd_per_hour=None)).doubts
+    doubts = Result("ours", run, summarize(run, slo={}, gpus=1, usd_per_hour=None), {}).doubts
     assert [doubt in found for found in doubts if doubt] == ([True] if doubt else [])
     assert len(doubts) == (1 if doubt else 0)
 
@@ -137,5 +139,37 @@ def test_pooled_runs_keep_every_request() -> None:
 
 def test_passages_are_as_long_as_the_published_ones_and_begin_differently() -> None:
     texts = [rotated(PASSAGE, index) for index in range(40)]
-    assert {len(text) for text in texts} == {500}
+    assert {len(text) for text in texts} == {TEXT_CHARS}
     assert len({text[:30] for text in texts}) == 40
+
+
+def test_published_figures_agree_with_each_other() -> None:
+    """Table 7's CUDA-graph row is table 8's first, and each row's char/s follows from concurrency, RTF and speech."""
+    table_7, table_8 = SCENARIOS["table-7"].published, SCENARIOS["table-8"].published["cuda-graph"]
+    assert table_7["cuda-graph"][1] == {key: table_8[1][key] for key in ("first", "rtf")}
+    for concurrency, row in table_8.items():
+        seconds_of_speech = concurrency * TEXT_CHARS / row["chars"] / row["rtf"]
+        assert 36 < seconds_of_speech < 42
+
+
+def test_an_endpoint_pays_for_its_share_of_an_instance() -> None:
+    whole, _ = usd_per_hour("p5.48xlarge", "us-east-1", 8)
+    part, how = usd_per_hour("p5.48xlarge", None, 2)
+    assert part == whole / 4
+    assert "2 of its 8 accelerators" in how
+    assert usd_per_hour("c8g.xlarge", "us-east-1", 1)[0] == 0.15952
+    assert usd_per_hour("Standard_NC24ads_A100_v4", "eastus", 1)[0] == 3.673
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "region", "gpus", "problem"),
+    [
+        ("p9.huge", None, 1, "the catalogue has no instance type p9.huge"),
+        ("p5e.48xlarge", None, 1, "no price of p5e.48xlarge"),
+        ("p5.48xlarge", "eu-central-1", 1, "in eu-central-1, but in us-east-1"),
+        ("p5.4xlarge", "us-east-1", 2, "has 1 accelerators, not the 2 of --gpus"),
+    ],
+)
+def test_a_price_that_is_not_known(instance_type: str, region: str | None, gpus: int, problem: str) -> None:
+    with pytest.raises(PriceError, match=problem):
+        usd_per_hour(instance_type, region, gpus)

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from matplotlib.image import imread
 from typer.testing import CliRunner, Result
 
 from ops.cli import app
@@ -23,31 +24,43 @@ def test_every_api_is_reported(api: str, server: Server, tmp_path: Path) -> None
     write_wav(tmp_path / "short.wav", 0.4)
     audio = ["--audio", tmp_path / "short.wav"] if api in {"transcription", "realtime"} else []
     load = ["--concurrency", "1,3", "--requests", 6]
-    result = loadtest(server.url + "/v1/", "--api", api, *audio, *load, "--body", FAST, "--json")
+    result = loadtest(server.url + "/v1/", "--api", api, *audio, *load, "--body", FAST, "--output", tmp_path, "--json")
     assert result.exit_code == 0, result.output
-    report = json.loads(result.stdout)
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert json.loads(result.stdout) == report
     assert [found["load"] for found in report["results"]] == ["1 at a time", "3 at a time"]
     assert all(found["requests"] == 6 and not found["failures"] for found in report["results"])
     assert all(found["metrics"]["first"]["p50"] > 50 for found in report["results"])
     assert report["setup"]["measured"] == f"{server.url}, model reference"
+    assert "| requests, failed | 6, 0 | 6, 0 |" in (tmp_path / "report.md").read_text()
+    picture = imread(tmp_path / "results.png")
+    assert picture.shape[1] > 1000
+    assert picture.std() > 0.05
 
 
-def test_the_table_has_a_column_for_each_load(server: Server) -> None:
-    result = loadtest(server.url, "--api", "chat", "--concurrency", "1,3", "--requests", 6, "--body", FAST)
+def test_a_table_shows_the_published_figures_beside_ours(server: Server, wav: Path) -> None:
+    write_wav(wav.parent / "voice.wav", 10.0)
+    voice = wav.parent / "voice.wav"
+    result = loadtest(server.url, "--scenario", "table-8", "--requests", 32, "--body", FAST, "--reference", voice)
     assert result.exit_code == 0, result.output
+    assert "published: arXiv 2603.25551" in result.stdout
     rows = [line.split() for line in result.stdout.splitlines()]
-    assert ["requests,", "failed", "6,", "0", "6,", "0"] in rows
-    assert "inter-token latency, ms" in result.stdout
+    assert ["published", "70.0", "331", "552"] in rows
+    assert ["published", "119", "879", "1,431"] in rows
+    assert ["published", "0.0%", "0.0%", "0.0%"] in rows
+    assert "1 at a time" in result.stdout
+    assert "32 at a time" in result.stdout
 
 
-def test_two_endpoints_are_compared_in_turn(server: Server, slower_server: Server) -> None:
+def test_two_endpoints_are_compared_in_turn(server: Server, slower_server: Server, tmp_path: Path) -> None:
     result = loadtest(
-        *(server.url, "--api", "speech", "--baseline", slower_server.url, "--requests", 16, "--rounds", 4),
-        *("--concurrency", 1, "--body", FAST, "--usd-per-hour", 4.5, "--json"),
+        *(server.url, "--scenario", "table-7", "--baseline", slower_server.url, "--requests", 16, "--rounds", 4),
+        *("--body", FAST, "--output", tmp_path, "--instance-type", "p5.4xlarge"),
     )
     assert result.exit_code == 0, result.output
-    report = json.loads(result.stdout)
-    assert [found["endpoint"] for found in report["results"]] == ["measured", "baseline"]
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert [found["endpoint"] for found in report["results"]] == ["cuda-graph", "eager"]
+    assert [found["published"]["first"] for found in report["results"]] == [70, 133]
     (first,) = (
         found
         for found in report["comparisons"][0]["differences"]
@@ -61,15 +74,8 @@ def test_two_endpoints_are_compared_in_turn(server: Server, slower_server: Serve
     assert first["difference"] == pytest.approx(planted, abs=30 + late)
     order = sorted([(one["received_s"], "A") for one in ours] + [(one["received_s"], "B") for one in theirs])
     assert "".join(side for _, side in order) == "AAAABBBBBBBBAAAA" * 2
+    assert imread(tmp_path / "comparison.png").std() > 0.05
     assert all(found["usd_per_audio_hour"] > 0 for found in report["results"])
-
-
-def test_a_comparison_is_a_table_of_differences(server: Server, slower_server: Server) -> None:
-    load = ("--concurrency", 1, "--requests", 4, "--rounds", 2, "--body", FAST)
-    result = loadtest(server.url, "--api", "chat", "--baseline", slower_server.url, *load)
-    assert result.exit_code == 0, result.output
-    assert "measured against baseline, 1 at a time" in result.stdout
-    assert "p50 time to first token, ms" in result.stdout
 
 
 def test_failures_are_reported_and_do_not_stop_the_load(server: Server) -> None:
@@ -93,11 +99,12 @@ def test_the_key_is_sent_and_never_shown(
     for api in ("chat", "realtime"):
         audio = ["--audio", tmp_path / "short.wav"] if api == "realtime" else []
         result = loadtest(
-            *(locked_server.url, "--api", api, *audio, "--requests", 1, "--body", FAST),
+            *(locked_server.url, "--api", api, *audio, "--requests", 1, "--body", FAST, "--output", tmp_path),
             *("--api-key-env", "BENCH_KEY", "--json"),
         )
         assert result.exit_code == 0, result.output
-        assert "open-sesame" not in result.output
+        written = "".join(file.read_text() for file in tmp_path.glob("report.*"))
+        assert "open-sesame" not in result.output + written
 
 
 @pytest.mark.parametrize(
@@ -130,7 +137,11 @@ def test_an_endpoint_that_cannot_be_measured_fails_with_a_remedy(
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ([], "Missing option '--api'"),
+        ([], "give --api (transcription, realtime, speech, chat, session) or --scenario"),
+        (["--api", "chat", "--scenario", "table-8"], "--scenario table-8 drives speech, not chat"),
+        (["--scenario", "table-9"], "--scenario table-9 is unknown; there are table-7, table-8"),
+        (["--scenario", "table-7"], "compares cuda-graph with eager: give --baseline URL"),
+        (["--scenario", "table-8", "--rate", "2"], "a scenario has its own concurrency"),
         (["--api", "chat", "--rate", "2", "--concurrency", "2"], "give one of them"),
         (["--api", "chat", "--concurrency", "1,x"], "--concurrency 1,x is no list of positive int values"),
         (["--api", "chat", "--rate", "0"], "--rate 0 is no list of positive float values"),
@@ -141,25 +152,33 @@ def test_an_endpoint_that_cannot_be_measured_fails_with_a_remedy(
             "never makes 16 at a time in each of 6 rounds; give 96 or more",
         ),
         (["--api", "transcription"], "transcription needs recordings of speech: --audio FILE.wav"),
-        (["--api", "realtime", "--audio", "TEXT"], "is no WAV file with PCM"),
+        (["--api", "realtime", "--audio", "FAST"], "has 24000 Hz, realtime takes 16000; convert it: ffmpeg"),
+        (["--api", "realtime", "--audio", "STEREO"], "has 2 channels of 16 bits, not 1 of 16; convert it: ffmpeg"),
+        (["--api", "realtime", "--audio", "TEXT"], "is no PCM WAV file"),
         (["--api", "realtime", "--audio", "MISSING"], "No such file or directory"),
-        (["--api", "realtime", "--audio", "EMPTY"], "holds no sound"),
+        (["--api", "realtime", "--audio", "EMPTY"], "holds no audio"),
         (["--api", "chat", "--audio", "FAST"], "--audio is for transcription, realtime and session, not for chat"),
         (["--api", "chat", "--reference", "FAST"], "--reference is for speech, not for chat"),
+        (["--scenario", "table-8", "--reference", "FAST"], "lasts 1.0 s; the published runs used 10 s"),
         (["--api", "chat", "--text", "MISSING"], "No such file or directory"),
         (["--api", "chat", "--body", "[1]"], "--body is no JSON object"),
         (["--api", "chat", "--body", "{"], "--body is no JSON"),
         (["--api", "chat", "--slo", "first"], "--slo first has no number; give METRIC:LIMIT"),
         (["--api", "chat", "--slo", "speed:9"], "there is no metric speed, but first, gap"),
+        (["--api", "chat", "--names", "one"], "--names one is no pair"),
         (["--api", "chat", "--api-key-env", "NO_SUCH_KEY"], "export NO_SUCH_KEY=... first"),
+        (["--api", "chat", "--instance-type", "x1.huge"], "the catalogue has no instance type x1.huge"),
+        (["--api", "chat", "--instance-type", "p5.4xlarge", "--usd-per-hour", "3"], "two prices; give one of them"),
         (["--api", "chat", "--baseline", "ftp://host"], "--baseline ftp://host is no address of an endpoint"),
         (["--api", "chat", "--baseline", "http://user:key@host"], "--baseline takes no key in the address"),
+        (["--api", "chat", "--output", "TEXT"], "File exists"),
     ],
     ids=lambda value: "-".join(value).replace("--", "") if isinstance(value, list) else "",
 )
 def test_a_wrong_option_is_refused(arguments: list[str], problem: str, tmp_path: Path) -> None:
-    files = {name: tmp_path / f"{name.lower()}.wav" for name in ("FAST", "TEXT", "MISSING", "EMPTY")}
+    files = {name: tmp_path / f"{name.lower()}.wav" for name in ("FAST", "STEREO", "TEXT", "MISSING", "EMPTY")}
     write_wav(files["FAST"], 1.0, rate=24_000)
+    write_wav(files["STEREO"], 1.0, channels=2)
     write_wav(files["EMPTY"], 0.0)
     files["TEXT"].write_text("no audio")
     result = loadtest(NOWHERE, *(files.get(text, text) for text in arguments))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from matplotlib.image import imread
 
 from ops.demo.command import SAMPLE, weights
 from ops.demo.services import VoicePath
@@ -33,7 +34,7 @@ def speech(tmp_path: Path) -> Path:
     return file
 
 
-def test_the_whisper_engine_under_load_is_reported(path: VoicePath, speech: Path) -> None:
+def test_the_whisper_engine_under_load_is_reported(path: VoicePath, speech: Path, tmp_path: Path) -> None:
     gateway = path.start_gateway()
     path.wait_ready()
     load = ("--api", "session", "--audio", speech, "--concurrency", 2, "--requests", 4, "--warmup", 1)
@@ -44,7 +45,8 @@ def test_the_whisper_engine_under_load_is_reported(path: VoicePath, speech: Path
     engine = path.start_engine()
     path.wait_ready()
     path.wait_for_capacity(gateway)
-    result = loadtest(gateway.url, *load, "--slo", "final:30000", "--json")
+    output = tmp_path / "report"
+    result = loadtest(gateway.url, *load, "--slo", "final:30000", "--output", output, "--json")
     assert result.exit_code == 0, result.output
     (found,) = json.loads(result.stdout)["results"]
     assert (found["requests"], found["failures"], found["goodput_share"]) == (4, {}, 1.0)
@@ -59,6 +61,9 @@ def test_the_whisper_engine_under_load_is_reported(path: VoicePath, speech: Path
         counters = json.load(answer)["counters"]
     assert counters["finals"] >= 5  # one a session at least, the warm-up's included
     assert counters["lost_chunks"] == 0
+    report = (output / "report.md").read_text(encoding="utf-8")
+    assert "end of session after last frame, ms" in report
+    assert imread(output / "results.png").std() > 0.05
 
 
 def test_a_gateway_that_is_not_there_is_one_answer(speech: Path) -> None:

@@ -47,6 +47,7 @@ class Subscription:
         skus: VM sizes that the location sells.
         nodes: Scale sets of the deployment; absent before the first deploy.
         requests: Requests for increases, open and closed.
+        filed: Limits that were requested, by quota.
         faults: Status, code and message for paths that hold a text.
         asked: How often each such fault was met.
     """
@@ -57,15 +58,18 @@ class Subscription:
     skus: list[compute.ResourceSku] = field(default_factory=list)
     nodes: list[compute.VirtualMachineScaleSet] | None = None
     requests: list[quota.QuotaRequestDetails] = field(default_factory=list)
+    filed: dict[str, int] = field(default_factory=dict)
     faults: dict[str, tuple[int, str, str]] = field(default_factory=dict)
     asked: Counter[str] = field(default_factory=Counter)
 
-    def answer(self, path: str) -> tuple[int, dict[str, Any]]:
+    def answer(self, method: str, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         """Answer one request."""
         for part, (status, code, message) in self.faults.items():
             if part in path:
                 self.asked[part] += 1
                 return status, {"error": {"code": code, "message": message}}
+        if method == "PUT":
+            return self._request(path, body)
         last = path.rpartition("/")[2]
         if "/providers/Microsoft.Quota/" in path:
             return 200, self._quota(path, last)
@@ -84,7 +88,7 @@ class Subscription:
             return 200, {"value": [scale_set.as_dict() for scale_set in self.nodes]}
         if "roleDefinitions" in path:
             return 200, _definition(*self.roles[path])
-        raise AssertionError(f"the stub knows nothing of {path}")
+        raise AssertionError(f"the stub knows nothing of {method} {path}")
 
     def _quota(self, path: str, name: str) -> dict[str, Any]:
         if name == "quotaRequests":
@@ -97,6 +101,13 @@ class Subscription:
         return quota.CurrentQuotaLimitBase(
             properties=quota.QuotaProperties(limit=quota.LimitObject(value=limit))
         ).as_dict()
+
+    def _request(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        request = quota.CurrentQuotaLimitBase(body)
+        assert request.properties
+        assert isinstance(request.properties.limit, quota.LimitObject)
+        self.filed[path.rpartition("/")[2]] = request.properties.limit.value
+        return 202, {}
 
 
 def open_request(name: str, limit: int, state: str = "InProgress") -> quota.QuotaRequestDetails:
@@ -183,7 +194,8 @@ def serve(subscription: Subscription) -> Iterator[ToStub]:
 
     class Handler(BaseHTTPRequestHandler):
         def _answer(self) -> None:
-            status, answer = subscription.answer(unquote(urlsplit(self.path).path))
+            body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or "{}")
+            status, answer = subscription.answer(self.command, unquote(urlsplit(self.path).path), body)
             content = json.dumps(answer).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
@@ -193,7 +205,7 @@ def serve(subscription: Subscription) -> Iterator[ToStub]:
             self.end_headers()
             self.wfile.write(content)
 
-        do_GET = _answer  # noqa: N815  a name that http.server asks for
+        do_GET = do_PUT = _answer  # noqa: N815  names that http.server asks for
 
         def log_message(self, *_: object) -> None:
             pass

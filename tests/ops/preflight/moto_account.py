@@ -57,9 +57,19 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Quotas:
         service = json.loads(response.body)["ServiceCode"]
         return json.dumps({"RequestedQuotas": [r for r in quotas.requests if r["ServiceCode"] == service]})
 
+    def increase(response: ServiceQuotasResponse) -> str:
+        asked = json.loads(response.body)
+        key = asked["ServiceCode"], asked["QuotaCode"]
+        if any((r["ServiceCode"], r["QuotaCode"]) == key and r["Status"] == "PENDING" for r in quotas.requests):
+            raise JsonRESTError(
+                "ResourceAlreadyExistsException", "Only one open service quota increase request is allowed"
+            )
+        return json.dumps({"RequestedQuota": quotas.request(*key, asked["DesiredValue"])})
+
     monkeypatch.setattr(ServiceQuotasResponse, "get_service_quota", quota)
     monkeypatch.setattr(ServiceQuotasResponse, "get_aws_default_service_quota", quota, raising=False)
     monkeypatch.setattr(ServiceQuotasResponse, "list_requested_service_quota_change_history", history, raising=False)
+    monkeypatch.setattr(ServiceQuotasResponse, "request_service_quota_increase", increase, raising=False)
     monkeypatch.setattr(IamResponse, "simulate_principal_policy", _simulate, raising=False)
     return quotas
 

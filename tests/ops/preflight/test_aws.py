@@ -54,7 +54,7 @@ def test_a_quota_blocks_below_the_minimum_and_warns_below_the_maximum(
     row = account.answer(sandbox, STANDARD)
     assert row.status is status
     assert row.needed == "144 at the minimum, 1440 at the maximum"
-    assert (row.remedy == "") == (status is Status.FINE)
+    assert (row.increase is None) == (status is Status.FINE)
 
 
 def test_what_others_run_is_taken_from_the_quota_and_own_hosts_are_not(
@@ -72,7 +72,8 @@ def test_what_others_run_is_taken_from_the_quota_and_own_hosts_are_not(
     ec2.run_instances(**launch | {"InstanceType": "inf2.xlarge"})
     row = account.answer(sandbox, INF)
     assert (row.status, row.found) == (Status.WARNING, "1152 vCPU, 196 used by others")
-    assert row.remedy.endswith(f"--quota-code {INF} --desired-value {196 + 960}`")
+    assert row.increase
+    assert row.increase.desired == 196 + 960
 
 
 def test_spot_counts_against_its_own_quota(account: AwsAccount, tmp_path: Path) -> None:
@@ -110,7 +111,7 @@ def test_open_requests_are_seen(account: AwsAccount, sandbox: Deployment, status
     account.quotas.request("ec2", INF, 768, status)
     row = account.answer(sandbox, INF)
     assert row.status is Status.BLOCKS
-    assert (row.remedy == "wait for the open request") is is_open
+    assert (row.increase is None) is is_open
     assert ("768 vCPU requested (request-1, 2026-09-21)" in row.found) is is_open
 
 
@@ -118,6 +119,7 @@ def test_an_open_request_that_is_too_small_is_said_to_be(account: AwsAccount, sa
     account.set_quota(INF, 0)
     account.quotas.request("ec2", INF, 200)
     row = account.answer(sandbox, INF)
+    assert row.increase is None
     assert row.remedy == "the open request is too small: ask in its case for 768"
 
 

@@ -18,7 +18,7 @@ from ops.preflight import azure
 from ops.preflight.azure.account import Account
 from ops.preflight.azure.permissions import allows
 from ops.preflight.azure.quotas import vcpu_needs
-from ops.preflight.report import Row, Status
+from ops.preflight.report import IncreaseError, Row, Status
 from tests.blueprint.documents import DEPLOYMENTS
 from tests.ops.preflight.azure_stub import (
     OWNER,
@@ -148,14 +148,29 @@ def test_open_requests_are_seen(ask: Ask, subscription: Subscription, state: str
     subscription.requests = [open_request(A100, A100_NEED[1], state)]
     row = the(ask(), A100)
     assert row.status is Status.BLOCKS
-    assert (row.remedy == "wait for the open request") is is_open
+    assert (row.increase is None) is is_open
     assert (f"{A100_NEED[1]} vCPU requested (request-1)" in row.found) is is_open
 
 
-def test_what_others_use_is_asked_for_too(ask: Ask, subscription: Subscription) -> None:
+def test_an_increase_is_filed_under_the_name_that_azure_uses(ask: Ask, subscription: Subscription) -> None:
     subscription.usage[A100.upper()] = (0, 100)
-    remedy = the(ask(), A100).remedy
-    assert remedy.startswith(f"request {100 + A100_NEED[1]} vCPU: of {A100.upper()}, Microsoft.Compute")
+    increase = the(ask(), A100).increase
+    assert increase
+    assert increase.file() == "the request is filed"
+    assert subscription.filed == {A100.upper(): 100 + A100_NEED[1]}
+
+
+def test_a_refused_increase_is_an_answer(ask: Ask, subscription: Subscription) -> None:
+    subscription.usage[A100.upper()] = (0, 0)
+    increase = the(ask(), A100).increase
+    assert increase
+    subscription.faults["/quotas/"] = (
+        403,
+        "AuthorizationFailed",
+        "The client may not do Microsoft.Quota/quotas/write.",
+    )
+    with pytest.raises(IncreaseError, match=r"denied: .*Quota Request Operator"):
+        increase.file()
 
 
 # --- roles ----------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The command: exit codes, JSON, and no tracebacks."""
+"""The command: exit codes, JSON, filing increases once, and no tracebacks."""
 
 from __future__ import annotations
 
@@ -59,9 +59,36 @@ def test_a_pipeline_gets_json(account: AwsAccount) -> None:
         "status": "blocks",
         "found": "0 vCPU, 0 used by others",
         "needed": "192 at the minimum, 768 at the maximum",
-        "remedy": "request 768 vCPU: `aws service-quotas request-service-quota-increase --service-code ec2 "
-        f"--quota-code {INF} --desired-value 768`",
+        "remedy": "request 768 vCPU: `voice preflight FILE --request-increases` files it",
     }
+    assert report["filed"] == []
+    assert account.quotas.requests == []
+
+
+def test_increases_are_filed_once(account: AwsAccount) -> None:
+    account.set_quota(INF, 0)
+    first = json.loads(preflight(SANDBOX, "--json", "--request-increases", "--yes").stdout)["filed"]
+    assert [(each["desired"], each["answer"]) for each in first] == [(768, "request request-1 is filed")]
+    second = preflight(SANDBOX, "--json", "--request-increases", "--yes")
+    assert json.loads(second.stdout)["filed"] == []
+    assert "no increase to file" in second.stderr
+    assert len(account.quotas.requests) == 1
+
+
+@pytest.mark.parametrize(("answer", "filed"), [("y\n", 1), ("n\n", 0)])
+def test_people_are_asked_first(account: AwsAccount, answer: str, filed: int) -> None:
+    account.set_quota(INF, 0)
+    result = preflight(SANDBOX, "--request-increases", answer=answer)
+    assert "file 1 increase(s)?" in result.stderr
+    assert len(account.quotas.requests) == filed
+
+
+@pytest.mark.usefixtures("account")
+def test_json_without_yes_has_nobody_to_ask() -> None:
+    result = preflight(SANDBOX, "--json", "--request-increases")
+    assert result.exit_code == 2
+    assert "add --yes" in result.stderr
+    assert result.stdout == ""
 
 
 @pytest.mark.usefixtures("account")
@@ -102,6 +129,9 @@ def test_without_credentials_it_says_what_was_not_asked(monkeypatch: pytest.Monk
     assert asked["digests of the images"] == "fine"
     assert asked["service quotas and open requests"] == "not asked"
     assert len([status for status in asked.values() if status == "not asked"]) == 10
+    increases = preflight(SANDBOX, "--request-increases", "--yes")
+    assert increases.exit_code == 1
+    assert "whether increases are missing is not known: no answer about service quotas" in increases.stderr
 
 
 def test_help_shows_an_example_and_the_exit_codes() -> None:

@@ -6,10 +6,11 @@ from blueprint import catalog
 from blueprint.azure.contract import GPU_RESOURCE
 from blueprint.azure.topology import Request, place, whole_node
 from blueprint.engines.cell import check_cell_cpus
-from blueprint.engines.published import check_endpoint, published
+from blueprint.engines.published.release import published
 from blueprint.engines.sizing.result import DoesNotFitError
 from blueprint.file.model.azure import Azure, PrefillDecodeCell, TopologyPolicy
 from tests.blueprint.documents import load_text
+from tests.blueprint.engines.rules import check_endpoint
 from tests.stacks.azure.manifests import (
     GIB,
     Manifest,

@@ -10,12 +10,13 @@ from blueprint.azure.contract import GPU_RESOURCE
 from blueprint.azure.metrics import EngineMetric, total
 from blueprint.azure.names import POOL_LABEL
 from blueprint.engines.launch.services import aggregated_launch, cell_launch, chat_launch, tts_launch
-from blueprint.engines.published import check_endpoint, check_metric, published
+from blueprint.engines.published.release import published
 from blueprint.engines.sizing.host import DAEMONS_GIB, kube_reserved_gib
 from blueprint.engines.sizing.service import size_service
 from blueprint.file.model.azure import AggregatedService, Azure, ChatService, PrefillDecodeCell, TtsService
 from sandbox.azure.graph import Graph
 from tests.blueprint.documents import load_text
+from tests.blueprint.engines.rules import check_endpoint, check_metric
 from tests.stacks.azure.manifests import (
     GIB,
     Pod,

@@ -1,7 +1,5 @@
 """A prefill/decode cell: one pod on all GPUs of a node."""
 
-from collections.abc import Sequence
-
 import pulumi
 import pulumi_kubernetes as k8s
 
@@ -34,9 +32,8 @@ from blueprint.engines.launch.services import CellLaunch, cell_launch
 from blueprint.engines.launch.vllm import VllmServer
 from blueprint.engines.sizing.service import PoolSizing, size_service
 from blueprint.file.model.azure import PrefillDecodeCell
-from blueprint.hosts import service_images
 from voice_constructs.azure.kubernetes.context import ClusterContext
-from voice_constructs.azure.kubernetes.engine_replicas import EngineReplicas, EngineReplicasProps, nvme_mount
+from voice_constructs.azure.kubernetes.engine_replicas import EngineReplicasProps, nvme_mount
 from voice_constructs.azure.kubernetes.pods import (
     PRE_STOP_S,
     LaunchedContainer,
@@ -47,7 +44,7 @@ from voice_constructs.azure.kubernetes.pods import (
     model_cache_mount,
     shared_memory_mount,
 )
-from voice_constructs.azure.kubernetes.scaling import Scaling, cell_triggers
+from voice_constructs.azure.kubernetes.scaling import cell_triggers
 from voice_constructs.azure.kubernetes.topology_check import topology_check
 
 SEES_EVERY_GPU = {"NVIDIA_VISIBLE_DEVICES": "all"}
@@ -58,21 +55,15 @@ variable in a container that asks for GPUs itself (https://github.com/NVIDIA/nvi
 _LISTENS = "import socket; socket.create_connection(('127.0.0.1', {port}), 3)"
 
 
-class GpuHolder:
-    """The container that asks for the GPUs, in the form of a launcher; it sleeps."""
+class GpuHolder(Launcher):
+    """The container that asks for the GPUs; it sleeps."""
 
     def command(self) -> tuple[str, ...]:
         """Return a program that ends at SIGTERM."""
         return ("sleep", "infinity")
 
-    def environment(self) -> dict[str, str]:
-        return {}
 
-    def files(self) -> dict[str, str]:
-        return {}
-
-
-class PrefillDecodeCells(EngineReplicas):
+def cells(context: ClusterContext, service: PrefillDecodeCell) -> EngineReplicasProps:
     """One pod a node: prefill on one NVLink pair, decode on the other, KV cache handed over inside the node.
 
     Engines in separate pods, or in containers that do not see each other's GPUs, fall back to TCP without a word. Here
@@ -85,37 +76,26 @@ class PrefillDecodeCells(EngineReplicas):
     LMCache servers, P/D router and front are sidecars: they start before the engines, and are stopped after them, so
     that requests drain through them.
     """
-
-    def __init__(
-        self,
-        *,
-        context: ClusterContext,
-        scaling: Scaling,
-        service: PrefillDecodeCell,
-        needs: Sequence[pulumi.Resource],
-        opts: pulumi.ResourceOptions,
-    ) -> None:
-        launch = cell_launch(context.azure, service)
-        (sized,) = size_service(context.azure, service).pools
-        size = context.vm_size(service.pool)
-        check_cell_cpus(size, service.cpus, context.pool(service.pool).topology_policy)
-        engine_image = context.image_uri(Image.ASR_VLLM)
-        props = EngineReplicasProps(
-            service=service,
-            pool=service.pool,
-            name=service.name,
-            images=service_images(service),
-            checks=[topology_check(engine_image, size, size.gpu_count)],
-            sidecars=_sidecars(context, launch, nvme=service.lmcache.l2_nvme_gib > 0),
-            engines=_engines(engine_image, launch, service, sized, size),
-            triggers=cell_triggers(service.name, service.pool, sized.engine.sessions),
-            # The pools count twice at the most: servers keep them in memory of their own or in shared memory.
-            shared_memory_gib=sized.host.shared_memory_gib + sized.host.kv_pools_gib,
-            nvme_gib=service.lmcache.l2_nvme_gib,
-            whole_node=True,
-            share_processes=True,
-        )
-        super().__init__("PrefillDecodeCells", context=context, scaling=scaling, props=props, needs=needs, opts=opts)
+    launch = cell_launch(context.azure, service)
+    (sized,) = size_service(context.azure, service).pools
+    size = context.vm_size(service.pool)
+    check_cell_cpus(size, service.cpus, context.pool(service.pool).topology_policy)
+    engine_image = context.image_uri(Image.ASR_VLLM)
+    return EngineReplicasProps(
+        kind="PrefillDecodeCells",
+        service=service,
+        pool=service.pool,
+        name=service.name,
+        checks=[topology_check(engine_image, size, size.gpu_count)],
+        sidecars=_sidecars(context, launch, nvme=service.lmcache.l2_nvme_gib > 0),
+        engines=_engines(engine_image, launch, service, sized, size),
+        triggers=cell_triggers(service.name, service.pool, sized.engine.sessions),
+        # The pools count twice at the most: servers keep them in memory of their own or in shared memory.
+        shared_memory_gib=sized.host.shared_memory_gib + sized.host.kv_pools_gib,
+        nvme_gib=service.lmcache.l2_nvme_gib,
+        whole_node=True,
+        share_processes=True,
+    )
 
 
 def _engines(

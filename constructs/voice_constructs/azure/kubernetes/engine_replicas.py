@@ -11,6 +11,7 @@ from blueprint.azure.names import POOL_LABEL, pool_taints
 from blueprint.contract.images import Image
 from blueprint.engines.sizing.host import FILE_SYSTEM_SHARE
 from blueprint.file.model.azure import AzureService
+from blueprint.hosts import service_images
 from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata, pod_labels
 from voice_constructs.azure.kubernetes.namespaces import Claim
 from voice_constructs.azure.kubernetes.pods import (
@@ -39,8 +40,8 @@ class EngineReplicasProps:
     """What ``EngineReplicas`` is made from.
 
     Attributes:
+        kind: Of the component, for Pulumi.
         name: Of the Deployment.
-        images: Images of the pod; while one has no digest, there are no replicas.
         checks: Init containers that run once, in order.
         sidecars: Containers that start before the engines, in order, and stop after them.
         engines: The other containers.
@@ -50,10 +51,10 @@ class EngineReplicasProps:
         share_processes: Whether the containers see each other's processes, as CUDA's handles to memory need.
     """
 
+    kind: str
     service: AzureService
     pool: str
     name: str
-    images: tuple[Image, ...]
     engines: Sequence[LaunchedContainer]
     triggers: Sequence[Trigger]
     shared_memory_gib: float
@@ -62,6 +63,11 @@ class EngineReplicasProps:
     nvme_gib: int = 0
     whole_node: bool = False
     share_processes: bool = False
+
+    @property
+    def images(self) -> tuple[Image, ...]:
+        """Images of the pod; while one has no digest, there are no replicas."""
+        return service_images(self.service)
 
     @property
     def surge(self) -> int:
@@ -92,7 +98,6 @@ class EngineReplicas(pulumi.ComponentResource):
 
     def __init__(
         self,
-        kind: str,
         *,
         context: ClusterContext,
         scaling: Scaling,
@@ -100,7 +105,7 @@ class EngineReplicas(pulumi.ComponentResource):
         needs: Sequence[pulumi.Resource],
         opts: pulumi.ResourceOptions,
     ) -> None:
-        super().__init__(f"{TYPE_PREFIX}:{kind}", props.name, None, opts)
+        super().__init__(f"{TYPE_PREFIX}:{props.kind}", props.name, None, opts)
         self._context = context
         self._props = props
         self._child = pulumi.ResourceOptions(parent=self)

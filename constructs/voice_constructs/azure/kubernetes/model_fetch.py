@@ -12,6 +12,7 @@ from blueprint.azure.contract import WEIGHTS_DIR, Component
 from blueprint.azure.names import MODEL_FETCH_SERVICE_ACCOUNT, POOL_LABEL, SYSTEM_POOL, SYSTEM_TAINT, ClusterOutput
 from blueprint.catalog import ModelCard
 from blueprint.contract.images import Image
+from blueprint.engines.launch.base import Launcher
 from blueprint.file.model.azure import AggregatedService, AzureService, ChatService
 from blueprint.file.model.serving import Quantization
 from blueprint.hosts import service_images
@@ -36,8 +37,8 @@ TIMEOUT_S = 7200
 
 
 @dataclass(frozen=True)
-class Download:
-    """One repository at one revision, in the form of a launcher.
+class Download(Launcher):
+    """The download of one repository at one revision.
 
     Attributes:
         revision: Commit; ``None`` is the newest at the time of the job.
@@ -61,9 +62,6 @@ class Download:
     def environment(self) -> dict[str, str]:
         """Return where weights go."""
         return {"HF_HOME": WEIGHTS_DIR, "HOME": "/tmp", "HF_HUB_DISABLE_TELEMETRY": "1"}  # noqa: S108  the pod's own
-
-    def files(self) -> dict[str, str]:
-        return {}
 
 
 def downloads(services: Sequence[AzureService]) -> tuple[Download, ...]:

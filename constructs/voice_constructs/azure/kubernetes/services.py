@@ -1,6 +1,6 @@
-"""Services with one engine in a pod: aggregated, chat and text to speech."""
+"""From a service of the deployment file to its replicas; all but cells have one engine in a pod."""
 
-from collections.abc import Sequence
+from typing import assert_never
 
 import pulumi
 
@@ -10,11 +10,11 @@ from blueprint.engines.cell import cpus_beside_lmcache
 from blueprint.engines.launch.base import Launcher
 from blueprint.engines.launch.services import aggregated_launch, chat_launch, tts_launch
 from blueprint.engines.sizing.service import PoolSizing, size_service
-from blueprint.file.model.azure import AggregatedService, ChatService, TtsService
+from blueprint.file.model.azure import AggregatedService, AzureService, ChatService, PrefillDecodeCell, TtsService
 from blueprint.hosts import service_images
-from voice_constructs.azure.kubernetes.cell import lmcache_sidecar
+from voice_constructs.azure.kubernetes.cell import cells, lmcache_sidecar
 from voice_constructs.azure.kubernetes.context import ClusterContext
-from voice_constructs.azure.kubernetes.engine_replicas import EngineReplicas, EngineReplicasProps
+from voice_constructs.azure.kubernetes.engine_replicas import EngineReplicasProps
 from voice_constructs.azure.kubernetes.pods import (
     PRE_STOP_S,
     LaunchedContainer,
@@ -23,83 +23,62 @@ from voice_constructs.azure.kubernetes.pods import (
     model_cache_mount,
     shared_memory_mount,
 )
-from voice_constructs.azure.kubernetes.scaling import Scaling, aggregated_triggers
+from voice_constructs.azure.kubernetes.scaling import aggregated_triggers
 from voice_constructs.azure.kubernetes.topology_check import topology_check
 
 
-class AggregatedReplicas(EngineReplicas):
-    """Replicas that prefill and decode, with or without an LMCache server beside each."""
-
-    def __init__(
-        self,
-        *,
-        context: ClusterContext,
-        scaling: Scaling,
-        service: AggregatedService,
-        needs: Sequence[pulumi.Resource],
-        opts: pulumi.ResourceOptions,
-    ) -> None:
-        launch = aggregated_launch(context.azure, service)
-        (sized,) = size_service(context.azure, service).pools
-        image = context.image_uri(Image.ASR_VLLM)
-        sidecars = []
-        if launch.lmcache and service.lmcache:
-            nvme = service.lmcache.l2_nvme_gib > 0
-            lmcache = context.image_uri(Image.LMCACHE)
-            sidecars = [lmcache_sidecar("lmcache", lmcache, launch.lmcache, LMCACHE_HTTP, nvme=nvme)]
-        cpus = cpus_beside_lmcache(service.cpus) if sidecars else service.cpus
-        size, gpus = context.vm_size(service.pool), service.tensor_parallel
-        props = EngineReplicasProps(
-            service=service,
-            pool=service.pool,
-            name=service.name,
-            images=service_images(service),
-            checks=[topology_check(image, size, gpus)] if gpus > 1 else [],
-            sidecars=sidecars,
-            engines=[_engine(image, launch.engine, cpus, sized)],
-            triggers=aggregated_triggers(service.name, service.pool, sized.engine.sessions),
-            shared_memory_gib=_of_one_pod(sized, sized.host.shared_memory_gib + sized.host.kv_pools_gib),
-            nvme_gib=service.lmcache.l2_nvme_gib if service.lmcache else 0,
-            share_processes=bool(sidecars),
-        )
-        super().__init__("AggregatedReplicas", context=context, scaling=scaling, props=props, needs=needs, opts=opts)
+def replicas_of(context: ClusterContext, service: AzureService) -> list[EngineReplicasProps]:
+    """Return the sets of replicas of one service: one, or for a chat service one on each of its pools."""
+    match service:
+        case PrefillDecodeCell():
+            return [cells(context, service)]
+        case AggregatedService():
+            return [_aggregated(context, service)]
+        case ChatService():
+            return [_chat(context, service, sized) for sized in size_service(context.azure, service).pools]
+        case TtsService():
+            return [_tts(context, service)]
+    assert_never(service)
 
 
-class ChatReplicas(EngineReplicas):
+def _aggregated(context: ClusterContext, service: AggregatedService) -> EngineReplicasProps:
+    """Engines that prefill and decode, with or without an LMCache server beside each."""
+    launch = aggregated_launch(context.azure, service)
+    (sized,) = size_service(context.azure, service).pools
+    image = context.image_uri(Image.ASR_VLLM)
+    sidecars = []
+    if launch.lmcache and service.lmcache:
+        nvme = service.lmcache.l2_nvme_gib > 0
+        lmcache = context.image_uri(Image.LMCACHE)
+        sidecars = [lmcache_sidecar("lmcache", lmcache, launch.lmcache, LMCACHE_HTTP, nvme=nvme)]
+    cpus = cpus_beside_lmcache(service.cpus) if sidecars else service.cpus
+    size, gpus = context.vm_size(service.pool), service.tensor_parallel
+    return EngineReplicasProps(
+        kind="AggregatedReplicas",
+        service=service,
+        pool=service.pool,
+        name=service.name,
+        checks=[topology_check(image, size, gpus)] if gpus > 1 else [],
+        sidecars=sidecars,
+        engines=[_engine(image, launch.engine, cpus, sized)],
+        triggers=aggregated_triggers(service.name, service.pool, sized.engine.sessions),
+        shared_memory_gib=_of_one_pod(sized, sized.host.shared_memory_gib + sized.host.kv_pools_gib),
+        nvme_gib=service.lmcache.l2_nvme_gib if service.lmcache else 0,
+        share_processes=bool(sidecars),
+    )
+
+
+def _chat(context: ClusterContext, service: ChatService, sized: PoolSizing) -> EngineReplicasProps:
     """One engine class of a chat service: its replicas on one of its pools, with the flags of that pool's GPU."""
-
-    def __init__(
-        self,
-        *,
-        context: ClusterContext,
-        scaling: Scaling,
-        service: ChatService,
-        pool: str,
-        needs: Sequence[pulumi.Resource],
-        opts: pulumi.ResourceOptions,
-    ) -> None:
-        sized = next(each for each in size_service(context.azure, service).pools if each.pool == pool)
-        launcher = chat_launch(context.azure, service, pool)
-        props = _one_engine(context, service, launcher, sized, name=f"{service.name}-{pool}")
-        super().__init__("ChatReplicas", context=context, scaling=scaling, props=props, needs=needs, opts=opts)
+    launcher = chat_launch(context.azure, service, sized.pool)
+    return _one_engine(context, service, launcher, sized, kind="ChatReplicas", name=f"{service.name}-{sized.pool}")
 
 
-class TtsReplicas(EngineReplicas):
-    """Replicas of text to speech: one GPU with both stages, which hand sound over through shared memory."""
-
-    def __init__(
-        self,
-        *,
-        context: ClusterContext,
-        scaling: Scaling,
-        service: TtsService,
-        needs: Sequence[pulumi.Resource],
-        opts: pulumi.ResourceOptions,
-    ) -> None:
-        (sized,) = size_service(context.azure, service).pools
-        launcher = tts_launch(context.azure, service)
-        props = _one_engine(context, service, launcher, sized, name=service.name, kv_cache=False)
-        super().__init__("TtsReplicas", context=context, scaling=scaling, props=props, needs=needs, opts=opts)
+def _tts(context: ClusterContext, service: TtsService) -> EngineReplicasProps:
+    """Text to speech: one GPU with both stages, which hand sound over through shared memory."""
+    (sized,) = size_service(context.azure, service).pools
+    launcher = tts_launch(context.azure, service)
+    return _one_engine(context, service, launcher, sized, kind="TtsReplicas", name=service.name, kv_cache=False)
 
 
 def _one_engine(
@@ -108,15 +87,16 @@ def _one_engine(
     launcher: Launcher,
     sized: PoolSizing,
     *,
+    kind: str,
     name: str,
     kv_cache: bool = True,
 ) -> EngineReplicasProps:
     (image,) = service_images(service)
     return EngineReplicasProps(
+        kind=kind,
         service=service,
         pool=sized.pool,
         name=name,
-        images=(image,),
         engines=[_engine(context.image_uri(image), launcher, service.cpus, sized)],
         triggers=aggregated_triggers(service.name, sized.pool, sized.engine.sessions, kv_cache=kv_cache),
         shared_memory_gib=_of_one_pod(sized, sized.host.shared_memory_gib),

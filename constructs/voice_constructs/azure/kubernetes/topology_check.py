@@ -1,11 +1,13 @@
 """The init container that refuses to start engines on a node whose GPUs are not joined as they should be."""
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 import pulumi
 
 from blueprint.catalog import VmSize
+from blueprint.engines.launch.base import Launcher
 from voice_constructs.azure.kubernetes.files.check_topology import EXPECTED_VARIABLE
 from voice_constructs.azure.kubernetes.pods import LaunchedContainer, Share
 
@@ -31,17 +33,17 @@ def expectation(size: VmSize, gpus: int) -> str:
     )
 
 
-class TopologyCheck:
-    """The program as a file of a pod, in the form of a launcher.
+@dataclass(frozen=True)
+class TopologyCheck(Launcher):
+    """The program as a file of a pod.
 
     Attributes:
         size: The node's VM size.
         gpus: GPUs of the pod.
     """
 
-    def __init__(self, size: VmSize, gpus: int) -> None:
-        self.size = size
-        self.gpus = gpus
+    size: VmSize
+    gpus: int
 
     def command(self) -> tuple[str, ...]:
         """Return the program; every engine image has Python."""

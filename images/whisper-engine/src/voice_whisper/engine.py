@@ -17,14 +17,13 @@ from voice_runtime.transcripts import Transcripts
 from voice_whisper import health
 from voice_whisper.admission import Admission
 from voice_whisper.beside_vllm import BesideVllm
-from voice_whisper.colocated import Colocated
 from voice_whisper.counters import Counters
-from voice_whisper.disaggregated import Disaggregated
 from voice_whisper.journal_batch import JournalBatch
 from voice_whisper.keeper import Keeper
 from voice_whisper.live_session import Services
 from voice_whisper.patience import STORE_ERRORS
-from voice_whisper.settings import EngineSettings, Layout
+from voice_whisper.pool import WorkerPool
+from voice_whisper.settings import EngineSettings
 from voice_whisper.transcriber import Transcriber
 
 RECEIVE_BUFFER_BYTES = 8 << 20
@@ -59,7 +58,7 @@ class Engine:
         self._settings = settings
         self._store = connect(store)
         self._counters = Counters()
-        self._transcriber = _transcriber(settings)
+        self._transcriber: Transcriber = BesideVllm() if settings.engine == "vllm" else WorkerPool(settings)
         journal, sessions = Journal(self._store, settings.host), Sessions(self._store)
         self._batch = JournalBatch(journal, self._counters)
         services = Services(self._transcriber, Transcripts(self._store), journal, self._batch, self._counters)
@@ -130,12 +129,6 @@ class Engine:
         except STORE_ERRORS as error:
             log.warning("left without a word: %s", error)
         log.info("drained: %d sessions are left to other hosts", left)
-
-
-def _transcriber(settings: EngineSettings) -> Transcriber:
-    if settings.engine == "vllm":
-        return BesideVllm()
-    return Colocated(settings) if settings.layout is Layout.COLOCATED else Disaggregated(settings)
 
 
 def _chunk_socket(settings: EngineSettings) -> socket.socket:

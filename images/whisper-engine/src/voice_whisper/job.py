@@ -59,10 +59,10 @@ class Job:
     stages_ms: dict[str, float] = field(default_factory=dict)
     processing_s: float = 0.0
 
-    def took(self, stage: str, took_ms: float, batch: int) -> None:
-        """Take note of a stage that it has been through, with others."""
-        self.stages_ms[stage] = took_ms
-        self.processing_s += took_ms / 1000 / batch
+    def took(self, stages_ms: dict[str, float], batch: int) -> None:
+        """Take note of stages that it has been through, in a batch of so many."""
+        self.stages_ms |= stages_ms
+        self.processing_s += sum(stages_ms.values()) / 1000 / batch
 
     def answer(self, text: str, language: str) -> None:
         """Tell whoever still waits for it."""

@@ -29,45 +29,30 @@ class States(_Message):
     dtype: str
 
 
-class EncodeRequest(_Message):
-    """Features in these slots, all of the same length."""
+class Request(_Message):
+    """A batch: slots with features of the same length, or with hidden states of the same shape.
+
+    Attributes:
+        states: Of the hidden states, once the slots hold them.
+        languages: To decode each in; ``None``: find out which.
+    """
 
     slots: list[int]
     bins: int
     rows: int
-
-
-class EncodeReply(_Message):
-    """The slots hold their hidden states."""
-
-    states: States
-    took_ms: float
-
-
-class DecodeRequest(_Message):
-    """Hidden states in these slots, all of the same shape; languages to decode them in."""
-
-    slots: list[int]
-    states: States
+    states: States | None = None
     languages: list[str | None]
 
 
-class TranscribeRequest(EncodeRequest):
-    """Features in these slots, and languages to decode them in."""
+class Reply(_Message):
+    """What was made of a batch, in its order.
 
-    languages: list[str | None]
+    Attributes:
+        states: Of the hidden states that the slots hold now; ``None`` where they have been decoded.
+        texts: What the slots say; empty before they are decoded.
+        stages_ms: How long each stage took.
+    """
 
-
-class DecodeReply(_Message):
-    """What the slots' hidden states say, in their order."""
-
-    texts: list[Decoded]
-    took_ms: float
-
-
-class TranscribeReply(_Message):
-    """What the slots' features say, in their order."""
-
-    texts: list[Decoded]
-    encode_ms: float
-    decode_ms: float
+    states: States | None = None
+    texts: list[Decoded] = []
+    stages_ms: dict[str, float]

@@ -1,16 +1,17 @@
-"""Worker processes by stage, and the memory that they share with this one: what both layouts have."""
+"""Whisper's worker processes by stage, and the memory that they share with this one."""
 
 import asyncio
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from blueprint.contract.chunk import CHUNK_MEL_BINS, ChunkKind
-from voice_whisper.backends.base import Decoded, Role
+from voice_whisper.backends.base import Role
 from voice_whisper.job import Heard, Job
 from voice_whisper.memory import SharedSlots
+from voice_whisper.messages import Request
 from voice_whisper.process import Process
-from voice_whisper.stage import Stage, Start, Work
+from voice_whisper.settings import DECODER_BATCH, ENCODER_BATCH, EngineSettings, Layout, threads_of_each
+from voice_whisper.stage import Stage, Start
 from voice_whisper.utterance import Utterance
 from voice_whisper.window import window_of
 
@@ -22,33 +23,47 @@ class Crew:
     Attributes:
         count: Processes.
         batch: Most utterances that one of them takes at a time.
-        threads: Of each process.
-        work: What a process does with a batch.
     """
 
     role: Role
     count: int
     batch: int
-    threads: int
-    work: Work
 
 
-class WorkerPool(ABC):
+def crews_of(settings: EngineSettings) -> tuple[Crew, ...]:
+    """Return the stages of a layout; both have as many processes, and so the same cores."""
+    if settings.layout is Layout.COLOCATED:
+        return (Crew(Role.COLOCATED, settings.encoders + settings.decoders, ENCODER_BATCH),)
+    return (
+        Crew(Role.ENCODER, settings.encoders, ENCODER_BATCH),
+        Crew(Role.DECODER, settings.decoders, DECODER_BATCH),
+    )
+
+
+class WorkerPool:
     """Stages, which a window of speech goes through in their order, and a slot of memory for each such window.
+
+    An utterance's features go into its slot. Where prefill and decode have processes of their own, an encoder turns
+    them into hidden states there, and a decoder reads those; colocated, a process keeps hidden states to itself.
 
     Attributes:
         stages: By role, in the order of the work.
         languages: That the model understands; known when it is ready.
     """
 
-    def __init__(self, *crews: Crew) -> None:
+    def __init__(self, settings: EngineSettings) -> None:
+        crews = crews_of(settings)
+        self._threads = threads_of_each(settings)
         # While every worker has a full batch, the next ones wait in as many slots.
         self._count = 2 * sum(crew.count * crew.batch for crew in crews)
         self._memory = SharedSlots(self._count)
         self._free = list(range(self._count))
         self._workers = {crew.role: crew.count for crew in crews}
         self.stages = {
-            crew.role: Stage(crew.role, crew.batch, self._starter(crew), crew.work, self.release) for crew in crews
+            crew.role: Stage(
+                crew.role, crew.batch, self._starter(crew.role), partial(self._work, crew.role), self.release
+            )
+            for crew in crews
         }
         self._bins = 0
         self.languages: tuple[str, ...] = ()
@@ -57,9 +72,10 @@ class WorkerPool(ABC):
         self._waiting_for_slot: list[Job] = []
 
     @property
-    @abstractmethod
     def depths(self) -> tuple[int, int]:
-        """Utterances that wait for prefill, and for decode."""
+        """Utterances that wait for prefill, those without a slot too, and for decode."""
+        first, *others = (len(stage.queue) for stage in self.stages.values())
+        return first + len(self._waiting_for_slot), sum(others)
 
     @property
     def kinds(self) -> frozenset[ChunkKind]:
@@ -105,11 +121,6 @@ class WorkerPool(ABC):
         finally:
             self._withdraw(job)
 
-    def waiting(self, role: Role) -> int:
-        """Return how many windows wait for a stage; those that have no slot yet wait for the first."""
-        first = next(iter(self.stages))
-        return len(self.stages[role].queue) + (len(self._waiting_for_slot) if role is first else 0)
-
     def release(self, job: Job) -> None:
         """Take a job's slot back, and give it to whoever waits for one."""
         if job.slot is not None:
@@ -120,14 +131,30 @@ class WorkerPool(ABC):
             self._waiting_for_slot.remove(finals_first)
             self._admit(finals_first)
 
-    def answer(self, batch: list[Job], texts: Sequence[Decoded]) -> None:
-        """Tell whoever asked what a batch says, and take its slots back."""
-        for job, said in zip(batch, texts, strict=True):
-            job.answer(said.text, said.language)
-            self.release(job)
+    async def _work(self, role: Role, process: Process, batch: list[Job]) -> None:
+        bins, rows = batch[0].window.shape
+        slots = [job.slot for job in batch if job.slot is not None]
+        languages = [job.language for job in batch]
+        reply = await process.ask(
+            Request(slots=slots, bins=bins, rows=rows, states=batch[0].states, languages=languages)
+        )
+        for job in batch:
+            job.took(reply.stages_ms, len(batch))
+        if role is not Role.ENCODER:
+            for job, said in zip(batch, reply.texts, strict=True):
+                job.answer(said.text, said.language)
+                self.release(job)
+            return
+        for job in batch:
+            job.states = reply.states
+            job.attempts = 0
+            if job.heard.done():
+                self.release(job)
+            else:
+                self.stages[Role.DECODER].put(job)
 
-    def _starter(self, crew: Crew) -> Start:
-        return lambda number: Process.start(crew.role, self._memory, self._count, threads=crew.threads, number=number)
+    def _starter(self, role: Role) -> Start:
+        return lambda number: Process.start(role, self._memory, self._count, threads=self._threads, number=number)
 
     def _has_model(self, process: Process) -> None:
         self._bins, self.languages = process.model.bins, process.model.languages
@@ -150,8 +177,3 @@ class WorkerPool(ABC):
             self._waiting_for_slot.remove(job)
         elif any(stage.queue.remove(job) for stage in self.stages.values()):
             self.release(job)
-
-
-def slots_of(batch: list[Job]) -> list[int]:
-    """Return the slots of a batch, in its order."""
-    return [job.slot for job in batch if job.slot is not None]

@@ -5,11 +5,11 @@ import sys
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, TypeAdapter
+from pydantic import TypeAdapter
 
 from voice_whisper.backends.base import Role
 from voice_whisper.memory import SharedSlots
-from voice_whisper.messages import Failed, Ready
+from voice_whisper.messages import Failed, Ready, Reply, Request
 
 START_TIMEOUT_S = 1800
 """The first start downloads the weights, or compiles them."""
@@ -21,7 +21,6 @@ STOP_TIMEOUT_S = 5
 
 _FIRST_WORDS: TypeAdapter[Ready | Failed] = TypeAdapter(Ready | Failed)
 T = TypeVar("T")
-Reply = TypeVar("Reply", bound=BaseModel)
 
 
 class WorkerDiedError(Exception):
@@ -76,7 +75,7 @@ class Process:
             raise
         return worker
 
-    async def ask(self, request: BaseModel, reply: type[Reply]) -> Reply:
+    async def ask(self, request: Request) -> Reply:
         """Return the answer to a request.
 
         Raises:
@@ -87,7 +86,7 @@ class Process:
             await self._input.drain()
         except (BrokenPipeError, ConnectionResetError):
             raise WorkerDiedError(f"worker {self.pid} is gone") from None
-        return reply.model_validate_json(await self._hear(ANSWER_TIMEOUT_S))
+        return Reply.model_validate_json(await self._hear(ANSWER_TIMEOUT_S))
 
     async def while_alive(self, waiting: Coroutine[Any, Any, T]) -> T:
         """Wait for something else.

@@ -12,22 +12,10 @@ from io import FileIO
 from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
-from pydantic import BaseModel
 
 from voice_whisper.backends.base import Array, Backend, CannotLoadError, Role, load
 from voice_whisper.memory import SharedSlots
-from voice_whisper.messages import (
-    DecodeReply,
-    DecodeRequest,
-    EncodeReply,
-    EncodeRequest,
-    Failed,
-    Ready,
-    States,
-    TranscribeReply,
-    TranscribeRequest,
-)
+from voice_whisper.messages import Failed, Ready, Reply, Request, States
 from voice_whisper.settings import ModelSettings
 
 
@@ -43,52 +31,42 @@ def main() -> int:
         return 1
     _say(replies, Ready(bins=backend.bins, languages=backend.languages).model_dump_json())
     for line in sys.stdin:
-        _say(replies, answer(role, backend, memory, line).model_dump_json())
+        _say(replies, answer(role, backend, memory, Request.model_validate_json(line)).model_dump_json())
     return 0
 
 
-def answer(role: Role, backend: Backend, memory: SharedSlots, line: str) -> BaseModel:
-    """Do what a line asks for, as far as it is this role's."""
-    match role:
-        case Role.ENCODER:
-            return encode(backend, memory, EncodeRequest.model_validate_json(line))
-        case Role.DECODER:
-            return decode(backend, memory, DecodeRequest.model_validate_json(line))
-        case Role.COLOCATED:
-            return transcribe(backend, memory, TranscribeRequest.model_validate_json(line))
-
-
-def encode(backend: Backend, memory: SharedSlots, request: EncodeRequest) -> EncodeReply:
-    """Turn the features of slots into hidden states, in place."""
+def answer(role: Role, backend: Backend, memory: SharedSlots, request: Request) -> Reply:
+    """Do with a batch what is this role's: prefill, decode, or one after the other."""
+    took_ms: dict[str, float] = {}
     since = time.perf_counter()
-    hidden = backend.encode(_features(memory, request))
+    if role is Role.DECODER:
+        hidden = _hidden(memory, request)
+    else:
+        features = [memory.features(slot, request.bins, request.rows) for slot in request.slots]
+        hidden = backend.encode(np.stack(features))
+        states = _handed_over(memory, request, hidden) if role is Role.ENCODER else None
+        took_ms["encode"] = 1000 * (time.perf_counter() - since)
+        if states:
+            return Reply(states=states, stages_ms=took_ms)
+        since = time.perf_counter()
+    texts = backend.decode(hidden, request.languages)
+    took_ms["decode"] = 1000 * (time.perf_counter() - since)
+    return Reply(texts=texts, stages_ms=took_ms)
+
+
+def _handed_over(memory: SharedSlots, request: Request, hidden: Array) -> States:
+    """Leave hidden states in their slots."""
     states = States(shape=hidden.shape[1:], dtype=hidden.dtype.name)
     for slot, result in zip(request.slots, hidden, strict=True):
         memory.hidden(slot, states.shape, states.dtype)[:] = result
-    return EncodeReply(states=states, took_ms=1000 * (time.perf_counter() - since))
+    return states
 
 
-def decode(backend: Backend, memory: SharedSlots, request: DecodeRequest) -> DecodeReply:
-    """Turn the hidden states of slots into text."""
-    since = time.perf_counter()
-    shape, dtype = request.states.shape, request.states.dtype
-    hidden = cast("Array", np.stack([memory.hidden(slot, shape, dtype) for slot in request.slots]))
-    texts = backend.decode(hidden, request.languages)
-    return DecodeReply(texts=texts, took_ms=1000 * (time.perf_counter() - since))
-
-
-def transcribe(backend: Backend, memory: SharedSlots, request: TranscribeRequest) -> TranscribeReply:
-    """Turn the features of slots into text; hidden states stay here."""
-    since = time.perf_counter()
-    hidden = backend.encode(_features(memory, request))
-    encoded = time.perf_counter()
-    texts = backend.decode(hidden, request.languages)
-    decoded = time.perf_counter()
-    return TranscribeReply(texts=texts, encode_ms=1000 * (encoded - since), decode_ms=1000 * (decoded - encoded))
-
-
-def _features(memory: SharedSlots, request: EncodeRequest) -> NDArray[np.float32]:
-    return np.stack([memory.features(slot, request.bins, request.rows) for slot in request.slots])
+def _hidden(memory: SharedSlots, request: Request) -> Array:
+    states = request.states
+    if states is None:
+        raise ValueError("a batch came to decode before prefill")
+    return cast("Array", np.stack([memory.hidden(slot, states.shape, states.dtype) for slot in request.slots]))
 
 
 def _keep_stdout() -> FileIO:

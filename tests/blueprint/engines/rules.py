@@ -4,11 +4,11 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from blueprint.engines.published.arguments import parse
-from blueprint.engines.published.documents import document_problems
 from blueprint.engines.published.release import EngineTable, PublishedMetric, Setting
-from blueprint.engines.published.values import text_problems
 from blueprint.file.loading import suggestion
+from tests.blueprint.engines.arguments import parse
+from tests.blueprint.engines.documents import document_problems
+from tests.blueprint.engines.values import text_problems
 
 _PREFIXES = ("VLLM_", "LMCACHE_")
 _PARTS = {"histogram": ("_bucket", "_sum", "_count"), "summary": ("_sum", "_count")}

@@ -82,4 +82,4 @@ def _is_number(text: str, *, whole: bool) -> bool:
 
 def _shown(value: object) -> str:
     text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= 80 else f"{text[:77]}..."  # noqa: PLR2004  a line's worth
+    return text if len(text) <= 80 else f"{text[:77]}..."

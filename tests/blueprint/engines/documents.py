@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 
 from blueprint.engines.published.release import EngineTable, Setting, published
-from blueprint.engines.published.values import value_problems
 from blueprint.file.loading import suggestion
+from tests.blueprint.engines.values import value_problems
 
 _TRANSFER = {"KVTransferConfig": "kv", "ECTransferConfig": "ec"}
 """Classes that name a connector and a role, in fields that start with the kind of the connector."""
