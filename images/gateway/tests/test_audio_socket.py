@@ -19,7 +19,6 @@ from images.conftest import PATIENCE_S
 from images.gateway.tests.conftest import Start
 from images.gateway.tests.running import GatewayProcess, Hosts, Opened, VadHost, holds
 from voice_runtime import state
-from voice_runtime.replies import text
 
 pytestmark = pytest.mark.usefixtures("hosts", "vad")
 
@@ -226,7 +225,7 @@ async def test_a_socket_says_where_its_audio_comes_from(gateway: GatewayProcess,
     opened = await gateway.open()
     assert not await store.hexists(state.session(opened.ssrc), SessionField.GATEWAY)
     async with opened.socket():
-        assert text(await store.hget(state.session(opened.ssrc), SessionField.GATEWAY)) == "127.0.0.1"
+        assert await store.hget(state.session(opened.ssrc), SessionField.GATEWAY) == b"127.0.0.1"
 
 
 async def test_no_socket_while_no_vad_host_takes_sessions(gateway: GatewayProcess, hosts: Hosts) -> None:

@@ -293,7 +293,6 @@ class LivingBackend(AutoScalingBackend):
     __module__ = AutoScalingBackend.__module__  # where moto looks for the service's routes
 
     def living(self) -> Iterator[LivingGroup]:
-        """Yield its groups."""
         for group in list(self.autoscaling_groups.values()):
             if isinstance(group, LivingGroup):
                 yield group
