@@ -39,11 +39,6 @@ def boxes(templates: Templates) -> list[Box]:
     ]
 
 
-def is_held(properties: Mapping[str, Any]) -> bool:
-    """Whether a launch template or task definition names an image that has no digest yet."""
-    return NO_DIGEST in json.dumps(properties)
-
-
 def route(templates: Templates, method: Resource) -> str:
     """Return a method of a REST API as people write it: ``POST /v1/sessions``."""
     resources = templates.table("ApiGateway::Resource")
@@ -143,7 +138,8 @@ def _services(templates: Templates) -> Iterator[Box]:
 
 
 def _marked(bounds: str, properties: Mapping[str, Any]) -> str:
-    return f"{bounds} {HELD}" if is_held(properties) else bounds
+    """Mark the size of what names an image, in a launch template or task definition, that has no digest yet."""
+    return f"{bounds} {HELD}" if NO_DIGEST in json.dumps(properties) else bounds
 
 
 def _fleets(templates: Templates) -> Iterator[Box]:
@@ -168,7 +164,9 @@ def _fleets(templates: Templates) -> Iterator[Box]:
         title = f"{name}: {kind}" + (f" x {len(groups)} zones" if len(groups) > 1 else "")
         interfaces = launch.get("NetworkInterfaces", [])
         worn = [templates.origins(tier, interface.get("Groups")) for interface in interfaces]
-        yield Box(Node(name, tier, title, lines), frozenset(group.key for group in groups), frozenset().union(*worn))
+        # A fleet's own stack, such as asr-inf2, stands with the tier that it belongs to.
+        node = Node(name, tier.partition("-")[0], title, lines)
+        yield Box(node, frozenset(group.key for group in groups), frozenset().union(*worn))
 
 
 def _launch(templates: Templates, launches: Mapping[Key, Mapping[str, Any]], group: Resource) -> Mapping[str, Any]:
