@@ -25,7 +25,8 @@ from bench.dataplane.sender import ssrc_of
 
 OPEN_SESSIONS = """
 for i = 0, ARGV[2] - 1 do
-  redis.call('HSET', 'session:' .. ARGV[1] + i, 'state', 'open', 'kind', 'gateway', 'expires_at', ARGV[3])
+  redis.call('HSET', 'session:' .. ARGV[1] + i, 'state', 'open', 'kind', 'gateway', 'expires_at', ARGV[3],
+    'gateway', ARGV[4])
 end
 """
 RX_RING = 4096
@@ -143,7 +144,7 @@ def run(folder: Path, audio: str, seconds: float, streams: list[int]) -> None:
         plane.start()
         stack.callback(plane.stop)
         plane.knows_host()
-        store.do("EVAL", OPEN_SESSIONS, 0, ssrc_of(0), most, int(time.time()) + 3600)
+        store.do("EVAL", OPEN_SESSIONS, 0, ssrc_of(0), most, int(time.time()) + 3600, network.far_address)
         sender = Sender(plane, audio, most)
         stack.callback(sender.stop)
 

@@ -10,7 +10,8 @@ work=$(mktemp -d /tmp/voice-smoke-XXXXXX)
 trap 'rm -rf "$work"' EXIT
 
 # What the tests take for a build is a program that starts the image's.
-mkdir -p "$work/build/src"
+mkdir -p "$work/build/src" "$work/build/tests"
+cc -shared -fPIC -o "$work/build/tests/libchannels.so" "$here/../tests/e2e/channels.c"
 printf '#!/bin/sh\nexec unshare --mount %s\n' "$(printf '%q ' "$here/as_on_host.sh" "$work" "$@")" \
   >"$work/build/src/vad-dataplane"
 chmod +x "$work/build/src/vad-dataplane"
