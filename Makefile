@@ -17,7 +17,7 @@ INSTALL := images/vad-dataplane/tests/install.sh
 # How the data plane is built for its tests: Meson's b_sanitize.
 SANITIZERS := none address,undefined
 
-.PHONY: help setup demo demo-page test test-machines test-nightly test-native test-arm64 test-mutants test-voice images refresh-engines sandbox bench-cli bench-dataplane bench-vad bench-voice bench-simulate diagram schema lint format lock clean
+.PHONY: help setup demo demo-page test test-machines test-nightly test-native test-arm64 test-mutants test-voice images refresh-engines sandbox rehearse-hosts bench-cli bench-dataplane bench-vad bench-voice bench-simulate diagram schema lint format lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -56,7 +56,7 @@ test: $(SETUP) ## Run every check and test
 	pytest -n 2 --dist loadfile --no-loadscope-reorder --ignore tests/voice
 
 test-nightly: $(SETUP) $(CHECKOV) ## The tests that are too long for every change
-	$(INSTALL) tests/packages.txt
+	$(INSTALL) tests/packages.txt sandbox/hosts/packages.txt
 	pytest -m nightly --ignore tests/voice
 
 test-machines: $(SETUP) ## Run the Python tests (TESTS=...) as an older CPU, a single core and busy cores would
@@ -87,6 +87,10 @@ demo-page: $(SETUP) ## The same, with a page to speak into
 sandbox: $(SETUP) ## Rehearse both clouds: deploy to a local AWS, drill it, tear it down; run the Pulumi programs
 	voice sandbox deployments/sandbox.yaml
 	voice sandbox deployments/production-azure.yaml
+
+rehearse-hosts: $(SETUP) ## Boot a VAD host in an emulated machine, call through it, drain it (as root, on Debian)
+	$(INSTALL) sandbox/hosts/packages.txt
+	voice sandbox --hosts deployments/hosts.yaml
 
 images: $(SETUP) ## Build and run the images that need no registry, on a Debian made here (as root)
 	voice images rehearse $(IMAGES)

@@ -13,10 +13,9 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from rich.console import Console
 from rich.progress import track
 
-from ops.output import empty_table
+from ops.output import empty_table, out
 
 ROOT = Path(__file__).parents[1]
 PYTHON = [sys.executable, "-c"]
@@ -52,12 +51,11 @@ def measure(command: list[str]) -> tuple[float, float]:
 
 def main() -> None:
     """Measure and print."""
-    console = Console()
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     for command in COMMANDS.values():
         measure(command)
     took: dict[str, list[tuple[float, float]]] = {name: [] for name in COMMANDS}
-    for _ in track(range(runs), "commands", console=console, transient=True):
+    for _ in track(range(runs), "commands", console=out, transient=True):
         for name, command in COMMANDS.items():
             took[name].append(measure(command))
     cpu_s, wall_s = (
@@ -72,7 +70,7 @@ def main() -> None:
         ratios = [cpu_s[name] / cpu_s[floor] for floor in (PYTHON_FLOOR, PYDANTIC_FLOOR, SYNTH_FLOOR)]
         cells = (cpu_s[name], *ratios, wall_s[name], wall_s[name] / wall_s[SYNTH_FLOOR])
         table.add_row(name, *(f"{cell:.2f}" for cell in cells))
-    console.print(table)
+    out.print(table)
 
 
 if __name__ == "__main__":

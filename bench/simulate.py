@@ -8,9 +8,8 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from rich.console import Console
-
 import blueprint
+from ops.output import err, out
 from ops.simulate.capacity import FleetPlan, Overrides, fleet_plans
 from ops.simulate.policies import policies
 from ops.simulate.run import Settings, Simulation
@@ -45,16 +44,16 @@ def main() -> None:
     """Simulate with the file's own policy, and print what it cost."""
     plans = scaled(PEAK)
     settings = Settings(zones=plans[1].groups[0].zones, call_s=CALL_S, cross_zone=False, seed=1, lead_in_s=0)
-    console = Console()
-    with console.status("a day of a million calls"):
+    with err.status("a day of a million calls"):
         start = time.perf_counter()
         result = Simulation(plans, policies(plans)[-1], diurnal(PEAK), settings).run()
         seconds = time.perf_counter() - start
     peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    console.print(
+    out.print(
         f"{result.ledger.offered:,} calls, at most {int(result.course.carried.max()):,} at a time, "
         f"{result.ledger.refused:,} refused: {seconds:.1f} s, target at most {TARGET_S}; {peak_mib:.0f} MiB, "
-        f"target at most {TARGET_MIB}"
+        f"target at most {TARGET_MIB}",
+        soft_wrap=True,
     )
 
 

@@ -6,7 +6,7 @@ _AZURE = {"azure", "google", "grpc", "pulumi", "pulumi_azure_native", "pulumi_ku
 EXTRAS = {
     "aws": _AWS,
     "azure": _AZURE,
-    "sandbox": _AWS | _AZURE | {"cfnlint", "moto"},
+    "sandbox": _AWS | _AZURE | {"cfnlint", "cryptography", "moto"},
     "call": {"httpx2", "numpy", "pylibsrtp", "soxr", "websockets"},
     "loadtest": {"aiohttp", "httpx2", "numpy", "soxr", "yarl"},
     "simulate": {"matplotlib", "numpy", "simpy"},

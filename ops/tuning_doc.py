@@ -10,7 +10,6 @@ from blueprint.engines.sizing.defaults import batch_defaults
 from blueprint.engines.sizing.layouts import CELL, Asked, Layout, layouts
 from blueprint.engines.sizing.memory import cross_attention_bytes, kv_bytes_per_token
 from blueprint.engines.sizing.profiles import ProfileRow, batching_pair, profile_table
-from blueprint.engines.sizing.result import EngineSizing
 from blueprint.engines.sizing.tts import PUBLISHED_POINTS
 from blueprint.file.model.serving import KvCacheType, Load
 
@@ -104,11 +103,8 @@ def _pair_table() -> str:
         raise LookupError("qwen3-8b does not fit an A100-80")
     control, treatment = batching_pair(row.tuned)
     knobs = ("max_num_seqs", "max_num_batched_tokens", "block_size")
-    return _markdown(("knob", "control", "treatment"), [_knob(name, control, treatment) for name in knobs])
-
-
-def _knob(name: str, control: EngineSizing, treatment: EngineSizing) -> tuple[str, ...]:
-    return f"`{name}`", str(getattr(control, name)), str(getattr(treatment, name))
+    rows = [(f"`{name}`", *(str(getattr(side, name)) for side in (control, treatment))) for name in knobs]
+    return _markdown(("knob", "control", "treatment"), rows)
 
 
 def _sessions_table() -> str:

@@ -12,16 +12,14 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from bench.dataplane import native, plot, streams
 from bench.dataplane.audio import conversation
 from bench.dataplane.native import OURS, Measurement
-from ops.output import empty_table
+from ops.output import empty_table, out
 
 OUTPUT = Path("build/bench-dataplane")
-console = Console()
 
 
 def best_rival(group: list[Measurement]) -> Measurement:
@@ -60,11 +58,11 @@ def main(
     batches = streams.batches(rounds, file)
     live = streams.live(3, file)
     for drawn in (*map(table, stages), *map(streams.ceiling_table, groups(ceiling)), streams.batch_table(batches)):
-        console.print(drawn)
+        out.print(drawn)
     if live:
-        console.print(streams.live_table(live))
+        out.print(streams.live_table(live))
     else:
-        console.print("Streams through AF_XDP need root, for network namespaces: sudo make bench-dataplane")
+        out.print("Streams through AF_XDP need root, for network namespaces: sudo make bench-dataplane")
     plot.draw(ceiling, live, output / "streams.png")
     figures = {
         "stages": [
@@ -79,7 +77,7 @@ def main(
         "loss_free": {"best": streams.loss_free(live), "median": streams.loss_free(live, "median")},
     }
     (output / "figures.json").write_text(json.dumps(figures, indent=1))
-    console.print(f"{output / 'figures.json'}, {output / 'streams.png'}")
+    out.print(f"{output / 'figures.json'}, {output / 'streams.png'}")
 
 
 if __name__ == "__main__":

@@ -116,7 +116,7 @@ def measure(plane: DataPlane, sender: Sender, streams: int, seconds: float) -> d
         "lost": sent["sent"] - taken,
         "speech_share": 1 - silent / frames,
         "rx_ring_percent": peak,
-        "chunks": after["ship"]["sent"] - before["ship"]["sent"],
+        "chunks": after["events"]["ship"]["sent"] - before["events"]["ship"]["sent"],
         "drops": {name: count for name, count in drops.items() if count},
         "cycles_per_packet": {name: count / taken for name, count in cycles.items() if count},
     }
@@ -126,13 +126,14 @@ def run(folder: Path, audio: str, seconds: float, streams: list[int]) -> None:
     """Start everything, let all sessions in, measure a round: few streams first, as lost packets leave their mark."""
     most = max(streams)
     with contextlib.ExitStack() as stack:
-        network = Veth()
+        network = Veth(queues=1)
         stack.callback(network.close)
         store = Store(folder, network)
         stack.callback(store.stop)
         settings = {
             "VOICE_MAX_SESSIONS": "8192",
             "VOICE_ADMISSIONS_PER_S": "1000000",
+            "VOICE_RX_QUEUES": "1",
             "VOICE_RX_RING_SIZE": str(RX_RING),
             "RUNTIME_DIRECTORY": str(folder),  # DPDK's: another one may run
         }

@@ -13,12 +13,11 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import numpy.typing as npt
 
+from bench import product
+from bench.product import PRODUCT, PROJECT, ROOT
 from bench.vad.native import Build
 
-ROOT = Path(__file__).parents[2]
-PRODUCT_DIR = ROOT / "images/vad-dataplane"
-SOURCE = PRODUCT_DIR / "timing"
-PRODUCT = ROOT / "build/vad-dataplane/release"
+SOURCE = PROJECT / "timing"
 BUILD = ROOT / "build/bench-dataplane/native"
 VAD_MODULE = PRODUCT / "src/vad/vad.so"
 PRODUCT_TARGETS = ("src/vad-dataplane", "src/vad/vad.so", "src/vad/libvad_host.a")
@@ -66,8 +65,8 @@ class Measurement:
 
 def build() -> None:
     """Compile the data plane and the benches in release mode; what they need from Debian is installed when missing."""
-    subprocess.run([PRODUCT_DIR / "tests/install.sh", SOURCE / "packages.txt"], check=True)  # noqa: S603
-    subprocess.run([SOURCE / "product.sh", PRODUCT, *PRODUCT_TARGETS], check=True, stdout=subprocess.DEVNULL)  # noqa: S603
+    subprocess.run([PROJECT / "tests/install.sh", SOURCE / "packages.txt"], check=True)  # noqa: S603
+    product.build(*PRODUCT_TARGETS)
     if not (BUILD / "build.ninja").exists():
         setup = ["meson", "setup", f"-Dproduct={PRODUCT}", str(BUILD), str(SOURCE)]
         subprocess.run(setup, check=True, stdout=subprocess.DEVNULL)  # noqa: S603

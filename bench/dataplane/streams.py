@@ -16,6 +16,7 @@ from rich.table import Table
 
 from bench.dataplane import native
 from bench.dataplane.native import Measurement
+from bench.product import PRODUCT, PROJECT, ROOT
 from ops.output import empty_table
 
 CEILING_STREAMS = (2000, 4000, 8000)
@@ -25,7 +26,7 @@ LIVE_STREAMS = (1000, 1500, 2000, 2500, 3000, 3500, 4000, 5000)
 LIVE_SECONDS = 4
 LOSS_FREE = 1e-5
 """Fewer lost packets than this are none: one in 100,000 is a flaw of a line, not of a host."""
-E2E = native.PRODUCT_DIR / "tests/e2e"
+E2E = PROJECT / "tests/e2e"
 
 
 @dataclass(frozen=True)
@@ -65,8 +66,8 @@ def live(rounds: int, audio: Path) -> list[Live]:
     """Run the program behind a veth; nothing where this process may not."""
     if os.geteuid() != 0:
         return []
-    path = os.pathsep.join([str(E2E), str(native.ROOT)])
-    environment = os.environ | {"PYTHONPATH": path, "VOICE_DATAPLANE_BUILD": str(native.PRODUCT / "src")}
+    path = os.pathsep.join([str(E2E), str(ROOT)])
+    environment = os.environ | {"PYTHONPATH": path, "VOICE_DATAPLANE_BUILD": str(PRODUCT / "src")}
     command = [sys.executable, "-m", "bench.dataplane.live", str(audio), str(rounds), str(LIVE_SECONDS)]
     command += map(str, LIVE_STREAMS)
     output = subprocess.run(  # noqa: S603

@@ -10,12 +10,11 @@ from statistics import median
 import numpy as np
 import numpy.typing as npt
 
+from bench import product
+from bench.product import PRODUCT, PROJECT
 from bench.vad.corpus import Flags
-from bench.vad.module import ROOT
 
 HERE = Path(__file__).parent
-PROJECT = ROOT / "images/vad-dataplane"
-PRODUCT = ROOT / "build/vad-dataplane/release"
 TARGETS = ("src/vad/vad.so", "src/vad/libvad_host.a", "tests/vad/libvad_native.a")
 
 
@@ -39,7 +38,7 @@ class Build:
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self._run(str(PROJECT / "timing/product.sh"), str(PRODUCT), *TARGETS)
+        product.build(*TARGETS)
         self._module = str(PRODUCT / TARGETS[0])
         self._programs = {}
         for name in ("decide", "frame_cost"):

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import httpx2
 
+from bench import product
+from bench.product import PRODUCT, PROJECT, ROOT
 from bench.voice.processes import cpu_s
 from blueprint.contract.metrics import ENGINE_METRICS_PATH
-from ops.demo.services import IMAGES, LOOPBACK, ROOT, Gateway, VoicePath
+from ops.demo.services import LOOPBACK, Gateway, VoicePath
 from voice_whisper.settings import Layout
 
-PRODUCT = ROOT / "build/vad-dataplane/release"
 DATA_PLANE = PRODUCT / "src/vad-dataplane"
 VAD = PRODUCT / "src/vad/vad.so"
 NO_VAD = PRODUCT / "tests/vad/all_speech.so"
@@ -42,10 +43,8 @@ def build() -> None:
     Raises:
         subprocess.CalledProcessError: It does not compile.
     """
-    targets = [str(file.relative_to(PRODUCT)) for file in (DATA_PLANE, VAD, NO_VAD)]
-    product = IMAGES / "vad-dataplane/timing/product.sh"
-    subprocess.run([product, PRODUCT, *targets], check=True, stdout=subprocess.DEVNULL)  # noqa: S603
-    subprocess.run([IMAGES / "vad-dataplane/tests/install.sh", ROOT / "tests/packages.txt"], check=True)  # noqa: S603
+    product.build(*(str(file.relative_to(PRODUCT)) for file in (DATA_PLANE, VAD, NO_VAD)))
+    subprocess.run([PROJECT / "tests/install.sh", ROOT / "tests/packages.txt"], check=True)  # noqa: S603
 
 
 class Running:

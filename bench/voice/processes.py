@@ -16,9 +16,6 @@ def cpu_s(pid: int) -> float:
 
 def machine_cpu_s() -> float:
     """Return the processor time that everything on this machine has taken since it started, seconds."""
-    user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, _first_line().split()[1:9])
+    line = Path("/proc/stat").read_text(encoding="ascii").partition("\n")[0]
+    user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, line.split()[1:9])
     return (user + nice + system + irq + softirq + steal) / TICKS_PER_S
-
-
-def _first_line() -> str:
-    return Path("/proc/stat").read_text(encoding="ascii").partition("\n")[0]

@@ -65,6 +65,9 @@ class SessionField(StrEnum):
     """Gateway: ``gateway`` for plain RTP from inside the network, ``external`` for SRTP."""
     SRTP_KEY = "srtp_key"
     """Gateway: base64 of the master key and salt (30 bytes); with ``external`` only."""
+    GATEWAY = "gateway"
+    """Gateway: IPv4 address that plain RTP comes from, written when the session's socket opens; none is taken from
+    elsewhere."""
     EXPIRES_AT = "expires_at"
     """Gateway: seconds since 1970 (UTC) after which no audio is taken."""
     LAPSES_AT = "lapses_at"

@@ -10,7 +10,9 @@ import yaml
 from botocore.exceptions import NoCredentialsError
 
 from blueprint.aws import names
+from blueprint.contract.images import Image
 from blueprint.file.model.deployment import Deployment
+from blueprint.hosts import VAD_IMAGES, asr_images
 
 AREA = "AWS"
 """As reports name it."""
@@ -29,6 +31,25 @@ def sign_in(deployment: Deployment) -> boto3.Session:
     if session.get_credentials() is None:
         raise NoCredentialsError
     return session
+
+
+@dataclass(frozen=True)
+class Group:
+    """One Auto Scaling group of the file.
+
+    Attributes:
+        images: What its hosts are to run.
+        low: Hosts at least.
+        high: Hosts at most.
+        budget_s: Time that a host has to finish its sessions.
+    """
+
+    name: str
+    fleet: str
+    images: tuple[Image, ...]
+    low: int
+    high: int
+    budget_s: int
 
 
 @dataclass(frozen=True)
@@ -56,10 +77,26 @@ class Account:
         return {"Account": answer["Account"], "Arn": answer["Arn"]}
 
     @property
-    def groups(self) -> set[str]:
-        """Names of the deployment's Auto Scaling groups."""
-        fleets = {names.group(self.deployment, fleet.name) for fleet in self.deployment.aws.asr}
-        return fleets | set(names.vad_groups(self.deployment))
+    def groups(self) -> dict[str, Group]:
+        """The Auto Scaling groups that the file asks for, by name and in its order."""
+        aws, deployment = self.deployment.aws, self.deployment
+        hosts, budget_s = aws.vad.hosts_per_zone, aws.vad.drain_timeout_s
+        found = [
+            Group(name, names.VAD_FLEET, VAD_IMAGES, hosts.min, hosts.max, budget_s)
+            for name in names.vad_groups(deployment)
+        ]
+        found += [
+            Group(
+                names.group(deployment, fleet.name),
+                fleet.name,
+                asr_images(fleet),
+                fleet.hosts.min,
+                fleet.hosts.max,
+                fleet.drain_timeout_s,
+            )
+            for fleet in aws.asr
+        ]
+        return {group.name: group for group in found}
 
     def resources(self, *kinds: str) -> Iterator[dict[str, Any]]:
         """Yield the resources of the templates, or those of some types."""

@@ -3,7 +3,7 @@
 from blueprint import catalog
 from blueprint.catalog.inference import Task
 from blueprint.engines.sizing.result import DoesNotFitError
-from blueprint.engines.sizing.service import PoolSizing, size_services
+from blueprint.engines.sizing.service import size_services
 from blueprint.file.model.aws import Aws
 from blueprint.file.model.azure import Azure
 from ops.cost.model import NOTHING, Amount, Audio, total
@@ -55,14 +55,11 @@ def azure_audio(azure: Azure, utilisation: float) -> Audio:
             nodes = next(each.nodes for each in azure.pools if each.name == pool.pool)
             low = min(service.replicas.min, nodes.min * pool.replicas_per_node)
             sessions += Amount.between(low, pool.most_replicas, utilisation) * pool.engine.sessions
-            reasons.append(_replicas(service.name, low, pool))
+            bounds, each = f"{low}-{pool.most_replicas}", pool.engine.sessions
+            reasons.append(f"{service.name}, {bounds} replicas x {each} sessions")
     if not reasons:
         return Audio(None, "no service of the file takes audio")
     return _audio(sessions, "; ".join(reasons))
-
-
-def _replicas(service: str, low: int, pool: PoolSizing) -> str:
-    return f"{service}, {low}-{pool.most_replicas} replicas x {pool.engine.sessions} sessions"
 
 
 def _audio(sessions: Amount, why: str) -> Audio:

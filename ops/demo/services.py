@@ -224,7 +224,7 @@ class VoicePath:
             environment |= {
                 "VOICE_DATA_PATH": "socket",
                 "VOICE_INTERFACE": "lo",
-                "VOICE_RX_QUEUES": "1",
+                "VOICE_RX_QUEUES": "2",
                 "VOICE_RX_RING_SIZE": "1024",
                 "VOICE_MAX_SESSIONS": "1024",
                 "VOICE_DRAIN_TIMEOUT_S": "10",

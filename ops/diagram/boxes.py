@@ -39,11 +39,6 @@ def boxes(templates: Templates) -> list[Box]:
     ]
 
 
-def is_held(properties: Mapping[str, Any]) -> bool:
-    """Whether a launch template or task definition names an image that has no digest yet."""
-    return NO_DIGEST in json.dumps(properties)
-
-
 def route(templates: Templates, method: Resource) -> str:
     """Return a method of a REST API as people write it: ``POST /v1/sessions``."""
     resources = templates.table("ApiGateway::Resource")
@@ -143,7 +138,8 @@ def _services(templates: Templates) -> Iterator[Box]:
 
 
 def _marked(bounds: str, properties: Mapping[str, Any]) -> str:
-    return f"{bounds} {HELD}" if is_held(properties) else bounds
+    """Mark the size of what names an image, in a launch template or task definition, that has no digest yet."""
+    return f"{bounds} {HELD}" if NO_DIGEST in json.dumps(properties) else bounds
 
 
 def _fleets(templates: Templates) -> Iterator[Box]:

@@ -89,7 +89,8 @@ def _rules(templates: Templates, drawn: list[Box]) -> Iterator[Flow]:
         else:
             senders = wearers.get(source, [])
             if purpose == VALKEY.purpose:
-                path, story = stories.get(_tier_name(groups[source]), (path, "state"))
+                tier = groups[source]["GroupDescription"].removeprefix("voice-serve ").removesuffix(" tier")
+                path, story = stories.get(tier, (path, "state"))
                 purpose = f"{story}, {purpose}"
         if (protocol, port) in health:
             purpose = f"health, {purpose}"
@@ -107,11 +108,6 @@ def _ingress(templates: Templates) -> Iterator[tuple[Key | None, Key, Mapping[st
         if target_key:
             source = templates.origin(alone.tier, alone.properties.get("SourceSecurityGroupId"))
             yield source, target_key, alone.properties
-
-
-def _tier_name(group: Mapping[str, Any]) -> str:
-    description: str = group["GroupDescription"]
-    return description.removeprefix("voice-serve ").removesuffix(" tier")
 
 
 def _health_ports(templates: Templates) -> set[tuple[str, int]]:

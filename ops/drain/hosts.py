@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from blueprint.aws import names
-from blueprint.hosts import VAD_IMAGES, asr_images
 from ops.aws.account import Account
 
 if TYPE_CHECKING:
@@ -73,25 +71,25 @@ def find(account: Account, instance: str) -> Host:
         )
     group = found[0]["AutoScalingGroupName"]
     if group not in account.groups:
-        ours = ", ".join(sorted(account.groups))
-        raise NotDrainableError(f"{instance} belongs to {group}, which is none of {account.deployment.name}'s: {ours}")
+        known = ", ".join(sorted(account.groups))
+        raise NotDrainableError(f"{instance} belongs to {group}, which is none of {account.deployment.name}'s: {known}")
     live = client.describe_auto_scaling_groups(AutoScalingGroupNames=[group])["AutoScalingGroups"][0]
     hook, heartbeat_s = _hook(client, group)
-    fleet, carries, budget_s = _fleet(account, group)
+    ours = account.groups[group]
     serving = [each for each in live["Instances"] if each["LifecycleState"] == "InService"]
     return Host(
         id=instance,
-        fleet=fleet,
+        fleet=ours.fleet,
         group=group,
         zone=found[0]["AvailabilityZone"],
-        carries=carries,
+        carries=ours.images,
         state=found[0]["LifecycleState"],
         in_service=len(serving),
         desired=live["DesiredCapacity"],
         low=live["MinSize"],
         hook=hook,
         heartbeat_s=heartbeat_s,
-        budget_s=budget_s,
+        budget_s=ours.budget_s,
     )
 
 
@@ -129,12 +127,3 @@ def _hook(client: AutoScalingClient, group: str) -> tuple[str, int]:
     raise NotDrainableError(
         f"{group} has no lifecycle hook for terminating: its calls would be cut; deploy the file, then drain"
     )
-
-
-def _fleet(account: Account, group: str) -> tuple[str, tuple[str, ...], int]:
-    """Return the name of a group's fleet, its images and its drain budget in seconds."""
-    aws = account.deployment.aws
-    for fleet in aws.asr:
-        if group == names.group(account.deployment, fleet.name):
-            return fleet.name, tuple(asr_images(fleet)), fleet.drain_timeout_s
-    return names.VAD_FLEET, tuple(VAD_IMAGES), aws.vad.drain_timeout_s

@@ -67,8 +67,8 @@ class FlagReader:
         Raises:
             MovedError: The distribution has no such function.
         """
-        found = self._reader.named(function)
-        if found is None or not isinstance(found.node, ast.FunctionDef):
+        found = self._reader.required(function)
+        if not isinstance(found.node, ast.FunctionDef):
             raise MovedError(function)
         owner = self._reader.named(function.rpartition(".")[0])
         in_class = owner if owner and isinstance(owner.node, ast.ClassDef) else None
@@ -181,8 +181,12 @@ class FlagReader:
                 parents = list(self._reader.ancestry(frame.owner))[1:]
                 return next(((self._reader.method(each, attr), each) for each in parents), (None, None))
             case ast.Attribute(value=ast.Name(id="cls"), attr=attr) if frame.cls:
-                holder = next((each for each in self._reader.ancestry(frame.cls) if _has(each, attr)), frame.cls)
-                return self._reader.method(frame.cls, attr), holder
+                holders = (
+                    parent
+                    for parent in self._reader.ancestry(frame.cls)
+                    if any(getattr(each, "name", None) == attr for each in getattr(parent.node, "body", []))
+                )
+                return self._reader.method(frame.cls, attr), next(holders, frame.cls)
             case ast.Attribute(value=base, attr=attr):
                 owner = self._reader.definition(base, frame.scope)
                 if owner and isinstance(owner.node, ast.ClassDef):
@@ -242,7 +246,3 @@ def _local_names(function: ast.FunctionDef, module: Module) -> Symbols:
     imports = [node for node in ast.walk(function) if isinstance(node, ast.Import | ast.ImportFrom)]
     given = zip(reversed(function.args.args), reversed(function.args.defaults), strict=False)
     return symbols(list(imports), package) | {each.arg: default for each, default in given}
-
-
-def _has(cls: Definition, name: str) -> bool:
-    return any(getattr(each, "name", None) == name for each in getattr(cls.node, "body", []))

@@ -60,6 +60,17 @@ class Names:
         base = self.named(module_name) if module_name else None
         return self._member(base, name) if base else None
 
+    def required(self, dotted: str) -> Definition:
+        """Return the same.
+
+        Raises:
+            MovedError: The distribution has nothing of that name.
+        """
+        found = self.named(dotted)
+        if found is None:
+            raise MovedError(dotted)
+        return found
+
     def _member(self, base: Definition, name: str) -> Definition | None:
         match base.node:
             case ast.Module():

@@ -183,25 +183,24 @@ def variables_declared(reader: Reader, table: str) -> dict[str, object]:
 
 def variables_listed(reader: Reader, dotted: str) -> dict[str, object]:
     """Return the environment variables that a module lists by name."""
-    found = reader.named(dotted)
-    listed = reader.value_or(found.node, found.scope, None) if found else None
+    found = reader.required(dotted)
+    listed = reader.value_or(found.node, found.scope, None)
     if not isinstance(listed, list):
         raise MovedError(dotted)
     return {str(name): None for name in listed}
 
 
-def defined_settings(reader: Reader, mapping: str) -> dict[str, object]:
-    """Return the keys of a module's mapping of definitions, with the ``default`` of each."""
-    found = reader.named(mapping)
-    if found is None:
-        raise MovedError(mapping)
+def variables_of_settings(reader: Reader, prefix: str, mapping: str) -> dict[str, object]:
+    """Return a variable for each key of a module's mapping of definitions, with the ``default`` of that setting."""
+    found = reader.required(mapping)
     node = found.node.value if isinstance(found.node, ast.AnnAssign) else found.node
     made: dict[str, object] = {}
     for key, value in zip(node.keys, node.values, strict=True) if isinstance(node, ast.Dict) else ():
         given = zip(value.keys, value.values, strict=True) if isinstance(value, ast.Dict) else ()
         default = next((each for name, each in given if getattr(name, "value", None) == "default"), None)
         if isinstance(key, ast.Constant):
-            made[str(key.value)] = reader.value_or(default, found.scope, None) if default else None
+            name = f"{prefix}{str(key.value).upper()}"
+            made[name] = reader.value_or(default, found.scope, None) if default else None
     return made
 
 

@@ -3,8 +3,12 @@
 A release that moves something makes ``python -m ops.engine_tables`` stop and name the recipe's line to change.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+
+from ops.engine_tables.offered import variables_declared, variables_listed, variables_of_settings, variables_read
+from ops.engine_tables.values import Reader
 
 
 @dataclass(frozen=True)
@@ -22,10 +26,7 @@ class Recipe:
         connector_settings: Prefix of a connector's own settings.
         metrics: Prefixes of the metrics.
         endpoints: Folders, or files, whose routes are served.
-        variables: Prefix of the environment variables.
-        variable_table: Module that declares them with their defaults.
-        variable_list: Sequence of their names.
-        defined: Prefix of variables that stand for settings, and the mapping that defines those settings.
+        environment: What finds the environment variables and their defaults; later ones know better.
         registries: By function that lists names, the function that registers them.
     """
 
@@ -39,10 +40,7 @@ class Recipe:
     connector_settings: str = ""
     metrics: tuple[str, ...] = ()
     endpoints: tuple[str, ...] = ()
-    variables: str = ""
-    variable_table: str | None = None
-    variable_list: str | None = None
-    defined: tuple[str, str] | None = None
+    environment: tuple[Callable[[Reader], dict[str, object]], ...] = ()
     registries: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -59,8 +57,10 @@ VLLM = Recipe(
     connector_settings="lmcache.mp.",
     metrics=("vllm:",),
     endpoints=("vllm/entrypoints/",),
-    variables="VLLM_",
-    variable_table="vllm.envs",
+    environment=(
+        partial(variables_read, prefix="VLLM_"),
+        partial(variables_declared, table="vllm.envs"),
+    ),
 )
 OMNI = Recipe(
     commands={"serve": "vllm_omni.entrypoints.cli.serve.OmniServeCommand.subparser_init"},
@@ -70,8 +70,10 @@ OMNI = Recipe(
     connectors={"stage": ("OmniConnectorFactory", "register_connector")},
     metrics=("vllm_omni:",),
     endpoints=("vllm_omni/entrypoints/openai/",),
-    variables="VLLM_OMNI_",
-    variable_list="vllm_omni.config.environment_variable_inventory._PUBLIC_OMNI",
+    environment=(
+        partial(variables_read, prefix="VLLM_OMNI_"),
+        partial(variables_listed, dotted="vllm_omni.config.environment_variable_inventory._PUBLIC_OMNI"),
+    ),
 )
 LMCACHE = Recipe(
     commands={"server": "lmcache.cli.commands.server.ServerCommand.add_arguments"},
@@ -88,8 +90,10 @@ LMCACHE = Recipe(
         "lmcache/v1/internal_api_server/common/",
         "lmcache/v1/internal_api_server/vllm/version_api.py",
     ),
-    variables="LMCACHE_",
-    defined=("LMCACHE_", "lmcache.v1.config._CONFIG_DEFINITIONS"),
+    environment=(
+        partial(variables_read, prefix="LMCACHE_"),
+        partial(variables_of_settings, prefix="LMCACHE_", mapping="lmcache.v1.config._CONFIG_DEFINITIONS"),
+    ),
     registries={
         "get_registered_store_policies": "register_store_policy",
         "get_registered_prefetch_policies": "register_prefetch_policy",

@@ -50,7 +50,11 @@ class Tree:
 
     def __init__(self, paths: frozenset[str], read: Callable[[str], str]) -> None:
         self._read = functools.cache(read)
-        self._paths = {_module_name(path): path for path in paths if path.endswith(".py")}
+        self._paths = {
+            path.removesuffix(".py").removesuffix("/__init__").replace("/", "."): path
+            for path in paths
+            if path.endswith(".py")
+        }
         self.module = functools.cache(self._module)
 
     @classmethod
@@ -138,7 +142,3 @@ def blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
         yield getattr(statement, name, [])
     for handler in getattr(statement, "handlers", []):
         yield handler.body
-
-
-def _module_name(path: str) -> str:
-    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")

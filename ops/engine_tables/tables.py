@@ -1,7 +1,6 @@
 """A distribution's source to its table, and the table to text."""
 
 import json
-from collections.abc import Iterator
 
 from pydantic import JsonValue
 
@@ -9,7 +8,7 @@ from blueprint.engines.published.release import Command, EngineTable, Origin, Se
 from ops.engine_tables import offered
 from ops.engine_tables.classes import closure, setting_of
 from ops.engine_tables.flags import FlagReader
-from ops.engine_tables.names import Definition, MovedError
+from ops.engine_tables.names import Definition
 from ops.engine_tables.recipes import Recipe
 from ops.engine_tables.source import Tree
 from ops.engine_tables.values import Reader
@@ -45,7 +44,7 @@ def table(tree: Tree, recipe: Recipe, origin: Origin) -> EngineTable:
 
 
 def _configs(reader: Reader, recipe: Recipe, commands: dict[str, Command]) -> dict[str, tuple[Setting, ...]]:
-    roots = {name.rpartition(".")[2]: _found(reader, name) for name in recipe.configs}
+    roots = {name.rpartition(".")[2]: reader.required(name) for name in recipe.configs}
     for flag in (flag for command in commands.values() for flag in command.flags):
         if flag.config and (cls := _class(reader, recipe.config_folder, flag.config)):
             roots[flag.config] = cls
@@ -60,54 +59,31 @@ def _class(reader: Reader, folder: str, name: str) -> Definition | None:
     return next((found for module in modules if (found := reader.named(f"{module.name}.{name}"))), None)
 
 
-def _found(reader: Reader, name: str) -> Definition:
-    found = reader.named(name)
-    if found is None:
-        raise MovedError(name)
-    return found
-
-
 def _environment(reader: Reader, recipe: Recipe) -> dict[str, JsonValue]:
-    found = offered.variables_read(reader, recipe.variables) if recipe.variables else {}
-    if recipe.variable_list:
-        found |= offered.variables_listed(reader, recipe.variable_list)
-    if recipe.variable_table:
-        found |= offered.variables_declared(reader, recipe.variable_table)
-    if recipe.defined:
-        prefix, mapping = recipe.defined
-        found |= {f"{prefix}{name.upper()}": value for name, value in offered.defined_settings(reader, mapping).items()}
+    found = {name: value for find in recipe.environment for name, value in find(reader).items()}
     return dict(sorted(found.items()))  # type: ignore[arg-type]
 
 
 def render(made: EngineTable) -> str:
     """Return a table as JSON with one line for each flag, field, metric, endpoint and variable."""
-    return "\n".join(_lines(made)) + "\n"
-
-
-def _lines(made: EngineTable) -> Iterator[str]:
     document = made.model_dump(mode="json", exclude_defaults=True)
-    yield "{"
-    for number, (key, value) in enumerate(document.items()):
-        comma = "," if number < len(document) - 1 else ""
-        yield from _entry(key, value, comma, " ", deep=2 if key == "commands" else 1)
-    yield "}"
+    entries = (
+        f" {_json(key)}: {_opened(value, ' ', deep=2 if key == 'commands' else 1)}" for key, value in document.items()
+    )
+    return "{\n" + ",\n".join(entries) + "\n}\n"
 
 
-def _entry(key: str, value: object, comma: str, indent: str, deep: int) -> Iterator[str]:
-    """Yield the lines of one key: containers open up to a depth, and their rows stay on one line each."""
+def _opened(value: object, indent: str, deep: int) -> str:
+    """Return JSON whose containers open up to a depth; what is inside those stays on one line each."""
     if deep < 0 or not isinstance(value, dict | list) or not value:
-        yield f"{indent}{_json(key)}: {_json(value)}{comma}"
-        return
-    opening, closing = "{}" if isinstance(value, dict) else "[]"
-    yield f"{indent}{_json(key)}: {opening}"
-    last = len(value) - 1
+        return _json(value)
+    inner = f"{indent} "
     if isinstance(value, dict):
-        for number, (name, inner) in enumerate(value.items()):
-            yield from _entry(name, inner, "," if number < last else "", indent + " ", deep - 1)
+        rows = [f"{inner}{_json(name)}: {_opened(each, inner, deep - 1)}" for name, each in value.items()]
     else:
-        for number, row in enumerate(value):
-            yield f"{indent} {_json(row)}{',' if number < last else ''}"
-    yield f"{indent}{closing}{comma}"
+        rows = [f"{inner}{_json(row)}" for row in value]
+    opening, closing = "{}" if isinstance(value, dict) else "[]"
+    return f"{opening}\n" + ",\n".join(rows) + f"\n{indent}{closing}"
 
 
 def _json(value: object) -> str:

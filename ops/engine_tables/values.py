@@ -205,7 +205,11 @@ class Reader(Names):
         match node:
             case ast.Subscript(value=ast.Name(id="Literal") | ast.Attribute(attr="Literal"), slice=inside):
                 items = inside.elts if isinstance(inside, ast.Tuple) else [inside]
-                return [value for item in items for value in self._literal_item(item, scope)]
+                return [
+                    value
+                    for item in items
+                    for value in ([item.value] if isinstance(item, ast.Constant) else self.literal(item, scope))
+                ]
             case ast.BinOp(left=left, op=ast.BitOr(), right=right):
                 return [*self.literal(left, scope), *self.literal(right, scope)]
             case ast.Name() | ast.Attribute():
@@ -215,9 +219,6 @@ class Reader(Names):
                     if alias is not None:
                         return self.literal(alias, found.scope)
         raise UnknownValueError(ast.unparse(node))
-
-    def _literal_item(self, item: ast.expr, scope: Scope) -> list[object]:
-        return [item.value] if isinstance(item, ast.Constant) else self.literal(item, scope)
 
 
 def called(call: ast.Call) -> str:

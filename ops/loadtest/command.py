@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 
@@ -11,14 +10,14 @@ from rich.markup import escape
 
 from ops.call.access import Auth
 from ops.exits import FAILED, INTERRUPTED, REFUSED
-from ops.loadtest.asked import Asked
+from ops.loadtest import options
 from ops.loadtest.drivers import Api
-from ops.loadtest.inputs import InputFileError
+from ops.loadtest.inputs import PASSAGE, InputFileError
 from ops.loadtest.options import OptionError
 from ops.loadtest.price import PriceError
 from ops.loadtest.report import Report
 from ops.loadtest.scenarios import SOURCE
-from ops.loadtest.session import LoadTestError
+from ops.loadtest.session import LoadTest, LoadTestError
 from ops.loadtest.tables import comparison_grid, markdown, results_grid
 from ops.options import Json
 from ops.output import err, out, print_json, stop
@@ -64,9 +63,47 @@ def loadtest(  # noqa: PLR0917  typer's parameters have names
 
     Example: voice loadtest http://localhost:8000 --api speech --concurrency 1,16,32 --output report
     """
-    asked = locals()
     try:
-        work = Asked(**{field.name: asked[field.name] for field in fields(Asked)}).load_test()
+        shown = options.scenario_of(scenario)
+        driven = options.api_of(api, scenario, model=model, baseline=baseline)
+        limits = options.slo_of(slo or [], shown)
+        usd, how = options.price_of(price, instance_type, region, gpus)
+        measured, other = options.names_of(names, shown)
+        places = [(measured, "URL", url), *([(other, "--baseline", baseline)] if baseline else [])]
+        rounds = rounds if baseline else 1
+        loads = options.loads_of(concurrency, rate, shown)
+        spoken = f"{text or f'passages of {len(PASSAGE)} characters'}" + (
+            f", voice of {reference}" if reference else ""
+        )
+        work = LoadTest(
+            api=driven,
+            endpoints=[options.endpoint_of(*place, driven, model, body, auth, api_key_env) for place in places],
+            driver=options.driver_maker(
+                driven,
+                audio=audio or [],
+                text=text,
+                reference=reference,
+                sample_rate=sample_rate,
+                scenario=shown,
+            ),
+            loads={load: options.requests_of(requests, load, rounds) for load in loads},
+            slo=limits,
+            gpus=gpus,
+            usd_per_hour=usd,
+            scenario=shown,
+            rounds=rounds,
+            warmup=warmup,
+            timeout_s=timeout,
+            seed=seed,
+            setup={
+                "input": ", ".join(map(str, audio or [])) or spoken,
+                "further fields": body,
+                "SLO": ", ".join(f"{name} at most {limit:g}" for name, limit in limits.items()) or "none",
+                "price": how,
+                "GPUs": str(gpus),
+                "seed": str(seed),
+            },
+        )
         if output:
             output.mkdir(parents=True, exist_ok=True)
     except (OptionError, InputFileError, PriceError) as error:

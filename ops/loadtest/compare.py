@@ -49,40 +49,35 @@ class Difference:
         return self.low > 0 or self.high < 0
 
 
-@dataclass(frozen=True)
-class Pair:
-    """One round: the same requests to both endpoints."""
-
-    measured: Run
-    baseline: Run
+Round = tuple[Run, ...]
+"""The same requests to each endpoint: the measured one, and its baseline where there is one."""
 
 
 async def interleave(
-    generator: Generator, measured: Driver, baseline: Driver, load: Load, *, requests: int, rounds: int
-) -> list[Pair]:
-    """Put both endpoints under the same load in turn; each gets ``requests`` requests in all."""
+    generator: Generator, drivers: Sequence[Driver], load: Load, *, requests: int, rounds: int
+) -> list[Round]:
+    """Put the endpoints under the same load in turn; each gets ``requests`` requests in all."""
     sizes = [len(part) for part in np.array_split(np.arange(requests), rounds)]
-    pairs = []
+    found = []
     for number, size in enumerate(sizes):
-        first_index = sum(sizes[:number])
-        order = (measured, baseline) if number % 2 == 0 else (baseline, measured)
-        runs = {id(driver): await generator.run(driver, load, size, first_index) for driver in order}
-        pairs.append(Pair(runs[id(measured)], runs[id(baseline)]))
-    return pairs
+        turn = 1 if number % 2 == 0 else -1
+        runs = [await generator.run(driver, load, size, sum(sizes[:number])) for driver in drivers[::turn]]
+        found.append(tuple(runs[::turn]))
+    return found
 
 
-def differences(pairs: Sequence[Pair], seed: int) -> list[Difference]:
+def differences(rounds: Sequence[Round], seed: int) -> list[Difference]:
     """Return the differences of every metric that both endpoints have: its median and its 95th percentile.
 
     A metric that is missing in some round, because every request of it failed, or zero everywhere, is left out.
     """
     found = []
     for name in METRICS:
-        values = [(_values(pair.measured, name), _values(pair.baseline, name)) for pair in pairs]
+        values = [(_values(measured, name), _values(baseline, name)) for measured, baseline in rounds]
         everywhere = all(measured.size and baseline.size for measured, baseline in values)
-        if everywhere and any(side.any() for pair in values for side in pair):
+        if everywhere and any(side.any() for both in values for side in both):
             found += [_difference(name, statistic, values, seed) for statistic in ("p50", "p95")]
-    rates = [(_rate(pair.measured), _rate(pair.baseline)) for pair in pairs]
+    rates = [(_rate(measured), _rate(baseline)) for measured, baseline in rounds]
     return [*found, _difference("requests/s", "mean", rates, seed)]
 
 

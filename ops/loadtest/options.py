@@ -1,18 +1,19 @@
 """What `voice loadtest` was asked, read and checked before anything is sent."""
 
 import json
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 from yarl import URL
 
+from ops.call.access import AccessError, Auth, access, secret_of
 from ops.loadtest.drivers import Api, Chat, Driver, Speech, Transcription
 from ops.loadtest.endpoint import Endpoint
 from ops.loadtest.inputs import PASSAGE, Recording, read_recording, read_text
 from ops.loadtest.load import ClosedLoop, Load, OpenLoop
 from ops.loadtest.metrics import METRICS
+from ops.loadtest.price import usd_per_hour
 from ops.loadtest.realtime import SAMPLE_RATE_HZ, Realtime
 from ops.loadtest.scenarios import REFERENCE_S, SCENARIOS, Scenario
 from ops.loadtest.summary import Slo
@@ -41,16 +42,45 @@ def url_of(text: str, option: str) -> URL:
     return url.with_path(url.path.rstrip("/").removesuffix("/v1"))
 
 
-def api_key(variable: str | None) -> str | None:
-    """Return the key that an environment variable holds; None where none is named."""
-    if variable is None:
-        return None
-    key = os.environ.get(variable, "").strip()
-    if not key:
-        raise OptionError(f"--api-key-env {variable}: that variable is not set; export {variable}=... first")
-    if not key.isascii():
-        raise OptionError(f"--api-key-env {variable}: its value is no key, it has characters that no header can carry")
-    return key
+def endpoint_of(  # noqa: PLR0917  one place calls it
+    name: str, option: str, url: str, api: Api, model: str, body: str, auth: Auth | None, key_variable: str | None
+) -> Endpoint:
+    """Return the endpoint at the address that an option gives."""
+    if api is not Api.SESSION and auth:
+        raise OptionError(f"--auth is for session: {api} takes a key as OpenAI's API does")
+    place = url_of(url, option)
+    try:
+        key = secret_of(key_variable)
+        # To an OpenAI-compatible endpoint a key is a bearer token.
+        shown = access(Auth.JWT if key and api is not Api.SESSION else auth, key, str(place))
+    except AccessError as error:
+        raise OptionError(str(error)) from None
+    return Endpoint(name, place, model, body_of(body), shown)
+
+
+def api_of(api: Api | None, name: str | None, *, model: str, baseline: str | None) -> Api:
+    """Return the API that is driven: the one that was asked for, or that of the scenario of a name."""
+    scenario = scenario_of(name)
+    if scenario is None:
+        if api is None:
+            raise OptionError(f"give --api ({', '.join(Api)}) or --scenario")
+        if api is Api.SESSION and model:
+            raise OptionError("--model is not for session: what transcribes stands in the deployment file")
+        return api
+    if api not in {None, Api.SPEECH}:
+        raise OptionError(f"--scenario {name} drives speech, not {api}")
+    if scenario.needs_baseline and not baseline:
+        raise OptionError(f"--scenario {name} compares {' with '.join(scenario.names)}: give --baseline URL")
+    return Api.SPEECH
+
+
+def price_of(usd: float | None, instance_type: str | None, region: str | None, gpus: int) -> tuple[float | None, str]:
+    """Return what an hour of the endpoint costs, and how that is known."""
+    if usd is not None and instance_type:
+        raise OptionError("--usd-per-hour and --instance-type are two prices; give one of them")
+    if instance_type:
+        return usd_per_hour(instance_type, region, gpus)
+    return (None, "not given") if usd is None else (usd, f"{usd:g} USD an hour")
 
 
 def scenario_of(name: str | None) -> Scenario | None:

@@ -61,7 +61,13 @@ class Realtime:
     @cached_property
     def _frames(self) -> list[list[str]]:
         """Every recording as messages, made once: a client under load must not spend its time on base64."""
-        return [[_append(frame) for frame in cut(recording)] for recording in self.recordings]
+        return [
+            [
+                json.dumps({"type": "input_audio_buffer.append", "audio": base64.b64encode(frame).decode()})
+                for frame in cut(recording)
+            ]
+            for recording in self.recordings
+        ]
 
 
 async def feed(frames: Sequence[Frame], send: Callable[[Frame], Awaitable[None]], trace: Trace) -> None:
@@ -99,7 +105,3 @@ async def _text(socket: aiohttp.ClientWebSocketResponse) -> str:
     if message.type is not aiohttp.WSMsgType.TEXT:
         raise AnswerError(CUT_SHORT)
     return str(message.data)
-
-
-def _append(frame: bytes) -> str:
-    return json.dumps({"type": "input_audio_buffer.append", "audio": base64.b64encode(frame).decode()})

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from time import perf_counter
 
-from ops.loadtest.compare import Pair, differences, interleave
+from ops.loadtest.compare import differences, interleave
 from ops.loadtest.drivers import Api, Driver
 from ops.loadtest.endpoint import Endpoint
 from ops.loadtest.failures import FAILURES, describe
-from ops.loadtest.load import Generator, Load, Run, pooled
+from ops.loadtest.load import Generator, Load, pooled
 from ops.loadtest.report import Comparison, Report, Result
 from ops.loadtest.scenarios import Scenario
 from ops.loadtest.summary import Slo, summarize
@@ -68,11 +68,18 @@ class LoadTest:
                 with progress.phase(f"warm up {driver.endpoint.name}"):
                     await self._warm_up(driver)
             for load, requests in self.loads.items():
+                done = _Count(requests * len(drivers), progress)
                 with progress.phase(f"{load}: {requests} requests" + (" to each" if len(drivers) > 1 else "")):
-                    runs, pairs = await self._put(drivers, load, requests, progress)
-                results += [self._result(driver, run) for driver, run in zip(drivers, runs, strict=True)]
-                if pairs:
-                    comparisons.append(Comparison(load, differences(pairs, self.seed)))
+                    generator = Generator(self.timeout_s, self.seed, done)
+                    rounds = await interleave(generator, drivers, load, requests=requests, rounds=self.rounds)
+                for driver, runs in zip(drivers, zip(*rounds, strict=True), strict=True):
+                    run = pooled(list(runs))
+                    summary = summarize(run, slo=self.slo, gpus=self.gpus, usd_per_hour=self.usd_per_hour)
+                    name = driver.endpoint.name
+                    published = self.scenario.figures(name, load) if self.scenario else {}
+                    results.append(Result(name, run, summary, published))
+                if len(drivers) > 1:
+                    comparisons.append(Comparison(load, differences(rounds, self.seed)))
         setup = {
             **{one.name: f"{one.url}" + (f", model {one.model}" if one.model else "") for one in endpoints},
             **self.setup,
@@ -80,21 +87,6 @@ class LoadTest:
         }
         title = self.scenario.title if self.scenario else f"{self.api.value.capitalize()} under load"
         return Report(title, self.api, setup, results, comparisons)
-
-    async def _put(
-        self, drivers: Sequence[Driver], load: Load, requests: int, progress: Progress
-    ) -> tuple[list[Run], list[Pair]]:
-        generator = Generator(self.timeout_s, self.seed, _Count(requests * len(drivers), progress))
-        if len(drivers) == 1:
-            return [await generator.run(drivers[0], load, requests)], []
-        measured, baseline = drivers
-        pairs = await interleave(generator, measured, baseline, load, requests=requests, rounds=self.rounds)
-        return [pooled([pair.measured for pair in pairs]), pooled([pair.baseline for pair in pairs])], pairs
-
-    def _result(self, driver: Driver, run: Run) -> Result:
-        summary = summarize(run, slo=self.slo, gpus=self.gpus, usd_per_hour=self.usd_per_hour)
-        name = driver.endpoint.name
-        return Result(name, run, summary, self.scenario.figures(name, run.load) if self.scenario else {})
 
     async def _with_model(self, endpoint: Endpoint) -> Endpoint:
         if self.api is Api.SESSION:

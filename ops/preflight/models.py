@@ -9,24 +9,32 @@ from blueprint import catalog
 from blueprint.catalog import ModelCard
 from blueprint.file.model.deployment import Deployment
 from blueprint.hosts import images_of
-from ops.preflight.report import Row, Status
+from ops.preflight.report import Row, Status, answer
 
 FILE = "deployment file"
 MODELS = "models"
 TOKEN = "HF_TOKEN"  # noqa: S105  the name of a variable
 _TIMEOUT_S = 10
+_REFUSED = {
+    401: ("the token is not accepted", "check {token} and {page}"),
+    403: (
+        "the repository is gated, and its terms are not agreed to",
+        "agree to the terms at {page} as the token's owner",
+    ),
+    404: ("no such repository, or it is hidden from the token", "check {token} and {page}"),
+}
+"""What an HTTP status of Hugging Face means, and what to do."""
 
 
 def file_rows(deployment: Deployment) -> Iterator[Row]:
     """Answer what the file alone can answer."""
     missing = [image for image in images_of(deployment) if image not in deployment.images]
-    yield Row(
+    yield answer(
         FILE,
         "digests of the images",
-        Status.WARNING if missing else Status.FINE,
         f"none for {', '.join(missing)}" if missing else "every image has one",
         "one for each image that runs",
-        "what runs them is held at 0 until their digests stand in the file" if missing else "",
+        warns="what runs them is held at 0 until their digests stand in the file" if missing else "",
     )
 
 
@@ -50,13 +58,12 @@ def _licence(deployment: Deployment, card: ModelCard) -> Row:
     agreed = {each.model: each.reference for each in azure.model_agreements} if azure else {}
     found = card.licence + (f"; agreement: {agreed[card.name]}" if card.name in agreed else "")
     fine = card.commercial_use or card.name in agreed or (azure is not None and not azure.commercial)
-    return Row(
+    return answer(
         MODELS,
         f"licence of {card.name}",
-        Status.FINE if fine else Status.BLOCKS,
         found,
         "non-commercial use" if azure and not azure.commercial else "commercial use",
-        "" if fine else "name the agreement under azure.model_agreements, or take another model",
+        blocks="" if fine else "name the agreement under azure.model_agreements, or take another model",
     )
 
 
@@ -71,25 +78,15 @@ def _access(card: ModelCard, environment: Mapping[str, str]) -> Row:
     )
     try:
         with urlopen(request, timeout=_TIMEOUT_S):  # noqa: S310
-            return Row(MODELS, asked, Status.FINE, "the token may fetch them", "read access")
+            return answer(MODELS, asked, "the token may fetch them", "read access")
     except HTTPError as error:
-        return Row(MODELS, asked, *_refused(error.code), needed="read access", remedy=_remedy(hub, card, error.code))
+        if error.code not in _REFUSED:
+            found, remedy = f"Hugging Face answered {error.code}", "run it again in a minute"
+            return Row(MODELS, asked, Status.UNANSWERED, found, "read access", remedy)
+        found, remedy = _REFUSED[error.code]
+        page = f"{hub}/{card.repository}"
+        return answer(MODELS, asked, found, "read access", blocks=remedy.format(token=TOKEN, page=page))
     except (URLError, TimeoutError, ValueError) as error:
         reason = getattr(error, "reason", error)
         remedy = "run it again where Hugging Face can be reached"
         return Row(MODELS, asked, Status.UNANSWERED, f"{hub} was not reached: {reason}", remedy=remedy)
-
-
-def _refused(code: int) -> tuple[Status, str]:
-    found = {
-        401: "the token is not accepted",
-        403: "the repository is gated, and its terms are not agreed to",
-        404: "no such repository, or it is hidden from the token",
-    }
-    return (Status.BLOCKS, found[code]) if code in found else (Status.UNANSWERED, f"Hugging Face answered {code}")
-
-
-def _remedy(hub: str, card: ModelCard, code: int) -> str:
-    if code == 403:  # noqa: PLR2004  named in `_refused`
-        return f"agree to the terms at {hub}/{card.repository} as the token's owner"
-    return f"check {TOKEN} and {hub}/{card.repository}" if code in {401, 404} else "run it again in a minute"

@@ -83,6 +83,12 @@ class Row:
         }
 
 
+def answer(area: str, asked: str, found: str, needed: str = "", *, blocks: str = "", warns: str = "") -> Row:
+    """Return an answer: one that blocks the deploy or warns has a remedy for that, any other one is fine."""
+    status = Status.BLOCKS if blocks else Status.WARNING if warns else Status.FINE
+    return Row(area, asked, status, found, needed, blocks or warns)
+
+
 def print_report(console: Console, rows: Iterable[Row]) -> None:
     """Print a table for each area, each with what to do about its answers."""
     for area, members in groupby(rows, key=lambda row: row.area):

@@ -12,6 +12,7 @@ from rich.table import Table
 from blueprint.file.model.deployment import Deployment, Environment
 from ops.exits import FAILED, INTERRUPTED
 from ops.findings import load_checked
+from ops.images.rehearsal import RehearsalError
 from ops.output import describe_types, out, stack_table, stop
 from ops.progress import Progress
 from ops.sandbox.azure import rehearse_azure
@@ -20,13 +21,16 @@ from sandbox.aws.cdk import CdkError
 from sandbox.aws.drill import Outcome
 from sandbox.aws.rehearsal import Rehearsal
 from sandbox.azure.errors import EngineError
+from sandbox.hosts.disk import HostsError
 
 FILE_HELP = "Deployment file to rehearse."
+HOSTS_HELP = "Boot the file's hosts in virtual machines instead, as root on Debian."
 KEEP_HELP = "Leave the local AWS running, and print how to reach it and how to stop it."
 
 
 def sandbox(
     file: Annotated[Path, typer.Argument(metavar="[FILE]", help=FILE_HELP)] = Path("deployments/sandbox.yaml"),
+    hosts: Annotated[bool, typer.Option("--hosts", help=HOSTS_HELP)] = False,
     keep: Annotated[bool, typer.Option("--keep", help=KEEP_HELP)] = False,
 ) -> None:
     """Rehearse a file: deploy it to a local AWS, drill it, tear it down; run its Pulumi programs.
@@ -38,8 +42,14 @@ def sandbox(
     """
     deployment = load_checked(file)
     try:
-        passed = all([_rehearse_aws(deployment, keep=keep), _rehearse_azure(deployment)])
-    except (CdkError, DrillError, EngineError) as error:
+        if hosts:
+            # Imported here: it runs programs of a checkout, which an installed `voice` does without.
+            from ops.sandbox.hosts import rehearse_hosts  # noqa: PLC0415
+
+            passed = rehearse_hosts(deployment, Progress(out))
+        else:
+            passed = all([_rehearse_aws(deployment, keep=keep), _rehearse_azure(deployment)])
+    except (CdkError, DrillError, EngineError, HostsError, RehearsalError) as error:
         raise stop(str(error), FAILED) from None
     except KeyboardInterrupt:
         raise stop("interrupted: the local AWS and its files are gone", INTERRUPTED) from None

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from ops.aws.account import AREA, DEPLOYMENT_TAG, Account
-from ops.preflight.report import Row, Status
+from ops.preflight.report import Row, Status, answer
 
 if TYPE_CHECKING:
     from types_boto3_cloudformation import CloudFormationClient
@@ -25,13 +25,11 @@ _ALARMS_IN_ONE_CALL = 100
 
 def stack_rows(account: Account) -> Iterator[Row]:
     """Compare the stacks that the file makes with those that exist."""
-    live, protected = account.stacks(), account.protected_stacks()
+    live = account.stacks()
     for stack in account.templates:
         state = live.get(stack, "not deployed")
-        found = f"{state}, refuses deletion" if stack in protected else state
-        fine = state in _DONE
-        remedy = "" if fine else "deploy the file" if stack not in live else "see the events of the stack"
-        yield Row(AREA, f"stack {stack}", Status.FINE if fine else Status.WARNING, found, remedy=remedy)
+        remedy = "deploy the file" if stack not in live else "see the events of the stack"
+        yield answer(AREA, f"stack {stack}", state, warns="" if state in _DONE else remedy)
 
 
 def alarm_rows(account: Account) -> Iterator[Row]:
@@ -44,22 +42,21 @@ def alarm_rows(account: Account) -> Iterator[Row]:
     client = account.session.client("cloudwatch")
     for start in range(0, len(wanted), _ALARMS_IN_ONE_CALL):
         asked = wanted[start : start + _ALARMS_IN_ONE_CALL]
-        answer = client.describe_alarms(
+        found = client.describe_alarms(
             AlarmNames=asked, AlarmTypes=["MetricAlarm", "CompositeAlarm"], MaxRecords=_ALARMS_IN_ONE_CALL
         )
-        for alarm in (*answer["MetricAlarms"], *answer.get("CompositeAlarms", [])):
+        for alarm in (*found["MetricAlarms"], *found.get("CompositeAlarms", [])):
             states[alarm["StateValue"]] += 1
             if alarm["StateValue"] == "ALARM":
                 name, why = alarm["AlarmName"], alarm.get("StateReason", "")
-                yield Row(AREA, f"alarm {name}", Status.WARNING, "in alarm", remedy=why or "see its runbook")
+                yield answer(AREA, f"alarm {name}", "in alarm", warns=why or "see its runbook")
     missing = len(wanted) - states.total()
-    yield Row(
+    yield answer(
         AREA,
         "alarms",
-        Status.WARNING if missing else Status.FINE,
         f"{states['ALARM']} in alarm, {states['OK']} fine, {states['INSUFFICIENT_DATA']} without data",
         f"{len(wanted)} alarms",
-        f"{missing} are not deployed: deploy the file" if missing else "",
+        warns=f"{missing} are not deployed: deploy the file" if missing else "",
     )
 
 
@@ -109,4 +106,4 @@ def _drift(client: CloudFormationClient, stack: str, run: str) -> Row:
     )["StackResourceDrifts"]
     changed = ", ".join(f"{each['LogicalResourceId']} {each['StackResourceDriftStatus'].lower()}" for each in drifts)
     remedy = "put the change into the file or undo it; a deploy does not" if drifts else ""
-    return Row(AREA, asked, Status.WARNING if drifts else Status.FINE, changed or "in sync", "in sync", remedy)
+    return answer(AREA, asked, changed or "in sync", "in sync", warns=remedy)

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 import typer
-from botocore.parsers import ResponseParserError
 
 from blueprint.file.model.deployment import Deployment
 from ops.aws.account import AREA, Account, sign_in
@@ -14,7 +13,7 @@ from ops.findings import load_checked
 from ops.options import DeploymentFile, Json
 from ops.output import out, print_json
 from ops.preflight.aws import fleets as catalogue
-from ops.preflight.questions import Refusal, ask_all, not_asked
+from ops.preflight.questions import ask_all, not_asked
 from ops.preflight.report import Row, Status, print_report, summary
 from ops.status import account as whole
 from ops.status import fleets
@@ -67,13 +66,7 @@ def aws_rows(account: Account) -> Iterator[Row]:
         "cost so far this month": whole.cost_rows,
     }
     questions = {about: partial(rows, account) for about, rows in topics.items()}
-    yield from ask_all(AREA, questions, ERRORS, _explain)
-
-
-def _explain(error: Exception) -> Refusal:
-    if isinstance(error, ResponseParserError):
-        return Refusal("the endpoint does not know the call", "ask AWS itself; the local AWS detects no drift")
-    return explain(error)
+    yield from ask_all(AREA, questions, ERRORS, explain)
 
 
 def _rows(deployment: Deployment) -> Iterator[Row]:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from blueprint.aws import names
 from blueprint.contract.images import Image
-from blueprint.hosts import GATEWAY_IMAGES, VAD_IMAGES, asr_images
-from ops.aws.account import AREA, Account
-from ops.preflight.report import Row, Status
+from blueprint.hosts import GATEWAY_IMAGES
+from ops.aws.account import AREA, Account, Group
+from ops.preflight.report import Row, answer
 
 if TYPE_CHECKING:
     from types_boto3_autoscaling.type_defs import AutoScalingGroupTypeDef
@@ -21,46 +19,19 @@ IN_SERVICE = "InService"
 _IMAGE = re.compile(r"\.amazonaws\.com(?:\.cn)?/([a-z0-9/-]+)@(sha256:[0-9a-f]{64})")
 
 
-@dataclass(frozen=True)
-class Group:
-    """One Auto Scaling group of the file.
-
-    Attributes:
-        images: What its hosts are to run.
-        low: Hosts at least; 0 where an image has no digest yet.
-        high: Hosts at most.
-    """
-
-    name: str
-    images: tuple[Image, ...]
-    low: int
-    high: int
-
-
-def groups(account: Account) -> Iterator[Group]:
-    """Yield the groups that the file asks for, in its order."""
-    deployment = account.deployment
-    aws = deployment.aws
-    hosts = aws.vad.hosts_per_zone
-    for name in names.vad_groups(deployment):
-        yield _group(account, name, VAD_IMAGES, hosts.min, hosts.max)
-    for fleet in aws.asr:
-        yield _group(account, names.group(deployment, fleet.name), asr_images(fleet), fleet.hosts.min, fleet.hosts.max)
-
-
 def fleet_rows(account: Account) -> Iterator[Row]:
     """Compare hosts in service with those desired, and these with the file's bounds; then the gateway's tasks."""
     live = _live_groups(account)
-    for group in groups(account):
+    for group in account.groups.values():
         found = live.get(group.name)
-        yield _fleet(group, found) if found else _missing(f"hosts of {group.name}")
+        yield _fleet(account, group, found) if found else _missing(f"hosts of {group.name}")
     yield _gateway(account)
 
 
 def image_rows(account: Account) -> Iterator[Row]:
     """Compare the digests that each group's hosts and the gateway's tasks were started with with the file's."""
     live = _live_groups(account)
-    for group in groups(account):
+    for group in account.groups.values():
         if group.name in live and live[group.name]["Instances"]:
             yield _images(account, group.name, group.images, _running(account, live[group.name]))
     service = _service(account)
@@ -70,22 +41,19 @@ def image_rows(account: Account) -> Iterator[Row]:
         yield _images(account, "gateway", GATEWAY_IMAGES, _digests(account, text))
 
 
-def _group(account: Account, name: str, images: tuple[Image, ...], low: int, high: int) -> Group:
-    waiting = any(image not in account.deployment.images for image in images)
-    return Group(name, images, 0 if waiting else low, high)
-
-
 def _live_groups(account: Account) -> dict[str, AutoScalingGroupTypeDef]:
     found = account.listed("autoscaling", "describe_auto_scaling_groups", "AutoScalingGroups[]")
     return {group["AutoScalingGroupName"]: group for group in found if group["AutoScalingGroupName"] in account.groups}
 
 
-def _fleet(group: Group, live: AutoScalingGroupTypeDef) -> Row:
+def _fleet(account: Account, group: Group, live: AutoScalingGroupTypeDef) -> Row:
     serving = sum(
         instance["LifecycleState"] == IN_SERVICE and instance["HealthStatus"] == "Healthy"
         for instance in live["Instances"]
     )
-    return _count(f"hosts of {group.name}", serving, live["DesiredCapacity"], group.low, group.high)
+    return _count(
+        account, f"hosts of {group.name}", serving, live["DesiredCapacity"], group.images, (group.low, group.high)
+    )
 
 
 def _gateway(account: Account) -> Row:
@@ -94,22 +62,26 @@ def _gateway(account: Account) -> Row:
     if service is None:
         return _missing(asked)
     tasks = account.deployment.aws.edge.gateway.tasks
-    waiting = any(image not in account.deployment.images for image in GATEWAY_IMAGES)
-    return _count(asked, service["runningCount"], service["desiredCount"], 0 if waiting else tasks.min, tasks.max)
+    running, desired = service["runningCount"], service["desiredCount"]
+    return _count(account, asked, running, desired, GATEWAY_IMAGES, (tasks.min, tasks.max))
 
 
-def _count(asked: str, serving: int, desired: int, low: int, high: int) -> Row:
+def _count(  # noqa: PLR0917  two places call it
+    account: Account, asked: str, serving: int, desired: int, images: tuple[Image, ...], bounds: tuple[int, int]
+) -> Row:
+    low, high = bounds
+    if any(image not in account.deployment.images for image in images):
+        low = 0  # what has an image without a digest is held at 0
     remedy = ""
     if serving < desired:
         remedy = "see the activity of the group or service; `voice preflight` asks for quotas and capacity"
     elif not low <= desired <= high:
         remedy = "wait for scaling; if it stays, deploy the file again: the account has other bounds"
-    status = Status.WARNING if remedy else Status.FINE
-    return Row(AREA, asked, status, f"{serving} in service of {desired} desired", f"{low} to {high}", remedy)
+    return answer(AREA, asked, f"{serving} in service of {desired} desired", f"{low} to {high}", warns=remedy)
 
 
 def _missing(asked: str) -> Row:
-    return Row(AREA, asked, Status.WARNING, "not deployed", remedy="deploy the file")
+    return answer(AREA, asked, "not deployed", warns="deploy the file")
 
 
 def _service(account: Account) -> Any:  # noqa: ANN401  the stubs of ECS are not installed
@@ -152,13 +124,12 @@ def _images(account: Account, who: str, images: tuple[Image, ...], running: Mapp
     wanted = account.deployment.images
     other = [image for image in images if image in wanted and running.get(image, set()) != {wanted[image]}]
     said = ", ".join(f"{image} {_short(running.get(image, set()))}" for image in other or images)
-    return Row(
+    return answer(
         AREA,
         f"images of {who}",
-        Status.WARNING if other else Status.FINE,
         said,
         ", ".join(f"{image} {_short({wanted[image]})}" for image in other) or "as in the file",
-        "deploy the file, and replace the hosts that still run the old ones" if other else "",
+        warns="deploy the file, and replace the hosts that still run the old ones" if other else "",
     )
 
 

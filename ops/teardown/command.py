@@ -21,7 +21,7 @@ from ops.teardown.azure import azure_order
 from ops.teardown.plan import Plan, Sizes, plan
 from ops.teardown.remains import Left, is_expected, remains
 from ops.teardown.removal import OperatorsAws, Resource, empty_log_buckets, existing, lift_protection, sizes
-from ops.teardown.report import plan_as_dict, print_azure, print_left, print_plan
+from ops.teardown.report import print_azure, print_left, print_plan
 from sandbox.aws.cdk import Cdk, CdkError
 from sandbox.azure.errors import EngineError
 
@@ -101,7 +101,8 @@ def _aws(deployment: Deployment, report: dict[str, Any], *, dry_run: bool, ask: 
         err.print(f"no account was asked, so this is what the file makes: {found}", soft_wrap=True)
     planned = plan((live if account else None) or made, deployment.aws, price_list(), stored)
     number = account.caller["Account"] if account else None
-    report["aws"] = {"account": number, "deployed": bool(account and live), **plan_as_dict(planned)}
+    report["aws"] = {"account": number, "deployed": bool(account and live), **vars(planned)}
+    report["aws"] |= {"kept_usd_per_month": planned.usd_per_month}
     if not as_json:
         out.print(f"AWS account {number}, {deployment.aws.region}" if number else "AWS")
         print_plan(planned)

@@ -65,11 +65,9 @@ def remains(account: Account) -> list[Left]:
     """Return everything that is left, in every region that the deployment uses."""
     tagged = [left for region in dict.fromkeys((account.region, GLOBAL_REGION)) for left in _tagged(account, region)]
     listed = [Left(kind, found, account.region) for kind, all_found in _listed(account).items() for found in all_found]
-    return tagged + [left for left in listed if not any(_same(left, other) for other in tagged)]
-
-
-def _same(listed: Left, tagged: Left) -> bool:
-    return listed.kind == tagged.kind and tagged.is_called(listed.id)
+    return tagged + [
+        left for left in listed if not any(left.kind == other.kind and other.is_called(left.id) for other in tagged)
+    ]
 
 
 def _tagged(account: Account, region: str) -> Iterator[Left]:
@@ -121,7 +119,7 @@ def _listed(account: Account) -> dict[str, Iterable[str]]:
     alarms = _named(account, "AlarmName", "AWS::CloudWatch::Alarm", "AWS::CloudWatch::CompositeAlarm")
     return {
         "cloudformation stack": account.stacks(),
-        "autoscaling group": account.groups.intersection(
+        "autoscaling group": set(account.groups).intersection(
             account.listed("autoscaling", "describe_auto_scaling_groups", "AutoScalingGroups[].AutoScalingGroupName")
         ),
         "ec2 launch-template": account.listed(

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
 
 from rich.markup import escape
 
@@ -55,22 +54,6 @@ def print_azure(order: AzureOrder) -> None:
         out.print(f"  {number:4} {escape(label)}", soft_wrap=True)
     for kept in order.kept:
         out.print(f"  [yellow]![/] kept: {escape(kept.resource)}, {escape(kept.why)}", soft_wrap=True)
-
-
-def plan_as_dict(plan: Plan) -> dict[str, Any]:
-    kept = [
-        {
-            "stack": each.stack,
-            "name": each.name,
-            "type": each.kind,
-            "why": each.why,
-            "usd_per_month": each.usd_per_month,
-            "usd_per_gb_month": each.usd if each.per_gb else None,
-            "gb": each.gb,
-        }
-        for each in plan.kept
-    ]
-    return {"deleted": plan.deleted, "kept": kept, "kept_usd_per_month": plan.usd_per_month}
 
 
 def _counted(left: Iterable[Left]) -> str:

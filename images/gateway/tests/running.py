@@ -25,6 +25,7 @@ from redis.exceptions import RedisError
 from blueprint.contract.network import Tier
 from blueprint.contract.session_api import HEALTH_PATH, TOKEN_HEADER
 from images.conftest import INHERITED, PATIENCE_S, StoreServer, free_port
+from voice_gateway.tokens import SessionTokens
 from voice_runtime.hosts import Host, HostKind, HostRegistry
 from voice_runtime.store import StoreSettings, connect
 
@@ -195,7 +196,7 @@ class Opened:
 
     @property
     def ssrc(self) -> int:
-        return int(self.id[:8], 16)
+        return SessionTokens(TOKEN_KEY, 1).ssrc_of(self.id)
 
     @property
     def token(self) -> str:

@@ -14,10 +14,12 @@ import websockets
 from redis.asyncio import Redis
 
 from blueprint.contract.network import Tier
+from blueprint.contract.state import SessionField
 from images.conftest import PATIENCE_S
 from images.gateway.tests.conftest import Start
 from images.gateway.tests.running import GatewayProcess, Hosts, Opened, VadHost, holds
 from voice_runtime import state
+from voice_runtime.replies import text
 
 pytestmark = pytest.mark.usefixtures("hosts", "vad")
 
@@ -218,6 +220,13 @@ async def test_expired_token_opens_no_socket(start: Start) -> None:
     opened = await gateway.open()
     await asyncio.sleep(1.5)
     assert await refused(opened) == (401, "invalid token")
+
+
+async def test_a_socket_says_where_its_audio_comes_from(gateway: GatewayProcess, store: Redis) -> None:
+    opened = await gateway.open()
+    assert not await store.hexists(state.session(opened.ssrc), SessionField.GATEWAY)
+    async with opened.socket():
+        assert text(await store.hget(state.session(opened.ssrc), SessionField.GATEWAY)) == "127.0.0.1"
 
 
 async def test_no_socket_while_no_vad_host_takes_sessions(gateway: GatewayProcess, hosts: Hosts) -> None:

@@ -26,7 +26,7 @@ from blueprint.contract.network import Tier
 from blueprint.contract.session_api import CALLER_HEADER, TOKEN_HEADER
 from images.conftest import PATIENCE_S, StoreServer
 from images.gateway.tests.conftest import Start
-from images.gateway.tests.running import GatewayProcess, Hosts, holds
+from images.gateway.tests.running import GatewayProcess, Hosts, Opened, holds
 from voice_gateway import server
 from voice_gateway.session_routes import SessionRequest
 from voice_runtime import state
@@ -62,8 +62,7 @@ async def test_session_for_a_browser(gateway: GatewayProcess, store: Redis) -> N
     )
     left = datetime.datetime.fromisoformat(found["expires_at"]) - datetime.datetime.now(datetime.UTC)
     assert datetime.timedelta(seconds=270) < left <= datetime.timedelta(seconds=300)
-    ssrc = int(found["id"][:8], 16)
-    record = await store.hgetall(state.session(ssrc))
+    record = await store.hgetall(state.session(Opened(gateway, found).ssrc))
     assert record[b"kind"] == b"gateway"
     assert record[b"language"] == b"de-AT"
     assert b"srtp_key" not in record
@@ -75,7 +74,8 @@ async def test_session_for_a_native_caller(gateway: GatewayProcess, store: Redis
     jsonschema.validate(found, session_api.SESSION)
     srtp = found["media"]["srtp"]
     assert (srtp["host"], srtp["port"]) == ("127.0.0.1", gateway.rtp_port)
-    assert srtp["ssrc"] == int(found["id"][:8], 16)
+    assert srtp["ssrc"] == Opened(gateway, found).ssrc
+    assert f"{srtp['ssrc']:08x}" not in found["id"], "a name shows no SSRC"
     assert len(base64.b64decode(srtp["key"], validate=True)) == 30
     record = await store.hgetall(state.session(srtp["ssrc"]))
     assert record[b"kind"] == b"external"

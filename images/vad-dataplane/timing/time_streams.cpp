@@ -72,8 +72,10 @@ private:
     ship::Hosts hosts_;
 };
 
-class NobodyUnknown final : public pipeline::UnknownSenders {
-    control::DropReason on_packet(std::uint32_t) noexcept override { return control::DropReason::kUnknownSession; }
+class NobodyUnknown final : public pipeline::Senders {
+    control::DropReason on_unknown(std::uint32_t, std::int64_t) noexcept override {
+        return control::DropReason::kUnknownSession;
+    }
 };
 
 struct Spent {

@@ -13,7 +13,7 @@ from blueprint.file.model.aws import CapacityBlock, CapacityReservation, Spot
 from ops.aws.account import AREA, Account
 from ops.aws.refusals import code_of, is_denied
 from ops.preflight.questions import first_line
-from ops.preflight.report import Row, Status
+from ops.preflight.report import Row, Status, answer
 
 if TYPE_CHECKING:
     from types_boto3_ec2.type_defs import InstanceTypeInfoTypeDef
@@ -31,19 +31,16 @@ def offering_rows(account: Account) -> Iterator[Row]:
 
 def _offering(fleet: Fleet, zones: list[str]) -> Row:
     missing = [zone for zone in fleet.zones if zone not in zones]
+    kind = fleet.instance_type.name
     # A group of its own in each zone has nowhere to go from a zone that does not sell its type.
-    blocks = missing and (not zones or fleet.groups > 1)
-    status = Status.BLOCKS if blocks else Status.WARNING if missing else Status.FINE
-    remedy = f"give fleet {fleet.name} the availability_zones {', '.join(zones)}" if zones else "take another region"
-    if blocks and zones:
-        remedy = f"take zones that sell {fleet.instance_type.name}; {', '.join(missing)} does not"
-    return Row(
+    blocks = f"take zones that sell {kind}; {', '.join(missing)} does not" if missing and fleet.groups > 1 else ""
+    return answer(
         AREA,
-        f"zones of {fleet.instance_type.name} for {fleet.name}",
-        status,
+        f"zones of {kind} for {fleet.name}",
         ", ".join(zones) or "none of them sells it",
         ", ".join(fleet.zones),
-        remedy if missing else "",
+        blocks=blocks if zones else "take another region",
+        warns=f"give fleet {fleet.name} the availability_zones {', '.join(zones)}" if missing else "",
     )
 
 
@@ -65,14 +62,13 @@ def _drift(account: Account, row: InstanceType, live: InstanceTypeInfoTypeDef) -
     vad = account.deployment.aws.vad
     needs_ena = vad.ena_express.enabled and vad.instance_type == row.name
     blocks = needs_ena and not facts["ENA Express"][1]
-    remedy = f"correct {row.name} in blueprint/catalog/instance_types.yaml" if wrong else ""
-    return Row(
+    return answer(
         AREA,
         f"{row.name} as the catalogue has it",
-        Status.BLOCKS if blocks else Status.WARNING if wrong else Status.FINE,
         f"the API says {', '.join(wrong)}" if wrong else "the API agrees",
         ", ".join(f"{name} {_word(ours)}" for name, (ours, _) in facts.items()),
-        "set vad.ena_express.enabled to false, or take a type that has it" if blocks else remedy,
+        blocks="set vad.ena_express.enabled to false, or take a type that has it" if blocks else "",
+        warns=f"correct {row.name} in blueprint/catalog/instance_types.yaml" if wrong else "",
     )
 
 
@@ -85,10 +81,8 @@ def image_rows(account: Account) -> Iterator[Row]:
     for path in sorted(set(_image_parameters(account).values())):
         asked = f"machine image {'/'.join(path.split('/')[-4:-2])}"
         image = _image(account, path)
-        if image:
-            yield Row(AREA, asked, Status.FINE, image, "an image id")
-        else:
-            yield Row(AREA, asked, Status.BLOCKS, f"no parameter {path}", "an image id", "take another region")
+        blocks = "" if image else "take another region"
+        yield answer(AREA, asked, image or f"no parameter {path}", "an image id", blocks=blocks)
 
 
 def dry_run_rows(account: Account) -> Iterator[Row]:
@@ -123,12 +117,12 @@ def _dry_run(account: Account, fleet: Fleet, subnet: str, image: str) -> Row:
         account.session.client("ec2").run_instances(**request)
     except ClientError as error:
         if code_of(error) == "DryRunOperation":
-            return Row(AREA, asked, Status.FINE, "it would succeed, capacity aside", needed)
+            return answer(AREA, asked, "it would succeed, capacity aside", needed)
         if is_denied(error):
-            return Row(AREA, asked, Status.BLOCKS, "denied", needed, "allow ec2:RunInstances and iam:PassRole")
+            return answer(AREA, asked, "denied", needed, blocks="allow ec2:RunInstances and iam:PassRole")
         if code_of(error).startswith(("Invalid", "Unsupported", "VcpuLimit", "InsufficientInstanceCapacity")):
             message = first_line(str(error.response["Error"].get("Message", "")))
-            return Row(AREA, asked, Status.BLOCKS, f"{code_of(error)}: {message}", needed, "see the message")
+            return answer(AREA, asked, f"{code_of(error)}: {message}", needed, blocks="see the message")
         raise
     raise AssertionError("a dry run always ends in an error")
 

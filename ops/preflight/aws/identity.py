@@ -7,7 +7,7 @@ from botocore.exceptions import ClientError
 from ops.aws.account import AREA, Account
 from ops.aws.refusals import code_of
 from ops.preflight.aws.permissions import BOOTSTRAP_ROLES, actions_of, role_arn, simulable
-from ops.preflight.report import Row, Status
+from ops.preflight.report import Row, Status, answer
 
 BATCH = 100
 """Actions for one simulation; IAM answers all of them at once."""
@@ -18,14 +18,12 @@ def identity_rows(account: Account) -> Iterator[Row]:
     """Say who is asking, and compare the account with the file's."""
     found = account.caller["Account"]
     meant = account.deployment.aws.account
-    wrong = meant is not None and meant != found
-    yield Row(
+    yield answer(
         AREA,
         "identity",
-        Status.BLOCKS if wrong else Status.FINE,
         account.caller["Arn"],
         f"account {meant}" if meant else "any account; the file names none",
-        f"take credentials of {meant}, or correct aws.account" if wrong else "",
+        blocks=f"take credentials of {meant}, or correct aws.account" if meant not in {None, found} else "",
     )
 
 
@@ -40,14 +38,9 @@ def permission_rows(account: Account) -> Iterator[Row]:
         yield Row(AREA, asked, Status.NOT_ASKED, found, needed, "preflight with an IAM user or role")
     else:
         denied = [arn for role in roles for arn in _denied(account, caller, ["sts:AssumeRole"], role)]
-        yield Row(
-            AREA,
-            asked,
-            Status.BLOCKS if denied else Status.FINE,
-            f"denied for {len(denied)} of {len(roles)}" if denied else "allowed",
-            needed,
-            "`voice preflight FILE --permissions` prints the policy" if denied else "",
-        )
+        found = f"denied for {len(denied)} of {len(roles)}" if denied else "allowed"
+        remedy = "`voice preflight FILE --permissions` prints the policy" if denied else ""
+        yield answer(AREA, asked, found, needed, blocks=remedy)
     yield _execution_row(account, role_arn("cfn-exec", number, region, partition))
 
 
@@ -65,16 +58,15 @@ def _execution_row(account: Account, role: str) -> Row:
             raise
         return Row(AREA, asked, Status.NOT_ASKED, "the role does not exist before `cdk bootstrap`", needed)
     if not denied:
-        return Row(AREA, asked, Status.FINE, "allowed", needed)
+        return answer(AREA, asked, "allowed", needed)
     more = f" and {len(denied) - SHOWN} more" if len(denied) > SHOWN else ""
-    return Row(
+    return answer(
         AREA,
         asked,
-        Status.BLOCKS,
         f"denied on *: {', '.join(denied[:SHOWN])}{more}",
         needed,
-        "`voice preflight FILE --permissions` prints the least policies; a policy that names resources has to be "
-        "read, since the simulation asks for every resource",
+        blocks="`voice preflight FILE --permissions` prints the least policies; a policy that names resources has to "
+        "be read, since the simulation asks for every resource",
     )
 
 

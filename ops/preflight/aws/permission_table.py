@@ -4,24 +4,14 @@
 schemas.
 """
 
+import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
 
-import yaml
-
 from sandbox.aws.adapters.schemas import schema
 
-
-class _Indented(yaml.SafeDumper):
-    """Lists stand further in than their keys, as everywhere in this project."""
-
-    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002
-        """Indent lists too."""
-        super().increase_indent(flow, False)
-
-
-TABLE = Path(__file__).with_name("permissions.yaml")
+TABLE = Path(__file__).with_name("permissions.json")
 HANDLERS = ("create", "read", "update", "delete")
 """A deploy calls the first three, a rollback the last."""
 ACTION = re.compile(r"[a-z0-9-]+:[A-Za-z]+\*?")
@@ -48,9 +38,7 @@ def main() -> None:
     """Write the table for every resource type that the local AWS has an adapter for: all that this project deploys."""
     from sandbox.aws.adapters.table import KINDS  # noqa: PLC0415  imports moto
 
-    header = "# Written by python -m ops.preflight.aws.permission_table from the schemas in cfn-lint; do not edit.\n"
-    text = yaml.dump(derive(KINDS), Dumper=_Indented, default_flow_style=False)
-    TABLE.write_text(header + text, encoding="utf-8")
+    TABLE.write_text(json.dumps(derive(KINDS), indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

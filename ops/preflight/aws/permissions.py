@@ -5,8 +5,6 @@ import json
 from collections.abc import Iterable, Iterator
 from importlib import resources
 
-import yaml
-
 POLICY_CHARACTERS = 6144
 """Most that a managed policy may hold, white space not counted.
 https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html"""
@@ -31,8 +29,7 @@ class UnknownResourceTypeError(Exception):
 
 @functools.cache
 def _table() -> dict[str, list[str]]:
-    text = resources.files(__package__).joinpath("permissions.yaml").read_text(encoding="utf-8")
-    table: dict[str, list[str]] = yaml.load(text, Loader=yaml.CSafeLoader)
+    table: dict[str, list[str]] = json.loads(resources.files(__package__).joinpath("permissions.json").read_bytes())
     return table
 
 

@@ -7,7 +7,7 @@ from botocore.exceptions import ClientError
 from blueprint.file.model.edge import Domain
 from ops.aws.account import AREA, Account
 from ops.aws.refusals import code_of
-from ops.preflight.report import Row, Status
+from ops.preflight.report import Row, answer
 
 BOOTSTRAP = "BootstrapVersion"
 """The CDK's name of the parameter of every template that holds the bootstrap's version."""
@@ -26,17 +26,10 @@ def bootstrap_rows(account: Account) -> Iterator[Row]:
     except ClientError as error:
         if code_of(error) != "ParameterNotFound":
             raise
-        yield Row(AREA, asked, Status.BLOCKS, f"no parameter {path}", needed, f"run `cdk bootstrap {target}`")
+        yield answer(AREA, asked, f"no parameter {path}", needed, blocks=f"run `cdk bootstrap {target}`")
         return
-    old = version <= max(too_old)
-    yield Row(
-        AREA,
-        asked,
-        Status.BLOCKS if old else Status.FINE,
-        f"version {version}",
-        needed,
-        f"run `cdk bootstrap {target}` again" if old else "",
-    )
+    again = f"run `cdk bootstrap {target}` again" if version <= max(too_old) else ""
+    yield answer(AREA, asked, f"version {version}", needed, blocks=again)
 
 
 def domain_rows(account: Account) -> Iterator[Row]:
@@ -57,12 +50,12 @@ def _zone(account: Account, domain: Domain) -> Row:
         if code_of(error) not in {"NoSuchHostedZone", "InvalidInput"}:
             raise
         remedy = "write the id of your own zone into edge.domain, or create the zone in this account"
-        return Row(AREA, asked, Status.BLOCKS, "not in this account", needed, remedy)
+        return answer(AREA, asked, "not in this account", needed, blocks=remedy)
     name, private = zone["Name"].rstrip("."), zone.get("Config", {}).get("PrivateZone", False)
     fine = name == domain.zone_name and not private
     found = f"{'private' if private else 'public'} zone {name}"
-    remedy = "" if fine else "callers and ACM need the public zone of that name: correct edge.domain"
-    return Row(AREA, asked, Status.FINE if fine else Status.BLOCKS, found, needed, remedy)
+    remedy = "callers and ACM need the public zone of that name: correct edge.domain"
+    return answer(AREA, asked, found, needed, blocks="" if fine else remedy)
 
 
 def _made_certificate(account: Account, domain: Domain) -> Row:
@@ -72,31 +65,22 @@ def _made_certificate(account: Account, domain: Domain) -> Row:
     waiting = [row for row in known if row.get("Status") in {"PENDING_VALIDATION", "FAILED", "VALIDATION_TIMED_OUT"}]
     found = ", ".join(f"{row['DomainName']} {row.get('Status', 'of unknown status')}" for row in known)
     remedy = f"delegate {domain.zone_name} to the zone's name servers; ACM validates through it" if waiting else ""
-    return Row(
-        AREA,
-        f"certificate of {domain.name}",
-        Status.WARNING if waiting else Status.FINE,
-        found or "none yet",
-        "made by the deploy",
-        remedy,
-    )
+    return answer(AREA, f"certificate of {domain.name}", found or "none yet", "made by the deploy", warns=remedy)
 
 
 def _given_certificate(account: Account, arn: str) -> Row:
     asked, needed = "certificate of the TLS listener", f"issued, in {account.region}"
     region = arn.split(":")[3]
     if region != account.region:
-        remedy = f"request one in {account.region}"
-        return Row(AREA, asked, Status.BLOCKS, f"it lies in {region}", needed, remedy)
+        return answer(AREA, asked, f"it lies in {region}", needed, blocks=f"request one in {account.region}")
     try:
         status = account.session.client("acm").describe_certificate(CertificateArn=arn)["Certificate"]["Status"]
     except ClientError as error:
         if code_of(error) != "ResourceNotFoundException":
             raise
-        return Row(AREA, asked, Status.BLOCKS, "no such certificate", needed, "correct edge.certificate_arn")
-    issued = status == "ISSUED"
-    remedy = "" if issued else "finish its validation in ACM, or request another"
-    return Row(AREA, asked, Status.FINE if issued else Status.BLOCKS, status, needed, remedy)
+        return answer(AREA, asked, "no such certificate", needed, blocks="correct edge.certificate_arn")
+    remedy = "" if status == "ISSUED" else "finish its validation in ACM, or request another"
+    return answer(AREA, asked, status, needed, blocks=remedy)
 
 
 def secret_rows(account: Account) -> Iterator[Row]:
@@ -111,6 +95,6 @@ def secret_rows(account: Account) -> Iterator[Row]:
         if code_of(error) != "ResourceNotFoundException":
             raise
         remedy = f"create it: aws secretsmanager create-secret --name {name} --secret-string <url>"
-        yield Row(AREA, asked, Status.BLOCKS, "no such secret", needed, remedy)
+        yield answer(AREA, asked, "no such secret", needed, blocks=remedy)
         return
-    yield Row(AREA, asked, Status.FINE, "it exists", needed)
+    yield answer(AREA, asked, "it exists", needed)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from ops.preflight.azure.account import AREA, Account
 from ops.preflight.azure.permissions import actions_of, allows
-from ops.preflight.report import Row, Status
+from ops.preflight.report import Row, answer
 
 SHOWN = 5
 
@@ -14,7 +14,7 @@ def identity_rows(account: Account) -> Iterator[Row]:
     claims = account.claims
     who = claims.get("upn") or claims.get("appid") or "somebody"
     found = f"{who} of tenant {claims.get('tid', 'unknown')}"
-    yield Row(AREA, "identity", Status.FINE, found, f"a sign-in for subscription {account.subscription}")
+    yield answer(AREA, "identity", found, f"a sign-in for subscription {account.subscription}")
 
 
 def permission_rows(account: Account) -> Iterator[Row]:
@@ -27,13 +27,12 @@ def permission_rows(account: Account) -> Iterator[Row]:
     denied = [action for action in needs if not any(allows(action, *each) for each in granted)]
     more = f" and {len(denied) - SHOWN} more" if len(denied) > SHOWN else ""
     remedy = "assign Owner on the subscription, or a role with what `voice preflight FILE --permissions` prints"
-    yield Row(
+    yield answer(
         AREA,
         "permissions of the deploy",
-        Status.BLOCKS if denied else Status.FINE,
         f"denied: {', '.join(denied[:SHOWN])}{more}" if denied else "allowed",
         f"{len(needs)} actions",
-        remedy if denied else "",
+        blocks=remedy if denied else "",
     )
 
 

@@ -8,7 +8,7 @@ from blueprint import catalog
 from blueprint.catalog import VmSize
 from blueprint.file.model.azure import SpotNodes
 from ops.preflight.azure.account import AREA, Account
-from ops.preflight.report import Row, Status
+from ops.preflight.report import Row, answer
 
 
 def size_rows(account: Account) -> Iterator[Row]:
@@ -39,21 +39,21 @@ def _offer(
     asked, needed = f"zones of {size.name} for {pool}", ", ".join(zones)
     if sku is None:
         remedy = f"take another size or location; {', '.join(size.regions)} are known to have it"
-        return Row(AREA, asked, Status.BLOCKS, f"not sold in {account.location}", needed, remedy)
+        return answer(AREA, asked, f"not sold in {account.location}", needed, blocks=remedy)
     sold = {zone for info in sku.location_info or () for zone in info.zones or ()}
     for restriction in sku.restrictions or ():
         if restriction.type == "Location":
             remedy = "ask for access to the size in the portal (Usage + quotas), or take another location"
             reason = ResourceSkuRestrictionsReasonCode(restriction.reason_code).value
-            return Row(AREA, asked, Status.BLOCKS, f"restricted: {reason}", needed, remedy)
+            return answer(AREA, asked, f"restricted: {reason}", needed, blocks=remedy)
         if restriction.restriction_info:
             sold -= set(restriction.restriction_info.zones or ())
     if spot and _capabilities(sku).get("LowPriorityCapable") == "False":
-        return Row(AREA, asked, Status.BLOCKS, "not sold as spot", needed, f"set option of {pool} to on-demand")
+        return answer(AREA, asked, "not sold as spot", needed, blocks=f"set option of {pool} to on-demand")
     missing = [zone for zone in zones if zone not in sold]
     found = ", ".join(sorted(sold)) or "no zone"
     remedy = f"set availability_zones of {pool} to some of {found}" if sold else "take another location or size"
-    return Row(AREA, asked, Status.BLOCKS if missing else Status.FINE, found, needed, remedy if missing else "")
+    return answer(AREA, asked, found, needed, blocks=remedy if missing else "")
 
 
 def _drift(size: VmSize, sku: ResourceSku) -> Row:
@@ -65,13 +65,12 @@ def _drift(size: VmSize, sku: ResourceSku) -> Row:
         "quota family": (size.quota_family.lower(), (sku.family or "").lower()),
     }
     wrong = [f"{name} {now}" for name, (ours, now) in facts.items() if ours != now]
-    return Row(
+    return answer(
         AREA,
         f"{size.name} as the catalogue has it",
-        Status.WARNING if wrong else Status.FINE,
         f"the API says {', '.join(wrong)}" if wrong else "the API agrees",
         ", ".join(f"{name} {ours}" for name, (ours, _) in facts.items()),
-        f"correct {size.name} in blueprint/catalog/vm_sizes.yaml" if wrong else "",
+        warns=f"correct {size.name} in blueprint/catalog/vm_sizes.yaml" if wrong else "",
     )
 
 

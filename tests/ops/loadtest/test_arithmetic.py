@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ops.loadtest.compare import Pair, differences
+from ops.loadtest.compare import Round, differences
 from ops.loadtest.inputs import PASSAGE, rotated
 from ops.loadtest.load import ClosedLoop, Generator, OpenLoop, Run, pooled
 from ops.loadtest.price import PriceError, usd_per_hour
@@ -103,7 +103,7 @@ def test_arrivals_are_poisson_and_the_same_for_the_same_seed() -> None:
     assert Generator(1.0, seed=8)._arrivals(load, 20_000, 0) != arrivals
 
 
-def rounds(shift_s: float, seed: int, *, drift_s: float = 0.0) -> list[Pair]:
+def rounds(shift_s: float, seed: int, *, drift_s: float = 0.0) -> list[Round]:
     """Six rounds of 20 requests to each side; the measured one is slower by ``shift_s``, each round by ``drift_s``."""
     random = np.random.default_rng(seed)
 
@@ -112,7 +112,7 @@ def rounds(shift_s: float, seed: int, *, drift_s: float = 0.0) -> list[Pair]:
         traces = [Trace("x", 0.0, 0.0, float(first) + 1, [float(first)]) for first in firsts]
         return Run(ClosedLoop(1), traces, elapsed_s=float(sum(firsts)))
 
-    return [Pair(run(0.5 + shift_s + drift_s * number), run(0.5 + drift_s * number)) for number in range(6)]
+    return [(run(0.5 + shift_s + drift_s * number), run(0.5 + drift_s * number)) for number in range(6)]
 
 
 def test_a_difference_is_found_with_its_interval_in_spite_of_drift() -> None:

@@ -108,11 +108,11 @@ def test_addresses_networks_and_load_balancers_of_others_count(account: AwsAccou
 @pytest.mark.parametrize(("status", "is_open"), [("PENDING", True), ("CASE_OPENED", True), ("DENIED", False)])
 def test_open_requests_are_seen(account: AwsAccount, sandbox: Deployment, status: str, is_open: bool) -> None:
     account.set_quota(INF, 0)
-    account.quotas.request("ec2", INF, 768, status)
+    account.quotas.request("ec2", INF, 960, status)
     row = account.answer(sandbox, INF)
     assert row.status is Status.BLOCKS
     assert (row.increase is None) is is_open
-    assert ("768 vCPU requested (request-1, 2026-09-21)" in row.found) is is_open
+    assert ("960 vCPU requested (request-1, 2026-09-21)" in row.found) is is_open
 
 
 def test_an_open_request_that_is_too_small_is_said_to_be(account: AwsAccount, sandbox: Deployment) -> None:
@@ -120,7 +120,7 @@ def test_an_open_request_that_is_too_small_is_said_to_be(account: AwsAccount, sa
     account.quotas.request("ec2", INF, 200)
     row = account.answer(sandbox, INF)
     assert row.increase is None
-    assert row.remedy == "the open request is too small: ask in its case for 768"
+    assert row.remedy == "the open request is too small: ask in its case for 960"
 
 
 @pytest.mark.parametrize(

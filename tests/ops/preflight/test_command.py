@@ -58,8 +58,8 @@ def test_a_pipeline_gets_json(account: AwsAccount) -> None:
         "asked": f"quota: Running On-Demand Inf instances ({INF})",
         "status": "blocks",
         "found": "0 vCPU, 0 used by others",
-        "needed": "192 at the minimum, 768 at the maximum",
-        "remedy": "request 768 vCPU: `voice preflight FILE --request-increases` files it",
+        "needed": "384 at the minimum, 960 at the maximum",
+        "remedy": "request 960 vCPU: `voice preflight FILE --request-increases` files it",
     }
     assert report["filed"] == []
     assert account.quotas.requests == []
@@ -68,7 +68,7 @@ def test_a_pipeline_gets_json(account: AwsAccount) -> None:
 def test_increases_are_filed_once(account: AwsAccount) -> None:
     account.set_quota(INF, 0)
     first = json.loads(preflight(SANDBOX, "--json", "--request-increases", "--yes").stdout)["filed"]
-    assert [(each["desired"], each["answer"]) for each in first] == [(768, "request request-1 is filed")]
+    assert [(each["desired"], each["answer"]) for each in first] == [(960, "request request-1 is filed")]
     second = preflight(SANDBOX, "--json", "--request-increases", "--yes")
     assert json.loads(second.stdout)["filed"] == []
     assert "no increase to file" in second.stderr

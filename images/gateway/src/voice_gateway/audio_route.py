@@ -14,6 +14,7 @@ from voice_gateway.audio_socket import AudioSocket
 from voice_gateway.gateway import Gateway
 from voice_gateway.places import HELD_S
 from voice_gateway.refusals import Refusal, no_capacity, store_away, unknown_session
+from voice_gateway.rtp import address_towards
 from voice_gateway.socket_lease import SocketLease
 from voice_runtime.sessions import Session, SessionKind
 
@@ -46,7 +47,8 @@ async def _admit(gateway: Gateway, websocket: WebSocket) -> tuple[Session, Socke
         raise Refusal(403, "wrong transport", "this session was opened for SRTP; open one with transport websocket")
     if session.is_over:
         raise unknown_session()
-    if gateway.fleet.vad_host() is None:
+    host = gateway.fleet.vad_host()
+    if host is None:
         gateway.metrics.count("SessionsRefused")
         raise no_capacity("no VAD host takes sessions; try again")
     if not await gateway.places.take(session.ssrc, time.time() + HELD_S):
@@ -54,5 +56,6 @@ async def _admit(gateway: Gateway, websocket: WebSocket) -> tuple[Session, Socke
         raise no_capacity("every ASR host has as many sessions as it takes; try again")
     lease = SocketLease(gateway.store, session.ssrc)
     await lease.take()
+    await gateway.sessions.take_audio_from(session, address_towards(host))
     await gateway.sessions.resume(session)
     return session, lease

@@ -68,7 +68,7 @@ class Gateway:
             raise Refusal(403, "foreign token", str(error)) from None
         except TokenError as error:
             raise Refusal(401, "invalid token", str(error)) from None
-        session = await self.sessions.read(int(session_id.partition("-")[0], 16))
+        session = await self.sessions.read(self.tokens.ssrc_of(session_id))
         if session is None or session.id != session_id:
             raise unknown_session()
         return session

@@ -17,6 +17,14 @@ FRAME_MS = 20
 _HEADER = struct.Struct(">BBHII")
 
 
+def address_towards(host: Host) -> str:
+    """Return the address that packets to a host come from."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((host.address, 9))  # sends nothing
+        address: str = probe.getsockname()[0]
+        return address
+
+
 class RtpSender:
     """One session's stream.
 

@@ -130,7 +130,7 @@ async def _open(gateway: Gateway, caller: str, wanted: SessionRequest) -> Sessio
         ssrc = secrets.randbits(32)
         session = Session(
             ssrc=ssrc,
-            id=f"{ssrc:08x}-{secrets.token_hex(12)}",
+            id=gateway.tokens.name(ssrc),
             state=SessionState.OPEN,
             kind=SessionKind.EXTERNAL if external else SessionKind.GATEWAY,
             caller=caller,

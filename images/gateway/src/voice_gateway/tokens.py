@@ -1,9 +1,11 @@
-"""Session tokens: signed, bound to one session, short-lived.
+"""Session tokens: signed, bound to one session, short-lived; and the names of sessions.
 
 A token opens the audio and the events of the session that it was made for. It is a JWT (RFC 7519), signed with
 HMAC-SHA256 and the key of ``VOICE_TOKEN_KEY``.
 """
 
+import hmac
+import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -72,6 +74,19 @@ class SessionTokens:
             raise TokenError(f"the token is not valid: {type(error).__name__}") from None
         if claims["sub"] != session:
             raise ForeignTokenError("the token belongs to another session")
+
+    def name(self, ssrc: int) -> str:
+        """Return a new name for a session, which shows its SSRC to gateways alone."""
+        chance = secrets.token_hex(12)
+        return f"{ssrc ^ self._mask(chance):08x}-{chance}"
+
+    def ssrc_of(self, session: str) -> int:
+        """Return the SSRC of a session whose token has been checked."""
+        masked, _, chance = session.partition("-")
+        return int(masked, 16) ^ self._mask(chance)
+
+    def _mask(self, chance: str) -> int:
+        return int.from_bytes(hmac.digest(self.key.encode(), f"ssrc {chance}".encode(), "sha256")[:4], "big")
 
     def __repr__(self) -> str:
         return f"SessionTokens(lifetime_s={self.lifetime_s})"

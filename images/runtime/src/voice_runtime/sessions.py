@@ -136,6 +136,10 @@ class Sessions:
         """Return a session, or ``None`` when there is none of that SSRC."""
         return Session.of(ssrc, texts(await self._store.hgetall(state.session(ssrc))))
 
+    async def take_audio_from(self, session: Session, gateway: str) -> None:
+        """Let in plain RTP from a gateway's address, and from no other."""
+        await self._store.hset(state.session(session.ssrc), SessionField.GATEWAY, gateway)
+
     async def lapse(self, session: Session, grace_s: int) -> None:
         """Let a session whose caller is gone end by itself, unless the caller is back within the grace period."""
         lapses_at = int(time.time()) + grace_s

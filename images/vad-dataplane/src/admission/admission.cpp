@@ -1,5 +1,6 @@
 #include "admission/admission.hpp"
 
+#include <algorithm>
 #include <array>
 #include <ctime>
 
@@ -73,26 +74,31 @@ void Admission::answer(std::uint32_t ssrc, const redisReply& reply) {
         admit(ssrc, *record);
         return;
     }
-    if (std::get<Refusal>(answer) == Refusal::kMalformed) {
-        add(counters_.malformed);
+    const auto refusal = std::get<Refusal>(answer);
+    add(counters_.malformed, refusal == Refusal::kMalformed ? 1 : 0);
+    if (refusal == Refusal::kNotYet) {
+        add(counters_.refused);  // and asked about again
+    } else {
+        block(ssrc);
     }
-    block(ssrc);
 }
 
 void Admission::admit(std::uint32_t ssrc, const SessionRecord& record) {
     if (expiries_.contains(ssrc)) {
         return;  // asked about twice before the first answer
     }
-    if (!sessions_.open(ssrc, record)) {
+    const auto slot = sessions_.open(ssrc, record);
+    if (!slot) {
         add(counters_.no_room);
         return;
     }
-    if (!gate_.admit(ssrc)) {
+    if (!gate_.admit(ssrc, *slot)) {
         sessions_.close(ssrc);
         add(counters_.no_room);
         return;
     }
     expiries_.emplace(ssrc, record.expires_at);
+    to_review_.push_back(ssrc);
     add(counters_.admitted);
     counters_.sessions.store(expiries_.size(), std::memory_order_relaxed);
 }
@@ -120,27 +126,72 @@ void Admission::unblock_due() {
 
 void Admission::sweep() {
     const auto now = seconds_since_1970();
-    std::vector<std::uint32_t> over;
-    gate_.each([&](const Gate::Session& session) {
-        const auto found = expiries_.find(session.ssrc);
-        if (session.blocked || found == expiries_.end()) {
-            return;
-        }
+    std::vector<std::uint32_t> silent;
+    std::vector<std::uint32_t> ended;
+    std::vector<std::uint32_t> due;
+    sessions_.each([&](const Sessions::Session& session) {
         if (session.silent_for >= settings_.silent_after) {
-            add(counters_.silent);
-        } else if (found->second <= now) {
-            add(counters_.expired);
-        } else {
-            return;
+            silent.push_back(session.ssrc);
+        } else if (session.ended) {
+            ended.push_back(session.ssrc);
+        } else if (session.disputed || expiries_.at(session.ssrc) <= now) {
+            due.push_back(session.ssrc);
         }
-        over.push_back(session.ssrc);
     });
-    for (const auto ssrc : over) {
-        remove(ssrc);
+    for (const auto ssrc : silent) {
+        remove(ssrc, counters_.silent);
+    }
+    for (const auto ssrc : ended) {
+        remove(ssrc, counters_.ended);
+        block(ssrc);  // packets that come behind must not open it anew
+    }
+    const auto share = (to_review_.size() + static_cast<std::size_t>(settings_.sweeps_per_review) - 1) /
+                       static_cast<std::size_t>(settings_.sweeps_per_review);
+    for (std::size_t i = 0; i < share; ++i) {
+        const auto ssrc = to_review_.front();
+        to_review_.pop_front();
+        if (expiries_.contains(ssrc)) {
+            due.push_back(ssrc);
+            to_review_.push_back(ssrc);
+        }
+    }
+    for (std::span left(due); !left.empty(); left = left.subspan(std::min(kBatch, left.size()))) {
+        review(left.first(std::min(kBatch, left.size())));
     }
 }
 
-void Admission::remove(std::uint32_t ssrc) {
+// Follows what the records say now.
+void Admission::review(std::span<const std::uint32_t> ssrcs) {
+    for (const auto ssrc : ssrcs) {
+        store_.append({"HGETALL", session_key(ssrc)});
+    }
+    const auto replies = store_.exchange();
+    const auto now = seconds_since_1970();
+    for (std::size_t i = 0; i < ssrcs.size(); ++i) {
+        const auto found = expiries_.find(ssrcs[i]);
+        if (found == expiries_.end()) {
+            continue;  // was due twice
+        }
+        if (replies && (*replies)[i]->type != REDIS_REPLY_ERROR) {
+            review(ssrcs[i], *(*replies)[i]);
+        } else if (add(counters_.unanswered); found->second <= now) {
+            remove(ssrcs[i], counters_.expired);
+        }
+    }
+}
+
+void Admission::review(std::uint32_t ssrc, const redisReply& reply) {
+    const auto answer = read_session(valkey::fields_of(reply), seconds_since_1970());
+    if (const auto* record = std::get_if<SessionRecord>(&answer)) {
+        expiries_[ssrc] = record->expires_at;
+        sessions_.update(ssrc, *record);
+    } else {
+        remove(ssrc, std::get<Refusal>(answer) == Refusal::kExpired ? counters_.expired : counters_.closed);
+    }
+}
+
+void Admission::remove(std::uint32_t ssrc, std::atomic<std::uint64_t>& reason) {
+    add(reason);
     gate_.remove(ssrc);
     expiries_.erase(ssrc);
     counters_.sessions.store(expiries_.size(), std::memory_order_relaxed);

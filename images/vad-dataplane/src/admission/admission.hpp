@@ -1,6 +1,7 @@
 // Lets sessions in: asks the state store about unknown SSRCs, admits or blocks them, and removes those that fell
-// silent or whose time is over. While the store cannot be reached nobody is admitted and nobody is blocked; those that
-// are in stay in. The sender asks again by sending: the XDP program repeats a request every second.
+// silent, said goodbye, were closed or deleted, or whose time is over. While the store cannot be reached nobody is
+// admitted and nobody is blocked; those that are in stay in until their time is over. The sender asks again by sending:
+// the XDP program repeats a request every second.
 #pragma once
 
 #include <atomic>
@@ -19,7 +20,8 @@ namespace voice::admission {
 struct Settings {
     std::chrono::milliseconds block_for{10'000};
     std::chrono::milliseconds silent_after{60'000};
-    std::chrono::milliseconds sweep_every{1'000};
+    std::chrono::milliseconds sweep_every{250};
+    int sweeps_per_review = 20;  // how many sweeps share out the reading of all records again: five seconds
 };
 
 // Written by the admission thread, read by any.
@@ -32,6 +34,8 @@ struct Counters {
     std::atomic<std::uint64_t> no_room{0};     // the session table or the gate is full, or the host drains
     std::atomic<std::uint64_t> silent{0};      // sessions removed because they fell silent
     std::atomic<std::uint64_t> expired{0};     // sessions removed because their time is over
+    std::atomic<std::uint64_t> closed{0};      // sessions removed because their record is closed or gone
+    std::atomic<std::uint64_t> ended{0};       // sessions removed because their sender said goodbye
     std::atomic<std::uint64_t> sessions{0};    // in now
 };
 
@@ -66,7 +70,9 @@ private:
     void block(std::uint32_t ssrc);
     void unblock_due();
     void sweep();
-    void remove(std::uint32_t ssrc);
+    void review(std::span<const std::uint32_t> ssrcs);
+    void review(std::uint32_t ssrc, const redisReply& reply);
+    void remove(std::uint32_t ssrc, std::atomic<std::uint64_t>& reason);
 
     struct Blocked {
         Clock::time_point until;
@@ -79,6 +85,7 @@ private:
     Gate& gate_;
     Sessions& sessions_;
     std::unordered_map<std::uint32_t, std::int64_t> expiries_;  // of those that are in, seconds since 1970
+    std::deque<std::uint32_t> to_review_;                       // and perhaps of some that have gone; by turns
     std::deque<Blocked> blocked_;                               // the first is the first to be over
     Clock::time_point next_sweep_{};
     std::atomic<bool> stopping_{false};

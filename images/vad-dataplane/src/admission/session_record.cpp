@@ -1,5 +1,7 @@
 #include "admission/session_record.hpp"
 
+#include <arpa/inet.h>
+
 #include <charconv>
 
 namespace voice::admission {
@@ -95,6 +97,13 @@ std::variant<SessionRecord, Refusal> read_session(const valkey::Fields& fields, 
     const bool is_gateway = kind == kKindGateway && key.empty();
     const bool is_external = kind == kKindExternal && record.srtp_key;
     if (!is_gateway && !is_external) {
+        return Refusal::kMalformed;
+    }
+    const std::string gateway(valkey::value_of(fields, kGateway));
+    if (is_gateway && gateway.empty()) {
+        return Refusal::kNotYet;
+    }
+    if (is_gateway && inet_pton(AF_INET, gateway.c_str(), &record.gateway) != 1) {
         return Refusal::kMalformed;
     }
     record.progress = read_progress(fields, now);

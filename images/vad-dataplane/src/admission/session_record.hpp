@@ -3,6 +3,7 @@
 //   state       `open`; anything else is not let in
 //   kind        `gateway`: plain RTP from inside the network; `external`: SRTP from outside
 //   srtp_key    base64 of the 30 bytes of master key and salt; required of `external`, refused for `gateway`
+//   gateway     IPv4 address that plain RTP of a `gateway` session comes from; written before the first packet
 //   expires_at  seconds since 1970 (UTC) after which nothing is let in
 //
 // and this tier's state/write_behind.hpp, so that the next host, or this one when it starts again, goes on counting:
@@ -32,6 +33,7 @@ inline constexpr std::string_view kKind = "kind";
 inline constexpr std::string_view kKindGateway = "gateway";
 inline constexpr std::string_view kKindExternal = "external";
 inline constexpr std::string_view kSrtpKey = "srtp_key";
+inline constexpr std::string_view kGateway = "gateway";
 inline constexpr std::string_view kExpiresAt = "expires_at";
 inline constexpr std::string_view kChunks = "chunks";
 inline constexpr std::string_view kLastSequence = "last_sequence";
@@ -39,11 +41,18 @@ inline constexpr std::string_view kSeenAt = "seen_at";
 
 struct SessionRecord {
     std::optional<srtp::Key> srtp_key;  // set: nothing but SRTP is taken
+    std::uint32_t gateway = 0;  // otherwise: IPv4 address that RTP is taken from, in network order
     std::int64_t expires_at = 0;
     session::Progress progress;
 };
 
-enum class Refusal : std::uint8_t { kUnknown, kClosed, kExpired, kMalformed };
+enum class Refusal : std::uint8_t {
+    kUnknown,
+    kClosed,
+    kExpired,
+    kMalformed,
+    kNotYet,  // no gateway has opened its socket
+};
 
 std::string session_key(std::uint32_t ssrc);
 

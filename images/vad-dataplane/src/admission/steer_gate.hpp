@@ -2,22 +2,21 @@
 #pragma once
 
 #include "admission/gate.hpp"
-#include "xdp/steer_loader.hpp"
+#include "xdp/steer_maps.hpp"
 
 namespace voice::admission {
 
 class SteerGate final : public Requests, public Gate {
 public:
-    explicit SteerGate(xdp::SteerLoader& steer) noexcept : steer_(steer) {}
+    explicit SteerGate(xdp::SteerMaps& steer) noexcept : steer_(steer) {}
 
     std::size_t wait(std::span<std::uint32_t> ssrcs, std::chrono::milliseconds limit) override;
-    bool admit(std::uint32_t ssrc) override { return steer_.admit(ssrc); }
+    bool admit(std::uint32_t ssrc, std::uint32_t slot) override { return steer_.admit(ssrc, slot); }
     bool block(std::uint32_t ssrc) override { return steer_.block(ssrc); }
     bool remove(std::uint32_t ssrc) override { return steer_.remove(ssrc); }
-    void each(const std::function<void(const Session&)>& callback) override;
 
 private:
-    xdp::SteerLoader& steer_;
+    xdp::SteerMaps& steer_;
 };
 
 }  // namespace voice::admission

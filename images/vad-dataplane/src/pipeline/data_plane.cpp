@@ -80,6 +80,9 @@ DataPlane::DataPlane(const config::Config& config)
         slots_.tell(*pollers_.back());
         rings_.push_back(std::make_unique<PollerChunks>(pollers_.back()->chunks(), pollers_.back()->host_notes()));
     }
+    for (const auto& poller : pollers_) {
+        poller->meet(pollers_);
+    }
     std::vector<ship::ChunkSource*> rings;
     for (const auto& ring : rings_) {
         rings.push_back(ring.get());
@@ -132,15 +135,18 @@ void DataPlane::poll(Poller& poller, int core) {
     int empty = 0;
     while (!stopping_.load(std::memory_order_relaxed)) {
         empty = poller.pass() == 0 ? empty + 1 : 0;
-        last_pass_ns_.store(now_ns(), std::memory_order_relaxed);
         if (source_->may_sleep() && empty > kEmptyPassesBeforeNap) {
             std::this_thread::sleep_for(kNap);
         }
     }
 }
 
+std::int64_t DataPlane::oldest_pass_ns() const noexcept {
+    return (*std::ranges::min_element(pollers_, {}, [](const auto& each) { return each->passed_ns(); }))->passed_ns();
+}
+
 bool DataPlane::can_flow() {
-    const std::int64_t passed = last_pass_ns_.load(std::memory_order_relaxed);
+    const std::int64_t passed = oldest_pass_ns();
     return passed != 0 && !draining_ && now_ns() - passed < std::chrono::nanoseconds(kStalledAfter).count();
 }
 
@@ -190,7 +196,7 @@ control::Status DataPlane::status() {
     const auto uptime = std::chrono::steady_clock::now() - started_;
     return {.state = draining_     ? control::State::kDraining
                      : can_flow()  ? control::State::kReady
-                     : last_pass_ns_ == 0 ? control::State::kStarting
+                     : oldest_pass_ns() == 0 ? control::State::kStarting
                                           : control::State::kStalled,
             .host = config_.host,
             .data_path = kPaths[static_cast<std::size_t>(config_.data_path)],
@@ -216,16 +222,35 @@ control::Telemetry DataPlane::telemetry() {
     control::drops_of(telemetry.drops, control::DropReason::kNoHost) += ship.no_host;
     control::drops_of(telemetry.drops, control::DropReason::kShed) += ship.shed_silence + ship.shed_oldest;
     const admission::Counters& admission = admission_->counters();
+    const auto sum = [this](auto&& of) {
+        std::uint64_t total = 0;
+        for (const auto& poller : pollers_) {
+            total += std::uint64_t{of(*poller)};
+        }
+        return total;
+    };
+    telemetry.asr_hosts = registry_.counters().hosts;
+    telemetry.vad_stopped = sum([](Poller& each) { return each.vad().counters().stopped.load(std::memory_order_relaxed); });
     telemetry.groups = {
+        {"packets", {{"handed_over", sum([](Poller& each) { return std::uint64_t{each.counters().handed_over}; })},
+                     {"duplicates", sum([](Poller& each) { return std::uint64_t{each.counters().duplicates}; })},
+                     {"restarts", sum([](Poller& each) { return std::uint64_t{each.counters().restarts}; })}}},
+        {"vad", {{"fallback_frames", sum([](Poller& each) { return std::uint64_t{each.vad().counters().fallback_frames}; })},
+                 {"traps", sum([](Poller& each) { return std::uint64_t{each.vad().counters().traps}; })},
+                 {"runaways", sum([](Poller& each) { return std::uint64_t{each.vad().counters().runaways}; })},
+                 {"swaps", sum([](Poller& each) { return std::uint64_t{each.vad().counters().swaps}; })}}},
         {"ship", {{"sent", ship.sent}, {"resent", ship.resent}, {"window_short", ship.window_short},
                   {"failed", ship.failed}, {"stalls", ship.stalls}, {"moves", ship.moves}}},
         {"admission", {{"admitted", admission.admitted}, {"refused", admission.refused},
+                       {"malformed", admission.malformed},
                        {"unanswered", admission.unanswered}, {"silent", admission.silent},
-                       {"expired", admission.expired}, {"no_room", admission.no_room}}},
+                       {"expired", admission.expired}, {"closed", admission.closed},
+                       {"ended", admission.ended}, {"no_room", admission.no_room}}},
         {"state", {{"written", write_behind_->counters().written}, {"gone", write_behind_->counters().gone},
                    {"unanswered", write_behind_->counters().unanswered}}},
-        {"registry", {{"hosts", registry_.counters().hosts}, {"refreshes", registry_.counters().refreshes},
-                       {"unanswered", registry_.counters().unanswered}}},
+        {"registry", {{"refreshes", registry_.counters().refreshes}, {"malformed", registry_.counters().malformed},
+                      {"unanswered", registry_.counters().unanswered}}},
+        {"presence", {{"unanswered", presence_->unanswered()}}},
     };
     return telemetry;
 }

@@ -45,6 +45,8 @@ private:
     static constexpr std::chrono::seconds kStalledAfter{2};
 
     void poll(Poller& poller, int core);
+    // When the poller that is furthest behind began its last pass; 0: one has not started.
+    [[nodiscard]] std::int64_t oldest_pass_ns() const noexcept;
     admission::Presence::Report presence();
     control::QueueLoad load_of(Poller& poller);
     void add(control::Telemetry& telemetry, Poller& poller);
@@ -65,7 +67,6 @@ private:
     std::vector<std::thread> threads_;
     std::atomic<bool> stopping_{false};
     std::atomic<bool> draining_{false};
-    std::atomic<std::int64_t> last_pass_ns_{0};  // of the poller that passed last
 };
 
 }  // namespace voice::pipeline

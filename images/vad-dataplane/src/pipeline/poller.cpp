@@ -5,15 +5,23 @@
 namespace voice::pipeline {
 namespace {
 
-bool is_rtp(const receive::Datagram& datagram) noexcept {
-    return datagram.size() >= rtp::kHeaderBytes && datagram[0] >> 6 == 2;
-}
-
-std::uint32_t ssrc_of(const receive::Datagram& datagram) noexcept {
-    return static_cast<std::uint32_t>(datagram[8]) << 24 | datagram[9] << 16 | datagram[10] << 8 | datagram[11];
+control::DropReason reason_of(srtp::Verdict verdict) noexcept {
+    return verdict == srtp::Verdict::kReplay      ? control::DropReason::kReplay
+           : verdict == srtp::Verdict::kMalformed ? control::DropReason::kNotRtp
+                                                  : control::DropReason::kUnauthenticated;
 }
 
 }  // namespace
+
+void Poller::meet(std::span<const std::unique_ptr<Poller>> pollers) {
+    for (const auto& other : pollers) {
+        other->outboxes_.resize(pollers.size());
+        if (other.get() != this) {
+            inboxes_.push_back(std::make_unique<HandOver>());
+            other->outboxes_[static_cast<std::size_t>(index_)] = inboxes_.back().get();
+        }
+    }
+}
 
 void Poller::obey() noexcept {
     while (const Command* command = commands_.peek()) {
@@ -23,9 +31,8 @@ void Poller::obey() noexcept {
         } else {
             sessions_.erase(command->ssrc);
             if (slot.owner.load(std::memory_order_relaxed) == index_) {
-                slot.utterances.close(slot.jitter.frames(), chunks_, counters_.audio);
+                end(slot, command->slot);
                 live_.close(slot, now_ns_);
-                vad_.reset(command->slot);
             }
             slot.known_to.fetch_sub(1, std::memory_order_release);
         }
@@ -54,11 +61,24 @@ void Poller::take(std::span<const receive::Datagram> burst) noexcept {
     }
 }
 
-std::uint32_t Poller::look_up(const receive::Datagram& datagram) const noexcept {
-    if (!is_rtp(datagram)) {
-        return kNoSlot;
+std::size_t Poller::take_handed_over() noexcept {
+    std::size_t taken = 0;
+    for (const auto& inbox : inboxes_) {
+        receive::Burst burst;
+        std::size_t count = 0;
+        for (HandedOver* each = inbox->peek(); each != nullptr && count < receive::kBurst; each = inbox->peek(++count)) {
+            burst.add({std::span(each->packet).first(each->bytes), each->source});
+        }
+        take(burst.datagrams());
+        inbox->release(count);
+        taken += count;
     }
-    const std::uint32_t at = sessions_.find(ssrc_of(datagram));
+    return taken;
+}
+
+std::uint32_t Poller::look_up(const receive::Datagram& datagram) const noexcept {
+    const auto ssrc = rtp::sender_of(datagram.bytes);
+    const std::uint32_t at = ssrc ? sessions_.find(*ssrc) : kNoSlot;
     if (at != kNoSlot) {
         slots_[at].expect();
     }
@@ -66,28 +86,41 @@ std::uint32_t Poller::look_up(const receive::Datagram& datagram) const noexcept 
 }
 
 void Poller::expect(const receive::Datagram& datagram, std::uint32_t at) noexcept {
-    slots_[at].jitter.expect(static_cast<std::uint16_t>(datagram[2] << 8 | datagram[3]));
-    vad_.expect(at);
+    if (slots_[at].owner.load(std::memory_order_relaxed) == index_) {
+        slots_[at].jitter.expect(rtp::timestamp_of(datagram.bytes));
+        vad_.expect(at);
+    }
 }
 
 void Poller::take(const receive::Datagram& datagram, std::uint32_t at) noexcept {
     using control::DropReason;
-    ++counters_.packets;
-    if (!is_rtp(datagram)) {
-        return drop(DropReason::kNotRtp);
-    }
     if (at == kNoSlot) {
-        return drop(unknown_.on_packet(ssrc_of(datagram)));
+        ++counters_.packets;
+        const auto ssrc = rtp::sender_of(datagram.bytes);
+        // Reports of a session that is not there are no reason to ask for it.
+        return drop(ssrc && !rtp::is_rtcp(datagram.bytes) ? senders_.on_unknown(*ssrc, now_ns_) : DropReason::kNotRtp);
     }
     Slot& slot = slots_[at];
     if (!owns(slot)) {
-        ++counters_.elsewhere;
+        return hand_over(slot, datagram);
+    }
+    ++counters_.packets;
+    const bool is_report = rtp::is_rtcp(datagram.bytes);
+    const auto opened = open(slot, datagram);
+    if (!opened) {
         return;
     }
-    slot.seen_ns.store(now_ns_, std::memory_order_relaxed);
-    ++slot.packets;
-    if (const auto packet = open(slot, datagram)) {
+    follow_source(slot, at, datagram.source);
+    if (is_report) {
+        if (rtp::says_bye(*opened, slot.ssrc)) {
+            end(slot, at);
+            slot.ended.store(true, std::memory_order_relaxed);
+        }
+    } else if (const auto packet = rtp::parse(*opened)) {
+        ++slot.packets;
         hear(slot, at, *packet);
+    } else {
+        drop(DropReason::kNotRtp);
     }
 }
 
@@ -97,28 +130,60 @@ bool Poller::owns(Slot& slot) noexcept {
            (owner == kNobody && slot.owner.compare_exchange_strong(owner, index_, std::memory_order_relaxed));
 }
 
-std::optional<rtp::Packet> Poller::open(Slot& slot, receive::Datagram datagram) noexcept {
+void Poller::hand_over(const Slot& slot, const receive::Datagram& datagram) noexcept {
+    HandOver& ring = *outboxes_[static_cast<std::size_t>(slot.owner.load(std::memory_order_relaxed))];
+    // What forgers send must not take the place of what senders do whose address has changed.
+    const bool known = slot.source.load(std::memory_order_relaxed) == datagram.source;
+    HandedOver* into = known || ring.occupancy() < HandOver::kSlots / 2 ? ring.claim() : nullptr;
+    if (into == nullptr || datagram.bytes.size() > into->packet.size()) {
+        return drop(control::DropReason::kRingFull);
+    }
+    into->source = datagram.source;
+    into->bytes = datagram.bytes.size();
+    std::ranges::copy(datagram.bytes, into->packet.begin());
+    ring.commit();
+    ++counters_.handed_over;
+}
+
+std::optional<std::span<const std::uint8_t>> Poller::open(Slot& slot, const receive::Datagram& datagram) noexcept {
     using control::DropReason;
-    if (slot.srtp != nullptr) {
-        const Stopwatch watch(stage(Stage::kUnprotect));
-        const auto [verdict, packet] = slot.srtp->unprotect(datagram);
-        if (verdict != srtp::Verdict::kOk) {
-            drop(verdict == srtp::Verdict::kReplay      ? DropReason::kReplay
-                 : verdict == srtp::Verdict::kMalformed ? DropReason::kNotRtp
-                                                        : DropReason::kUnauthenticated);
-            return std::nullopt;
+    const bool is_sender = slot.source.load(std::memory_order_relaxed) == datagram.source;
+    if (!is_sender && !voice_allow(&slot.others_paid_ns, static_cast<std::uint64_t>(now_ns_), VOICE_STRANGERS_PER_S)) {
+        drop(DropReason::kRateLimited);
+        return std::nullopt;
+    }
+    if (slot.srtp == nullptr) {
+        if (datagram.source >> 16 == slot.gateway.load(std::memory_order_relaxed)) {
+            return datagram.bytes;
         }
-        datagram = packet;
+        slot.disputed.store(true, std::memory_order_relaxed);
+        drop(DropReason::kUnauthenticated);
+        return std::nullopt;
     }
-    const auto packet = rtp::parse(datagram);
-    if (!packet) {
-        drop(DropReason::kNotRtp);
+    const Stopwatch watch(stage(Stage::kUnprotect));
+    const auto [verdict, packet] = rtp::is_rtcp(datagram.bytes) ? slot.srtp->unprotect_report(datagram.bytes)
+                                                                : slot.srtp->unprotect(datagram.bytes);
+    if (verdict == srtp::Verdict::kOk) {
+        return packet;
     }
-    return packet;
+    // The library looks for a number that has come before first: of others than the sender, it tells nothing.
+    drop(is_sender ? reason_of(verdict) : DropReason::kUnauthenticated);
+    return std::nullopt;
+}
+
+void Poller::follow_source(Slot& slot, std::uint32_t at, std::uint64_t source) noexcept {
+    slot.seen_ns.store(now_ns_, std::memory_order_relaxed);
+    if (slot.source.load(std::memory_order_relaxed) != source) {
+        slot.source.store(source, std::memory_order_relaxed);
+        senders_.on_source(at, source);
+    }
 }
 
 void Poller::hear(Slot& slot, std::uint32_t stream, const rtp::Packet& packet) noexcept {
     using Arrival = rtp::JitterBuffer::Arrival;
+    if (packet.payload_type == rtp::kComfortNoise || packet.payload_type == rtp::kTelephoneEvent) {
+        return slot.jitter.pass(packet);
+    }
     Arrival arrival;
     {
         const Stopwatch watch(stage(Stage::kReorder));
@@ -130,20 +195,50 @@ void Poller::hear(Slot& slot, std::uint32_t stream, const rtp::Packet& packet) n
     if (arrival == Arrival::kLate || arrival == Arrival::kSuspicious) {
         return drop(control::DropReason::kLate);
     }
+    if (arrival == Arrival::kBeyond) {
+        fall_silent(slot, stream);
+        slot.utterances.skip(slot.jitter.skip_to(packet));
+        arrival = slot.jitter.insert(packet);
+    }
+    silence_.start(stream, now_ns_);
     counters_.duplicates += arrival == Arrival::kDuplicate ? 1 : 0;
     counters_.restarts += arrival == Arrival::kRestarted ? 1 : 0;
     while (slot.jitter.next()) {
-        const rtp::Frame frame = slot.jitter.frame();
-        slot.concealed += frame.concealed ? 1 : 0;
-        const vad::Decision decision = decide(slot, stream, frame);
-        const Stopwatch watch(stage(Stage::kFeatures));
-        slot.utterances.take(slot.jitter.frames(), frame.concealed, decision, chunks_, counters_.audio);
+        hear_frame(slot, stream);
     }
     live_.follow(slot, now_ns_);
 }
 
+void Poller::hear_frame(Slot& slot, std::uint32_t stream) noexcept {
+    const rtp::Frame frame = slot.jitter.frame();
+    slot.concealed += frame.concealed ? 1 : 0;
+    const vad::Decision decision = decide(slot, stream, frame);
+    const Stopwatch watch(stage(Stage::kFeatures));
+    slot.utterances.take(slot.jitter.frames(), frame.concealed, decision, chunks_, counters_.audio);
+}
+
+void Poller::fall_silent(Slot& slot, std::uint32_t stream) noexcept {
+    while (slot.jitter.run_out()) {
+        hear_frame(slot, stream);
+    }
+    // Ends when what is made up has faded.
+    while (slot.utterances.speaking()) {
+        slot.jitter.make_up();
+        hear_frame(slot, stream);
+    }
+}
+
+void Poller::end(Slot& slot, std::uint32_t stream) noexcept {
+    while (slot.jitter.run_out()) {
+        hear_frame(slot, stream);
+    }
+    slot.utterances.close(slot.jitter.frames(), chunks_, counters_.audio);
+    silence_.stop(stream);
+    vad_.reset(stream);
+}
+
 vad::Decision Poller::decide(const Slot& slot, std::uint32_t stream, const rtp::Frame& frame) noexcept {
-    if (frame.concealed) {
+    if (frame.made_up) {
         return {.speech = slot.utterances.speaking() && !frame.faded};
     }
     const Stopwatch watch(stage(Stage::kVad));

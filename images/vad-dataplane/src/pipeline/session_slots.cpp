@@ -12,20 +12,18 @@ SessionSlots::SessionSlots(std::size_t sessions, voice_chunk_kind kind)
     }
 }
 
-bool SessionSlots::open(std::uint32_t ssrc, const admission::SessionRecord& record) {
+std::optional<std::uint32_t> SessionSlots::open(std::uint32_t ssrc, const admission::SessionRecord& record) {
     reclaim();
-    if (open_slots_.contains(ssrc)) {
-        return true;
-    }
-    if (free_.empty() || !can_tell()) {
-        return false;
+    // It may be there still, with a command to close it that no poller had room for.
+    if (open_slots_.contains(ssrc) || free_.empty() || !can_tell()) {
+        return std::nullopt;
     }
     const std::uint32_t at = free_.back();
     Slot& slot = slots_[at];
     if (record.srtp_key) {
         slot.srtp = srtp::Receiver::create(ssrc, *record.srtp_key);
         if (slot.srtp == nullptr) {
-            return false;
+            return std::nullopt;
         }
     }
     free_.pop_back();
@@ -35,6 +33,11 @@ bool SessionSlots::open(std::uint32_t ssrc, const admission::SessionRecord& reco
     slot.packets.reset();
     slot.concealed.reset();
     slot.speaking.store(false, std::memory_order_relaxed);
+    slot.ended.store(false, std::memory_order_relaxed);
+    slot.disputed.store(false, std::memory_order_relaxed);
+    slot.gateway.store(record.gateway, std::memory_order_relaxed);
+    slot.source.store(0, std::memory_order_relaxed);
+    slot.others_paid_ns = 0;
     slot.chunks.store(record.progress.chunks, std::memory_order_relaxed);
     slot.host.store(0, std::memory_order_relaxed);
     slot.owner.store(kNobody, std::memory_order_relaxed);
@@ -43,7 +46,13 @@ bool SessionSlots::open(std::uint32_t ssrc, const admission::SessionRecord& reco
     open_slots_.emplace(ssrc, at);
     open_.store(open_slots_.size(), std::memory_order_relaxed);
     tell_all({Command::Kind::kOpen, ssrc, at});  // with release: the pollers see the slot as it is now
-    return true;
+    return at;
+}
+
+void SessionSlots::update(std::uint32_t ssrc, const admission::SessionRecord& record) {
+    if (const auto found = open_slots_.find(ssrc); found != open_slots_.end()) {
+        slots_[found->second].gateway.store(record.gateway, std::memory_order_relaxed);
+    }
 }
 
 void SessionSlots::close(std::uint32_t ssrc) {
@@ -61,9 +70,13 @@ void SessionSlots::close(std::uint32_t ssrc) {
     reclaim();
 }
 
-void SessionSlots::each(const std::function<void(const Slot&)>& callback) const {
+void SessionSlots::each(const std::function<void(const Session&)>& callback) {
+    const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
     for (const auto& [ssrc, at] : open_slots_) {
-        callback(slots_[at]);
+        Slot& slot = slots_[at];
+        callback({ssrc, std::chrono::nanoseconds(now - slot.seen_ns.load(std::memory_order_relaxed)),
+                  slot.ended.load(std::memory_order_relaxed),
+                  slot.disputed.exchange(false, std::memory_order_relaxed)});
     }
 }
 

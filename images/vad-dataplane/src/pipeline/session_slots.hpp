@@ -5,6 +5,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -15,7 +16,7 @@
 
 namespace voice::pipeline {
 
-// open() and close() are the admission thread's.
+// What it overrides is the admission thread's.
 class SessionSlots final : public admission::Sessions {
 public:
     SessionSlots(std::size_t sessions, voice_chunk_kind kind);
@@ -24,11 +25,10 @@ public:
     void tell(Poller& poller) { pollers_.push_back(&poller); }
     [[nodiscard]] std::span<Slot> slots() noexcept { return {slots_.get(), size_}; }
 
-    bool open(std::uint32_t ssrc, const admission::SessionRecord& record) override;
+    std::optional<std::uint32_t> open(std::uint32_t ssrc, const admission::SessionRecord& record) override;
+    void update(std::uint32_t ssrc, const admission::SessionRecord& record) override;
     void close(std::uint32_t ssrc) override;
-
-    // Calls for each session that is open. The admission thread's.
-    void each(const std::function<void(const Slot&)>& callback) const;
+    void each(const std::function<void(const Session&)>& callback) override;
 
     // Any thread.
     [[nodiscard]] std::uint64_t sessions() const noexcept { return open_; }

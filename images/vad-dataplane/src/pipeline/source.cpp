@@ -1,5 +1,6 @@
 #include "pipeline/source.hpp"
 
+#include <algorithm>
 #include <fstream>
 #include <stdexcept>
 #include <string>
@@ -10,7 +11,7 @@
 #include "pipeline/user_gate.hpp"
 #include "receive/dpdk.hpp"
 #include "receive/socket_queue.hpp"
-#include "xdp/steer_loader.hpp"
+#include "xdp/steer_maps.hpp"
 
 #ifndef VOICE_XDP_PROGRAM
 #error "the build says where the XDP program is installed"
@@ -22,7 +23,7 @@ namespace {
 // Sockets: machines without XDP or DPDK.
 class Sockets final : public Source {
 public:
-    Sockets(const config::Config& config, SessionSlots& slots) : slots_(slots), gate_(requests_, slots) {
+    Sockets(const config::Config& config, SessionSlots& slots) : slots_(slots), gate_(requests_, config.admissions_per_s) {
         for (unsigned i = 0; i < config.rx_queues; ++i) {
             queues_.push_back(std::make_unique<receive::SocketQueue>(config.host_address, config.rtp_port));
         }
@@ -47,7 +48,7 @@ private:
 class Packets final : public Source {
 public:
     Packets(const config::Config& config, const receive::DpdkOptions& options, SessionSlots& slots)
-        : slots_(slots), ring_size_(config.rx_ring_size), dpdk_(options), gate_(requests_, slots) {
+        : slots_(slots), ring_size_(config.rx_ring_size), dpdk_(options), gate_(requests_, config.admissions_per_s) {
         for (unsigned i = 0; i < config.rx_queues; ++i) {
             queues_.push_back(dpdk_.queue(static_cast<std::uint16_t>(i)));
         }
@@ -71,14 +72,13 @@ private:
 };
 
 // AF_XDP: the XDP program knows the sessions, and drops what is none's.
-class Steered final : public Source, private UnknownSenders {
+class Steered final : public Source, private Senders {
 public:
     Steered(const config::Config& config, const receive::DpdkOptions& options, SessionSlots& slots)
-        : slots_(slots), ring_size_(config.rx_ring_size), dpdk_(options), steer_(adopt(config)), gate_(*steer_) {
+        : slots_(slots), ring_size_(config.rx_ring_size), dpdk_(options), steer_(open_maps(config)), gate_(*steer_) {
         const voice_steer_settings settings{.rtp_port = config.rtp_port,
                                             .packets_per_s = config.packets_per_s,
-                                            .burst_packets = config.packets_per_s,
-                                            .admissions_per_s = config.admissions_per_s};
+                                            .admissions_per_s = std::max(1U, config.admissions_per_s / config.rx_queues)};
         if (!steer_->configure(settings)) {
             throw std::runtime_error("the XDP program on " + config.interface + " does not take its settings");
         }
@@ -90,7 +90,7 @@ public:
     std::unique_ptr<Poller> make_poller(PollerParts parts) override {
         auto& queue = queues_[static_cast<std::size_t>(parts.index)];
         return std::make_unique<QueuePoller<receive::DpdkQueue>>(ring_size_, queue, std::move(parts), slots_.slots(),
-                                                                 static_cast<UnknownSenders&>(*this));
+                                                                 static_cast<Senders&>(*this));
     }
     admission::Requests& requests() override { return gate_; }
     admission::Gate& gate() override { return gate_; }
@@ -112,9 +112,9 @@ public:
     }
 
 private:
-    static std::unique_ptr<xdp::SteerLoader> adopt(const config::Config& config) {
+    static std::unique_ptr<xdp::SteerMaps> open_maps(const config::Config& config) {
         std::string error;
-        auto steer = xdp::SteerLoader::adopt(config.interface, error);
+        auto steer = xdp::SteerMaps::open(config.interface, error);
         if (steer == nullptr) {
             throw std::runtime_error("the XDP program on " + config.interface + ": " + error);
         }
@@ -122,12 +122,15 @@ private:
     }
 
     // Between the XDP program's knowing a session and the poller's, or after its end.
-    control::DropReason on_packet(std::uint32_t) noexcept override { return control::DropReason::kUnknownSession; }
+    control::DropReason on_unknown(std::uint32_t, std::int64_t) noexcept override {
+        return control::DropReason::kUnknownSession;
+    }
+    void on_source(std::uint32_t slot, std::uint64_t source) noexcept override { steer_->set_source(slot, source); }
 
     SessionSlots& slots_;
     std::uint32_t ring_size_;
     receive::Dpdk dpdk_;
-    std::unique_ptr<xdp::SteerLoader> steer_;
+    std::unique_ptr<xdp::SteerMaps> steer_;
     admission::SteerGate gate_;
     std::vector<receive::DpdkQueue> queues_;
 };
@@ -162,7 +165,7 @@ std::unique_ptr<Source> open_source(const config::Config& config, SessionSlots& 
         case config::DataPath::kVfio:
             return std::make_unique<Packets>(config, dpdk_options(config, receive::Driver::kEna), slots);
         case config::DataPath::kAfXdp:
-            if (!xdp::SteerLoader::remove_leftover(config.interface, error)) {
+            if (!xdp::SteerMaps::remove_leftover(config.interface, error)) {
                 throw std::runtime_error("the XDP program on " + config.interface + ": " + error);
             }
             return std::make_unique<Steered>(config, dpdk_options(config, receive::Driver::kAfXdp), slots);

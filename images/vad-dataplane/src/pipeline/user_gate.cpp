@@ -1,14 +1,9 @@
 #include "pipeline/user_gate.hpp"
 
-#include <chrono>
-
 namespace voice::pipeline {
 namespace {
 
-std::uint32_t second() noexcept {
-    const auto now = std::chrono::steady_clock::now().time_since_epoch();
-    return static_cast<std::uint32_t>(std::chrono::duration_cast<std::chrono::seconds>(now).count());
-}
+std::uint32_t second_of(std::int64_t now_ns) noexcept { return static_cast<std::uint32_t>(now_ns / 1'000'000'000); }
 
 std::uint64_t entry(std::uint32_t ssrc, std::uint32_t at) noexcept { return std::uint64_t{ssrc} << 32 | at; }
 
@@ -17,17 +12,21 @@ bool is_of(std::uint64_t found, std::uint32_t ssrc) noexcept { return found != 0
 
 }  // namespace
 
-control::DropReason UserGate::on_packet(std::uint32_t ssrc) noexcept {
+control::DropReason UserGate::on_unknown(std::uint32_t ssrc, std::int64_t now_ns) noexcept {
     if (is_of(place(blocked_, ssrc).load(std::memory_order_relaxed), ssrc)) {
         return control::DropReason::kBlocked;
     }
-    const std::uint32_t now = second();
+    const std::uint32_t now = second_of(now_ns);
     std::atomic<std::uint64_t>& asked = place(asked_, ssrc);
     const std::uint64_t last = asked.load(std::memory_order_relaxed);
     if (is_of(last, ssrc) && now - static_cast<std::uint32_t>(last) < kAskEveryS) {
         return control::DropReason::kUnknownSession;
     }
-    if (!requests_.offer(ssrc)) {
+    __u64 before = paid_ns_.load(std::memory_order_relaxed);
+    __u64 paid = before;
+    // Where another poller is in between, the sender asks again with its next packet.
+    if (!voice_allow(&paid, static_cast<std::uint64_t>(now_ns), per_s_) ||
+        !paid_ns_.compare_exchange_strong(before, paid, std::memory_order_relaxed) || !requests_.offer(ssrc)) {
         return control::DropReason::kAdmissionFull;
     }
     asked.store(entry(ssrc, now), std::memory_order_relaxed);
@@ -35,7 +34,7 @@ control::DropReason UserGate::on_packet(std::uint32_t ssrc) noexcept {
 }
 
 bool UserGate::block(std::uint32_t ssrc) {
-    place(blocked_, ssrc).store(entry(ssrc, second()), std::memory_order_relaxed);
+    place(blocked_, ssrc).store(entry(ssrc, 1), std::memory_order_relaxed);
     return true;
 }
 
@@ -45,14 +44,6 @@ bool UserGate::remove(std::uint32_t ssrc) {
         blocked.store(0, std::memory_order_relaxed);
     }
     return true;
-}
-
-void UserGate::each(const std::function<void(const Session&)>& callback) {
-    const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
-    sessions_.each([&](const Slot& slot) {
-        const auto seen = slot.seen_ns.load(std::memory_order_relaxed);
-        callback({slot.ssrc, false, std::chrono::nanoseconds(now - seen)});
-    });
 }
 
 }  // namespace voice::pipeline

@@ -6,36 +6,37 @@
 #include <cstdint>
 
 #include "admission/request_queue.hpp"
-#include "pipeline/session_slots.hpp"
+#include "pipeline/poller.hpp"
+#include "xdp/steer.h"
 
 namespace voice::pipeline {
 
-class UserGate final : public admission::Gate, public UnknownSenders {
+class UserGate final : public admission::Gate, public Senders {
 public:
-    UserGate(admission::RequestQueue& requests, SessionSlots& sessions) noexcept
-        : requests_(requests), sessions_(sessions) {}
+    // `per_s`: unknown senders that are asked about.
+    UserGate(admission::RequestQueue& requests, unsigned per_s) noexcept : requests_(requests), per_s_(per_s) {}
 
     // Pollers. Asks once a second about a sender; takes a lock to do so.
-    control::DropReason on_packet(std::uint32_t ssrc) noexcept override;
+    control::DropReason on_unknown(std::uint32_t ssrc, std::int64_t now_ns) noexcept override;
 
     // Admission. Pollers know their sessions by themselves.
-    bool admit(std::uint32_t) override { return true; }
+    bool admit(std::uint32_t, std::uint32_t) override { return true; }
     bool block(std::uint32_t ssrc) override;
     bool remove(std::uint32_t ssrc) override;
-    void each(const std::function<void(const Session&)>& callback) override;
 
 private:
     static constexpr std::size_t kPlaces = 8192;
     static constexpr std::uint32_t kAskEveryS = 1;
 
     // One place a hash: a collision asks about a sender more often than once a second, or forgets that one was refused.
-    using Table = std::array<std::atomic<std::uint64_t>, kPlaces>;  // SSRC above, second of the steady clock below
+    using Table = std::array<std::atomic<std::uint64_t>, kPlaces>;  // SSRC above, a second of the steady clock below
     static std::atomic<std::uint64_t>& place(Table& table, std::uint32_t ssrc) noexcept {
         return table[static_cast<std::size_t>((ssrc * 0x9e3779b97f4a7c15ULL) >> 40) % kPlaces];
     }
 
     admission::RequestQueue& requests_;
-    SessionSlots& sessions_;
+    unsigned per_s_;
+    std::atomic<__u64> paid_ns_{0};  // voice_allow() of all pollers
     Table asked_{};
     Table blocked_{};
 };

@@ -8,7 +8,12 @@
 
 namespace voice::receive {
 
-using Datagram = std::span<std::uint8_t>;
+struct Datagram {
+    std::span<std::uint8_t> bytes;
+    std::uint64_t source;  // address and port, as voice_source_of_ipv4() makes it
+};
+
+inline constexpr std::size_t kDatagramBytes = 2048;  // audio is 652 bytes, SRTP some more
 
 inline constexpr std::size_t kBurst = 32;  // packets at most
 

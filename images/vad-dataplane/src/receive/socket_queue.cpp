@@ -41,6 +41,8 @@ SocketQueue::SocketQueue(const std::string& address, std::uint16_t port) : buffe
     port_ = ntohs(to.sin_port);
     for (std::size_t i = 0; i < kBatch; ++i) {
         vectors_[i] = {.iov_base = buffers_[i].data(), .iov_len = kDatagramBytes};
+        headers_[i].msg_hdr.msg_name = &sources_[i];
+        headers_[i].msg_hdr.msg_namelen = sizeof sources_[i];
         headers_[i].msg_hdr.msg_iov = &vectors_[i];
         headers_[i].msg_hdr.msg_iovlen = 1;
     }

@@ -1,6 +1,7 @@
 // Audio from an ordinary UDP socket: for machines without XDP or DPDK.
 #pragma once
 
+#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "receive/burst.hpp"
+#include "xdp/steer.h"
 
 namespace voice::receive {
 
@@ -17,7 +19,6 @@ namespace voice::receive {
 class SocketQueue {
 public:
     static constexpr std::size_t kBatch = kBurst;
-    static constexpr std::size_t kDatagramBytes = 2048;  // audio is 652 bytes, SRTP some more
 
     // Throws std::system_error when the address cannot be bound.
     SocketQueue(const std::string& address, std::uint16_t port);
@@ -34,7 +35,8 @@ public:
         for (std::size_t i = 0; i < received; ++i) {
             // A datagram that did not fit is no audio; its head must not be taken for some.
             if ((headers_[i].msg_hdr.msg_flags & MSG_TRUNC) == 0) {
-                burst_.add({buffers_[i].data(), headers_[i].msg_len});
+                burst_.add({{buffers_[i].data(), headers_[i].msg_len},
+                            voice_source_of_ipv4(sources_[i].sin_addr.s_addr, sources_[i].sin_port)});
             }
         }
         sink(burst_.datagrams());
@@ -50,6 +52,7 @@ private:
     std::uint16_t port_ = 0;
     std::vector<std::array<std::uint8_t, kDatagramBytes>> buffers_;
     std::array<iovec, kBatch> vectors_{};
+    std::array<sockaddr_in, kBatch> sources_{};
     std::array<mmsghdr, kBatch> headers_{};
     Burst burst_;
 };

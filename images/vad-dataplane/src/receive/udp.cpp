@@ -1,5 +1,10 @@
 #include "receive/udp.hpp"
 
+#include <array>
+#include <cstring>
+
+#include "xdp/steer.h"
+
 namespace voice::receive {
 namespace {
 
@@ -28,9 +33,16 @@ std::size_t after_ipv6(std::span<const std::uint8_t> frame, std::size_t at) noex
     return frame.size() < at + 40 || frame[at] >> 4 != 6 || frame[at + 6] != kUdp ? 0 : at + 40;
 }
 
+template <typename T>
+T copy(std::span<const std::uint8_t> frame, std::size_t at) noexcept {
+    T value;
+    std::memcpy(&value, &frame[at], sizeof value);
+    return value;
+}
+
 }  // namespace
 
-std::optional<std::span<std::uint8_t>> udp_payload(std::span<std::uint8_t> frame, std::uint16_t port) noexcept {
+std::optional<Datagram> udp_payload(std::span<std::uint8_t> frame, std::uint16_t port) noexcept {
     std::size_t at = 12;
     for (int tags = 0; tags < kMaxVlanTags && frame.size() >= at + 2; ++tags) {
         const std::uint16_t protocol = read16(frame, at);
@@ -44,6 +56,7 @@ std::optional<std::span<std::uint8_t>> udp_payload(std::span<std::uint8_t> frame
     }
     const std::uint16_t protocol = read16(frame, at);
     at += 2;
+    const std::size_t ip = at;
     at = protocol == kIpv4 ? after_ipv4(frame, at) : protocol == kIpv6 ? after_ipv6(frame, at) : 0;
     if (at == 0 || frame.size() < at + 8 || read16(frame, at + 2) != port) {
         return std::nullopt;
@@ -52,7 +65,11 @@ std::optional<std::span<std::uint8_t>> udp_payload(std::span<std::uint8_t> frame
     if (length < 8 || at + length > frame.size()) {
         return std::nullopt;
     }
-    return frame.subspan(at + 8, length - 8);
+    const auto port_of_sender = copy<std::uint16_t>(frame, at);
+    const std::uint64_t source =
+        protocol == kIpv4 ? voice_source_of_ipv4(copy<std::uint32_t>(frame, ip + 12), port_of_sender)
+                          : voice_source_of_ipv6(copy<std::array<std::uint32_t, 4>>(frame, ip + 8).data(), port_of_sender);
+    return Datagram{frame.subspan(at + 8, length - 8), source};
 }
 
 }  // namespace voice::receive

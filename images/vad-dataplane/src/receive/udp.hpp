@@ -5,11 +5,12 @@
 #include <optional>
 #include <span>
 
+#include "receive/burst.hpp"
+
 namespace voice::receive {
 
 // Returns the payload of an unfragmented datagram to `port`; nothing for any other frame. The same rules as the XDP
 // program's (xdp/steer.bpf.c): sources without XDP deliver what it would have passed to the kernel.
-[[nodiscard]] std::optional<std::span<std::uint8_t>> udp_payload(std::span<std::uint8_t> frame,
-                                                                 std::uint16_t port) noexcept;
+[[nodiscard]] std::optional<Datagram> udp_payload(std::span<std::uint8_t> frame, std::uint16_t port) noexcept;
 
 }  // namespace voice::receive

@@ -1,16 +1,15 @@
 // A bounded queue between one producer thread and one consumer thread, without locks and without copies: both sides
 // work on the slot in place.
 //
-// Each slot has a sequence number: n + 1 once message n is in it. The producer writes message n and publishes n + 1; the
-// consumer of message n waits for n + 1, reads in place, and moves its position on, which frees the slot. The producer
-// looks at that position only when it has filled all that was free at its last look: as a rule once a lap. So per message
-// one word passes between the two cores beside the message itself.
+// Each side has a position, which the other reads, and a copy of the other's as it last saw it. It looks again only when
+// the copy shows nothing free, or nothing new: as a rule once in many messages.
 //
 // Why each memory order:
-// - commit() stores the sequence with release, peek() loads it with acquire: the consumer that sees n + 1 sees the
-//   message's bytes.
-// - release() stores the position with release, claim() loads it with acquire: the producer that sees it knows that the
-//   consumer's reads of the old messages are over; without it a new message could overwrite one that is being read.
+// - commit() stores the producer's position with release, peek() loads it with acquire: the consumer that sees it sees
+//   the bytes of the messages before it.
+// - release() stores the consumer's position with release, claim() loads it with acquire: the producer that sees it knows
+//   that the consumer's reads of the old messages are over; without it a new message could overwrite one that is being
+//   read.
 // - Each side reads its own position relaxed: nobody else writes it. occupancy() reads both relaxed: any recent value
 //   will do.
 #pragma once
@@ -61,22 +60,24 @@ public:
     void commit() noexcept {
         const std::uint64_t next = written_.load(std::memory_order_relaxed);
         assert(next < free_until_ && "commit() without a claimed slot");
-        sequences_[next & kMask].store(next + 1, Orders::kGive);
-        written_.store(next + 1, std::memory_order_relaxed);
+        written_.store(next + 1, Orders::kGive);
     }
 
     // Consumer: returns the oldest message, or the one that is `ahead` places behind it; null where there is none yet.
     // It stays valid until it is released.
     [[nodiscard]] T* peek(std::size_t ahead = 0) noexcept {
         const std::uint64_t wanted = read_.load(std::memory_order_relaxed) + ahead;
-        return sequences_[wanted & kMask].load(Orders::kTake) == wanted + 1 ? &slots_[wanted & kMask].value : nullptr;
+        if (wanted >= ready_until_) {
+            ready_until_ = written_.load(Orders::kTake);
+        }
+        return wanted < ready_until_ ? &slots_[wanted & kMask].value : nullptr;
     }
 
-    // Consumer: hands the slot of the oldest message back.
-    void release() noexcept {
-        const std::uint64_t next = read_.load(std::memory_order_relaxed);
-        assert(sequences_[next & kMask].load(std::memory_order_relaxed) == next + 1 && "release() without a message");
-        read_.store(next + 1, Orders::kGive);
+    // Consumer: hands the slots of the oldest messages back.
+    void release(std::size_t count = 1) noexcept {
+        const std::uint64_t next = read_.load(std::memory_order_relaxed) + count;
+        assert(next <= ready_until_ && "release() without a message");
+        read_.store(next, Orders::kGive);
     }
 
     // Any thread: messages in the ring a moment ago, 0 to Slots.
@@ -95,12 +96,11 @@ private:
         T value;
     };
 
-    // Each position has a line of its own, or the two threads would take it from each other at every message.
+    // Each side has a line of its own, or the two threads would take it from each other at every message.
     alignas(kCacheLineBytes) std::atomic<std::uint64_t> written_{0};
     std::uint64_t free_until_ = Slots;  // the producer's: no message from this one on has a free slot, as far as it knows
     alignas(kCacheLineBytes) std::atomic<std::uint64_t> read_{0};
-    // Apart from the messages: a consumer that waits would read the line that the producer is writing a message into.
-    alignas(kCacheLineBytes) std::array<std::atomic<std::uint64_t>, Slots> sequences_{};
+    std::uint64_t ready_until_ = 0;  // the consumer's: likewise, none from this one on has come
     alignas(kCacheLineBytes) std::array<Slot, Slots> slots_;
 };
 

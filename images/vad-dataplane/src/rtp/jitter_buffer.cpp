@@ -1,70 +1,136 @@
 #include "rtp/jitter_buffer.hpp"
 
 #include <algorithm>
+#include <bit>
 
 namespace voice::rtp {
+namespace {
+
+constexpr int kRemembered = 64;  // packets before the newest of which it is known whether they came
+
+}  // namespace
 
 JitterBuffer::Arrival JitterBuffer::insert(const Packet& packet) noexcept {
     if (packet.payload.size() != kFrameBytes) {
         return Arrival::kMalformed;
     }
     if (!started_) {
-        restart(packet.sequence);
+        restart(packet);
     }
-    const int ahead = distance(expected_, packet.sequence);
-    if (ahead >= kMaxDropout || ahead <= -static_cast<int>(kSlots)) {
+    const int step = distance(newest_, packet.sequence);
+    if (step >= kMaxDropout || step < -kMaxMisorder) {
         // One such packet may be noise; two in sequence are a sender that has started over (RFC 3550, A.1).
         if (!suspicious_ || packet.sequence != after_suspicious_) {
             suspicious_ = true;
             after_suspicious_ = static_cast<std::uint16_t>(packet.sequence + 1);
             return Arrival::kSuspicious;
         }
-        restart(packet.sequence);
+        restart(packet);
         store(packet, 0);
         return Arrival::kRestarted;
     }
     suspicious_ = false;
-    if (ahead < 0) {
-        return Arrival::kLate;
+    int ahead = places_to(packet.timestamp);
+    const int behind_held = std::bit_width(held_);
+    if (step > 0 && (ahead < behind_held || ahead > kMaxDropout)) {
+        // A later packet of an earlier time, or of another time altogether: its clock was set. It follows what is here.
+        expected_ = packet.timestamp - static_cast<std::uint32_t>(behind_held * static_cast<int>(kFrameSamples));
+        ahead = behind_held;
     }
     if (ahead >= static_cast<int>(kSlots)) {
-        // More was lost than can be waited for: what is held is given up, and hearing goes on from here.
-        restart(packet.sequence);
-        store(packet, 0);
-        return Arrival::kRestarted;
+        return step > 0 ? Arrival::kBeyond : Arrival::kLate;
     }
-    if ((held_ >> ahead & 1) != 0) {
+    if (!note(packet.sequence)) {
         return Arrival::kDuplicate;
+    }
+    if (ahead < 0 || (held_ >> ahead & 1) != 0) {
+        return Arrival::kLate;
     }
     store(packet, static_cast<std::size_t>(ahead));
     return Arrival::kHeld;
 }
 
+bool JitterBuffer::note(std::uint16_t sequence) noexcept {
+    const int step = distance(newest_, sequence);
+    if (step > 0) {
+        come_ = step < kRemembered ? come_ << step | 1 : 1;
+        newest_ = sequence;
+        return true;
+    }
+    const std::uint64_t bit = -step < kRemembered ? std::uint64_t{1} << -step : 0;
+    const bool is_new = (come_ & bit) == 0;
+    come_ |= bit;
+    return is_new;
+}
+
 bool JitterBuffer::next() noexcept {
-    if (!started_) {
+    return ((held_ & 1) != 0 || std::bit_width(held_) > kWait) && run_out();
+}
+
+bool JitterBuffer::run_out() noexcept {
+    if (held_ == 0) {
         return false;
     }
-    if ((held_ & 1) != 0) {
-        concealed_ = false;
-        lost_in_a_row_ = 0;
-    } else if (distance(expected_, newest_) >= kWait) {
-        conceal();
-    } else {
-        return false;
+    if ((held_ & 1) == 0) {
+        make_up();
+        return true;
     }
-    ++expected_;
-    held_ >>= 1;
-    frames_.advance();
+    heard_ = sequences_[next_];
+    concealed_ = false;
+    made_up_in_a_row_ = 0;
+    advance();
     return true;
 }
 
-void JitterBuffer::restart(std::uint16_t sequence) noexcept {
+// Repeats the last frame, a step quieter each time.
+void JitterBuffer::make_up() noexcept {
+    const auto following = static_cast<std::size_t>(std::countr_zero(held_));
+    const bool follows = following < kSlots;
+    // A sender that falls silent in the middle of a word has lost something; one that sends what is no audio has not.
+    concealed_ = follows ? is_lost_before(sequences_[(next_ + following) % kSlots])
+                         : heard_ == newest_ || is_lost_before(newest_);
+    ++made_up_in_a_row_;
+    const int left = std::max(0, kFadeFrames - made_up_in_a_row_);
+    const int before = left + 1;
+    const Samples& last = frames_.past(0);
+    std::ranges::transform(last, frames_.ahead(0).begin(), [left, before](std::int16_t sample) {
+        return static_cast<std::int16_t>(sample * left / before);
+    });
+    advance();
+}
+
+void JitterBuffer::advance() noexcept {
+    expected_ += kFrameSamples;
+    held_ = static_cast<std::uint16_t>(held_ >> 1);
+    next_ = (next_ + 1) % kSlots;
+    frames_.advance();
+}
+
+bool JitterBuffer::is_lost_before(std::uint16_t sequence) const noexcept {
+    for (int n = 1; n < distance(heard_, sequence); ++n) {
+        const int ago = distance(static_cast<std::uint16_t>(heard_ + n), newest_);
+        if (ago >= kRemembered || (come_ >> ago & 1) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+std::uint32_t JitterBuffer::skip_to(const Packet& packet) noexcept {
+    const auto skipped = static_cast<std::uint32_t>(places_to(packet.timestamp));
+    expected_ = packet.timestamp;
+    return skipped;
+}
+
+void JitterBuffer::restart(const Packet& packet) noexcept {
     held_ = 0;
     started_ = true;
     suspicious_ = false;
-    expected_ = sequence;
-    newest_ = sequence;
-    lost_in_a_row_ = 0;
+    expected_ = packet.timestamp;
+    newest_ = packet.sequence;
+    heard_ = static_cast<std::uint16_t>(packet.sequence - 1);
+    come_ = 0;
+    made_up_in_a_row_ = 0;
 }
 
 void JitterBuffer::store(const Packet& packet, std::size_t ahead) noexcept {
@@ -74,21 +140,7 @@ void JitterBuffer::store(const Packet& packet, std::size_t ahead) noexcept {
         into[i] = static_cast<std::int16_t>(packet.payload[2 * i] << 8 | packet.payload[2 * i + 1]);
     }
     held_ = static_cast<std::uint16_t>(held_ | 1U << ahead);
-    if (distance(newest_, packet.sequence) > 0) {
-        newest_ = packet.sequence;
-    }
-}
-
-// Repeats the last frame, a step quieter each time.
-void JitterBuffer::conceal() noexcept {
-    ++lost_in_a_row_;
-    const int left = std::max(0, kFadeFrames - lost_in_a_row_);
-    const int before = left + 1;
-    const Samples& last = frames_.past(0);
-    std::ranges::transform(last, frames_.ahead(0).begin(), [left, before](std::int16_t sample) {
-        return static_cast<std::int16_t>(sample * left / before);
-    });
-    concealed_ = true;
+    sequences_[(next_ + ahead) % kSlots] = packet.sequence;
 }
 
 }  // namespace voice::rtp

@@ -8,6 +8,10 @@ constexpr std::uint8_t kPadding = 0x20;
 constexpr std::uint8_t kExtension = 0x10;
 constexpr std::uint8_t kMarker = 0x80;
 constexpr std::size_t kWordBytes = 4;
+constexpr std::size_t kReportHeaderBytes = 8;
+constexpr std::uint8_t kFirstReport = 192;
+constexpr std::uint8_t kLastReport = 223;
+constexpr std::uint8_t kBye = 203;
 
 std::uint16_t read16(std::span<const std::uint8_t> bytes, std::size_t at) noexcept {
     return static_cast<std::uint16_t>(bytes[at] << 8 | bytes[at + 1]);
@@ -49,6 +53,37 @@ std::optional<Packet> parse(std::span<const std::uint8_t> bytes) noexcept {
         .ssrc = read32(bytes, 8),
         .payload = bytes.subspan(header, payload),
     };
+}
+
+std::uint32_t timestamp_of(std::span<const std::uint8_t> bytes) noexcept { return read32(bytes, 4); }
+
+bool is_rtcp(std::span<const std::uint8_t> bytes) noexcept {
+    return bytes.size() >= kReportHeaderBytes && bytes[1] >= kFirstReport && bytes[1] <= kLastReport;
+}
+
+std::optional<std::uint32_t> sender_of(std::span<const std::uint8_t> bytes) noexcept {
+    const bool report = is_rtcp(bytes);
+    if (bytes.size() < (report ? kReportHeaderBytes : kHeaderBytes) || bytes[0] >> 6 != kVersion) {
+        return std::nullopt;
+    }
+    return read32(bytes, report ? 4 : 8);
+}
+
+bool says_bye(std::span<const std::uint8_t> bytes, std::uint32_t ssrc) noexcept {
+    while (bytes.size() >= kWordBytes && bytes[0] >> 6 == kVersion) {
+        const std::size_t size = kWordBytes * (read16(bytes, 2) + 1U);
+        const std::size_t sources = bytes[0] & 0x1fU;
+        if (size > bytes.size()) {
+            return false;
+        }
+        for (std::size_t i = 0; bytes[1] == kBye && i < sources && kWordBytes * (i + 2) <= size; ++i) {
+            if (read32(bytes, kWordBytes * (i + 1)) == ssrc) {
+                return true;
+            }
+        }
+        bytes = bytes.subspan(size);
+    }
+    return false;
 }
 
 }  // namespace voice::rtp

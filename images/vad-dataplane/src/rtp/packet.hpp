@@ -9,6 +9,10 @@ namespace voice::rtp {
 
 inline constexpr std::size_t kHeaderBytes = 12;
 
+// Payload types that hold no audio.
+inline constexpr std::uint8_t kComfortNoise = 13;     // RFC 3389
+inline constexpr std::uint8_t kTelephoneEvent = 101;  // RFC 4733: dynamic, and 101 by custom
+
 // A view into a received packet; valid as long as its bytes are.
 struct Packet {
     std::uint8_t payload_type = 0;
@@ -22,5 +26,17 @@ struct Packet {
 // Reads a packet; nothing when the bytes are no whole RTP packet of version 2. Contributors, a header extension and
 // padding are skipped.
 [[nodiscard]] std::optional<Packet> parse(std::span<const std::uint8_t> bytes) noexcept;
+
+// Of what sender_of() takes for RTP.
+[[nodiscard]] std::uint32_t timestamp_of(std::span<const std::uint8_t> bytes) noexcept;
+
+// Whether it is RTCP, which shares the port (RFC 5761).
+[[nodiscard]] bool is_rtcp(std::span<const std::uint8_t> bytes) noexcept;
+
+// SSRC of the sender of an RTP or RTCP packet; nothing when the bytes begin neither.
+[[nodiscard]] std::optional<std::uint32_t> sender_of(std::span<const std::uint8_t> bytes) noexcept;
+
+// Whether an RTCP compound packet holds the goodbye (BYE) of a source.
+[[nodiscard]] bool says_bye(std::span<const std::uint8_t> bytes, std::uint32_t ssrc) noexcept;
 
 }  // namespace voice::rtp

@@ -68,6 +68,12 @@ public:
         }
     }
 
+    // So many frames come next that are never heard: nobody speaks, and time goes on.
+    void skip(std::uint32_t frames) noexcept {
+        heard_ += frames;
+        shipped_until_ = heard_;
+    }
+
     [[nodiscard]] bool speaking() const noexcept { return speaking_; }
     // Of the whole session.
     [[nodiscard]] std::uint64_t chunks() const noexcept { return chunks_; }

@@ -29,11 +29,7 @@ public:
     explicit RingSource(Ring& ring) noexcept : ring_(ring) {}
 
     const voice_audio_chunk* peek(std::size_t ahead) override { return ring_.peek(ahead); }
-    void release(std::size_t count) override {
-        for (; count != 0; --count) {
-            ring_.release();
-        }
-    }
+    void release(std::size_t count) override { ring_.release(count); }
     [[nodiscard]] std::size_t occupancy() const override { return ring_.occupancy(); }
     [[nodiscard]] std::size_t slots() const override { return Ring::kSlots; }
 

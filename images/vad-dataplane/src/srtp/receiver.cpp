@@ -71,6 +71,15 @@ Unprotected Receiver::unprotect(std::span<std::uint8_t> packet) noexcept {
     return {Verdict::kOk, packet.first(static_cast<std::size_t>(bytes))};
 }
 
+Unprotected Receiver::unprotect_report(std::span<std::uint8_t> packet) noexcept {
+    int bytes = static_cast<int>(packet.size());
+    const auto status = srtp_unprotect_rtcp(session_.get(), packet.data(), &bytes);
+    if (status != srtp_err_status_ok) {
+        return {verdict_of(status), {}};
+    }
+    return {Verdict::kOk, packet.first(static_cast<std::size_t>(bytes))};
+}
+
 // A failed authentication leaves the packet as it was, so it can be tried again.
 srtp_err_status_t Receiver::search(std::span<std::uint8_t> packet, int& bytes) noexcept {
     std::uint32_t wraps = 0;

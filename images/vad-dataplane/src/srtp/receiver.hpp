@@ -47,6 +47,8 @@ public:
     static std::unique_ptr<Receiver> create(std::uint32_t ssrc, const Key& key);
 
     [[nodiscard]] Unprotected unprotect(std::span<std::uint8_t> packet) noexcept;
+    // Of SRTCP.
+    [[nodiscard]] Unprotected unprotect_report(std::span<std::uint8_t> packet) noexcept;
 
 private:
     struct Free {

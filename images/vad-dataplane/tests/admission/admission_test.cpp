@@ -1,6 +1,7 @@
 // Admission with a real state store and a gate of the test's own.
 #include "admission/admission.hpp"
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
 
 #include <ctime>
@@ -20,72 +21,83 @@ const std::string kKey = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwd";
 
 class MapGate final : public Gate {
 public:
-    bool admit(std::uint32_t ssrc) override { return put(ssrc, false); }
+    bool admit(std::uint32_t ssrc, std::uint32_t slot) override {
+        EXPECT_EQ(slot, ssrc + 1) << "not what Sessions::open() returned";
+        return put(ssrc, false);
+    }
     bool block(std::uint32_t ssrc) override { return put(ssrc, true); }
     bool remove(std::uint32_t ssrc) override {
         const std::scoped_lock lock(mutex_);
         entries_.erase(ssrc);
         return true;
     }
-    void each(const std::function<void(const Session&)>& callback) override {
-        const std::scoped_lock lock(mutex_);
-        for (const auto& [ssrc, entry] : entries_) {
-            callback({ssrc, entry.blocked, entry.silent_for});
-        }
-    }
 
     std::optional<bool> blocked(std::uint32_t ssrc) {
         const std::scoped_lock lock(mutex_);
         const auto found = entries_.find(ssrc);
-        return found == entries_.end() ? std::nullopt : std::optional(found->second.blocked);
+        return found == entries_.end() ? std::nullopt : std::optional(found->second);
     }
     bool is_admitted(std::uint32_t ssrc) { return blocked(ssrc) == false; }
     bool is_blocked(std::uint32_t ssrc) { return blocked(ssrc) == true; }
-    void silence(std::uint32_t ssrc, std::chrono::nanoseconds silent_for) {
-        const std::scoped_lock lock(mutex_);
-        entries_.at(ssrc).silent_for = silent_for;
-    }
     std::atomic<std::size_t> room{100'000};
 
 private:
-    struct Entry {
-        bool blocked;
-        std::chrono::nanoseconds silent_for;
-    };
     bool put(std::uint32_t ssrc, bool blocked) {
         const std::scoped_lock lock(mutex_);
         if (entries_.size() >= room) {
             return false;
         }
-        entries_[ssrc] = {blocked, 0ns};
+        entries_[ssrc] = blocked;
         return true;
     }
 
     std::mutex mutex_;
-    std::map<std::uint32_t, Entry> entries_;
+    std::map<std::uint32_t, bool> entries_;
 };
 
 class SessionList final : public Sessions {
 public:
     explicit SessionList(MapGate& gate) : gate_(gate) {}
-    bool open(std::uint32_t ssrc, const SessionRecord& record) override {
+    std::optional<std::uint32_t> open(std::uint32_t ssrc, const SessionRecord& record) override {
         EXPECT_FALSE(gate_.is_admitted(ssrc)) << "packets come before their session is there";
         const std::scoped_lock lock(mutex_);
         if (!has_room) {
-            return false;
+            return std::nullopt;
         }
-        open_[ssrc] = record.srtp_key.has_value();
-        return true;
+        open_[ssrc] = {.encrypted = record.srtp_key.has_value(), .gateway = record.gateway, .news = {ssrc, 0ns, false, false}};
+        return ssrc + 1;
+    }
+    void update(std::uint32_t ssrc, const SessionRecord& record) override {
+        const std::scoped_lock lock(mutex_);
+        open_.at(ssrc).gateway = record.gateway;
     }
     void close(std::uint32_t ssrc) override {
         EXPECT_FALSE(gate_.is_admitted(ssrc)) << "packets come after their session is gone";
         const std::scoped_lock lock(mutex_);
         EXPECT_EQ(open_.erase(ssrc), 1U);
     }
+    void each(const std::function<void(const Session&)>& callback) override {
+        const std::scoped_lock lock(mutex_);
+        for (const auto& [ssrc, entry] : open_) {
+            callback(entry.news);
+        }
+    }
     std::optional<bool> encrypted(std::uint32_t ssrc) {
         const std::scoped_lock lock(mutex_);
         const auto found = open_.find(ssrc);
-        return found == open_.end() ? std::nullopt : std::optional(found->second);
+        return found == open_.end() ? std::nullopt : std::optional(found->second.encrypted);
+    }
+    std::uint32_t gateway(std::uint32_t ssrc) {
+        const std::scoped_lock lock(mutex_);
+        return open_.at(ssrc).gateway;
+    }
+    void silence(std::uint32_t ssrc, std::chrono::nanoseconds silent_for) {
+        const std::scoped_lock lock(mutex_);
+        open_.at(ssrc).news.silent_for = silent_for;
+    }
+    void end(std::uint32_t ssrc) {
+        const std::scoped_lock lock(mutex_);
+        open_.at(ssrc).news.ended = true;
     }
     std::size_t size() {
         const std::scoped_lock lock(mutex_);
@@ -94,9 +106,14 @@ public:
     std::atomic<bool> has_room{true};
 
 private:
+    struct Entry {
+        bool encrypted;
+        std::uint32_t gateway;
+        Session news;
+    };
     MapGate& gate_;
     std::mutex mutex_;
-    std::map<std::uint32_t, bool> open_;
+    std::map<std::uint32_t, Entry> open_;
 };
 
 class AdmissionTest : public ::testing::Test {
@@ -108,13 +125,16 @@ protected:
         admission_ = std::make_unique<Admission>(settings, endpoint, queue_, gate_, sessions_);
         admission_->start();
     }
-    void SetUp() override { start({.block_for = 2s, .silent_after = 1s, .sweep_every = 20ms}); }
+    void SetUp() override { start({.block_for = 2s, .silent_after = 1s, .sweep_every = 20ms, .sweeps_per_review = 2}); }
     void TearDown() override { admission_->stop(); }
 
     void create(std::uint32_t ssrc, std::string_view kind = "gateway", std::string_view key = "",
                 std::int64_t lifetime_s = 100) {
-        store_.run({"HSET", session_key(ssrc), "state", "open", "kind", kind, "srtp_key", key, "expires_at",
-                    std::to_string(std::time(nullptr) + lifetime_s)});
+        store_.run({"HSET", session_key(ssrc), "state", "open", "kind", kind, "srtp_key", key, "gateway", "10.0.0.1",
+                    "expires_at", std::to_string(std::time(nullptr) + lifetime_s)});
+    }
+    void set(std::uint32_t ssrc, std::string_view field, std::string_view value) {
+        store_.run({"HSET", session_key(ssrc), field, value});
     }
     const Counters& counted() { return admission_->counters(); }
 
@@ -174,12 +194,50 @@ TEST_F(AdmissionTest, ASilentSessionIsRemoved) {
     create(1);
     EXPECT_TRUE(queue_.offer(1));
     ASSERT_TRUE(eventually([&] { return gate_.is_admitted(1); }));
-    gate_.silence(1, 1s);
+    sessions_.silence(1, 1s);
     EXPECT_TRUE(eventually([&] { return sessions_.size() == 0; }));
     EXPECT_FALSE(gate_.blocked(1));
     EXPECT_EQ(counted().silent, 1U);
     EXPECT_TRUE(queue_.offer(1));
     EXPECT_TRUE(eventually([&] { return gate_.is_admitted(1); })) << "and comes back when it speaks";
+}
+
+TEST_F(AdmissionTest, ASessionWhoseSenderSaysGoodbyeIsRemovedAndBlocked) {
+    create(1);
+    EXPECT_TRUE(queue_.offer(1));
+    ASSERT_TRUE(eventually([&] { return gate_.is_admitted(1); }));
+    sessions_.end(1);
+    EXPECT_TRUE(eventually([&] { return gate_.is_blocked(1); })) << "what comes behind would open it anew";
+    EXPECT_EQ(sessions_.size(), 0U);
+    EXPECT_EQ(counted().ended, 1U);
+}
+
+TEST_F(AdmissionTest, ARecordThatChangesIsFollowed) {
+    for (const std::uint32_t ssrc : {1U, 2U, 3U}) {
+        create(ssrc, "gateway", "", 5);
+        EXPECT_TRUE(queue_.offer(ssrc));
+        ASSERT_TRUE(eventually([&] { return gate_.is_admitted(ssrc); }));
+    }
+    set(1, "state", "closed");
+    store_.run({"DEL", session_key(2)});
+    set(3, "gateway", "10.0.0.2");
+    set(3, "expires_at", std::to_string(std::time(nullptr) + 100));
+    EXPECT_TRUE(eventually([&] { return sessions_.size() == 1; }));
+    EXPECT_EQ(counted().closed, 2U);
+    EXPECT_TRUE(eventually([&] { return sessions_.gateway(3) == htonl(0x0a000002); }));
+    std::this_thread::sleep_for(6s);
+    EXPECT_EQ(sessions_.size(), 1U) << "its time has been extended";
+}
+
+TEST_F(AdmissionTest, ASessionThatNoGatewayHasOpenedYetIsAskedAboutAgain) {
+    create(1);
+    set(1, "gateway", "");
+    EXPECT_TRUE(queue_.offer(1));
+    EXPECT_TRUE(eventually([&] { return counted().refused == 1; }));
+    EXPECT_FALSE(gate_.blocked(1));
+    set(1, "gateway", "10.0.0.1");
+    EXPECT_TRUE(queue_.offer(1));
+    EXPECT_TRUE(eventually([&] { return gate_.is_admitted(1); }));
 }
 
 TEST_F(AdmissionTest, ASessionEndsWithItsTime) {
@@ -240,7 +298,7 @@ TEST_F(AdmissionTest, AStoreThatStandsStillHoldsNothingUp) {
     ASSERT_TRUE(eventually([&] { return gate_.is_admitted(1); }));
     store_.freeze();
     EXPECT_TRUE(queue_.offer(2));
-    gate_.silence(1, 1s);
+    sessions_.silence(1, 1s);
     EXPECT_TRUE(eventually([&] { return sessions_.size() == 0; }));
     store_.thaw();
 }

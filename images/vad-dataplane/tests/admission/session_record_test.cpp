@@ -1,5 +1,6 @@
 #include "admission/session_record.hpp"
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -21,7 +22,8 @@ const std::string kNoBase64 = kKey.substr(1) + "-";
 
 Fields record(std::string_view kind, std::string_view key, std::string_view state = "open",
               std::string_view expires = kLater) {
-    return {{"state", state}, {"kind", kind}, {"srtp_key", key}, {"expires_at", expires}, {"language", "en"}};
+    return {{"state", state}, {"kind", kind},          {"srtp_key", key}, {"expires_at", expires},
+            {"language", "en"}, {"gateway", "10.0.0.9"}};
 }
 
 TEST(SessionRecord, KeyIsTheSsrcInDecimal) { EXPECT_EQ(session_key(0xffffffff), "session:4294967295"); }
@@ -49,6 +51,7 @@ TEST(SessionRecord, FromTheGatewayHasNone) {
     const auto found = read_session(record("gateway", ""), kNow);
     ASSERT_TRUE(std::holds_alternative<SessionRecord>(found));
     EXPECT_FALSE(std::get<SessionRecord>(found).srtp_key);
+    EXPECT_EQ(std::get<SessionRecord>(found).gateway, htonl(0x0a000009));
 }
 
 TEST(SessionRecord, ANewSessionBeginsAtItsFirstFrame) {
@@ -90,6 +93,9 @@ INSTANTIATE_TEST_SUITE_P(Each, RefusedRecord, ::testing::Values(
     Refused{"WithoutAnExpiry", record("gateway", "", "open", ""), Refusal::kMalformed},
     Refused{"ExpiryIsNoNumber", record("gateway", "", "open", "1800000000.5"), Refusal::kMalformed},
     Refused{"ExpiryIsTooLarge", record("gateway", "", "open", "99999999999999999999"), Refusal::kMalformed},
+    Refused{"WithoutAGateway", {{"state", "open"}, {"kind", "gateway"}, {"expires_at", kLater}}, Refusal::kNotYet},
+    Refused{"GatewayIsNoAddress",
+            {{"state", "open"}, {"kind", "gateway"}, {"expires_at", kLater}, {"gateway", "gw"}}, Refusal::kMalformed},
     Refused{"UnknownKind", record("internal", ""), Refusal::kMalformed},
     Refused{"WithoutAKind", {{"state", "open"}, {"expires_at", kLater}}, Refusal::kMalformed},
     Refused{"ExternalWithoutAKey", record("external", ""), Refusal::kMalformed},

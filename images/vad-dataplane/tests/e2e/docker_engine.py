@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from network import Network
-from running import BUILD, wait_for
+from running import BUILD, CHANNELS, wait_for
 
 from tests.synthesized import edited_sandbox, user_data
 
@@ -77,7 +77,7 @@ class Docker:
         file.write_text("".join(f"{name}={value}\n" for name, value in environment.items()))
         kept = [option for option in rendered if not option.startswith(_NEEDS_THE_HOST) and option not in self._refused]
         # A program that runs in its build folder looks for the kernel's program there; the image's own is installed.
-        own = [f"--volume={path}:{path}" for path in (folder, BUILD / "steer.bpf.o")]
+        own = [f"--volume={path}:{path}" for path in (folder, BUILD / "steer.bpf.o", CHANNELS)]
         own += [f"--env-file={file}", "--log-driver=none"]
         return [CLIENT, f"--host={self._socket}", "run", *kept, *own, IMAGE]
 

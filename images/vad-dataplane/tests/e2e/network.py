@@ -17,6 +17,10 @@ def _enter(file: int) -> None:
         raise OSError(ctypes.get_errno(), "entering a network namespace")
 
 
+QUEUES = 2
+"""Receive queues, each polled by a thread of its own."""
+
+
 class Namespace:
     """A network namespace without a name: it goes with this process, however that ends."""
 
@@ -54,6 +58,9 @@ class Network:
 
     interface = "lo"
     near_address = "127.0.0.1"
+    far_address = "127.0.0.1"
+    other_address = "127.0.0.3"
+    """Another one where callers are."""
 
     def near(self) -> contextlib.AbstractContextManager[None]:
         """Return a scope whose sockets and processes are where the program runs."""
@@ -73,19 +80,21 @@ class Veth(Network):
     interface = "voice0"
     near_address = "10.7.0.1"
     far_address = "10.7.0.2"
+    other_address = "10.7.0.3"
 
-    def __init__(self) -> None:
+    def __init__(self, queues: int = QUEUES) -> None:
         self._near, self._far = Namespace(), Namespace()
         with self.near():
             ip("link", "set", "lo", "up")
             # XDP wants no fewer receive queues than the peer has transmit queues.
-            queues = ("numrxqueues", "1", "numtxqueues", "1")
-            peer = ("peer", "name", "voice1", *queues, "netns", self._far.path)
-            ip("link", "add", self.interface, *queues, "type", "veth", *peer)
+            each = ("numrxqueues", str(queues), "numtxqueues", str(queues))
+            peer = ("peer", "name", "voice1", *each, "netns", self._far.path)
+            ip("link", "add", self.interface, *each, "type", "veth", *peer)
             ip("address", "add", f"{self.near_address}/24", "dev", self.interface)
             ip("link", "set", self.interface, "up")
         with self.far():
-            ip("address", "add", f"{self.far_address}/24", "dev", "voice1")
+            for address in (self.far_address, self.other_address):
+                ip("address", "add", f"{address}/24", "dev", "voice1")
             ip("link", "set", "voice1", "up")
 
     def near(self) -> contextlib.AbstractContextManager[None]:

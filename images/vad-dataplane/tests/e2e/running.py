@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from network import Network
+from network import QUEUES, Network
 from srtp import Protector
 
 from blueprint.contract.chunk import CHUNK_HEADER, CHUNK_PAYLOAD_BYTES
 
 BUILD = Path(os.environ.get("VOICE_DATAPLANE_BUILD", "."))
+CHANNELS = BUILD.parent / "tests" / "libchannels.so"
 LOOPBACK = "127.0.0.1"
 FRAME_SAMPLES = 320
 PASSWORD = "only-for-tests"
@@ -76,9 +77,9 @@ class Store:
             return answer
 
     def open_session(self, ssrc: int, *, srtp_key: str | None = None, seconds: int = 3600) -> None:
-        """Write what the gateway writes when it opens a session."""
+        """Write what the gateway writes when it opens a session and the caller's socket."""
         fields: list[object] = ["state", "open", "kind", "external" if srtp_key else "gateway"]
-        fields += ["srtp_key", srtp_key] if srtp_key else []
+        fields += ["srtp_key", srtp_key] if srtp_key else ["gateway", self.network.far_address]
         self.do("HSET", f"session:{ssrc}", *fields, "expires_at", int(time.time()) + seconds)
 
     def stop(self) -> None:
@@ -191,7 +192,7 @@ class DataPlane:
             "VOICE_VALKEY_PASSWORD_FILE": str(password),
             "VOICE_DATA_PATH": self.path,
             "VOICE_INTERFACE": self.network.interface,
-            "VOICE_RX_QUEUES": "1",
+            "VOICE_RX_QUEUES": str(QUEUES),
             "VOICE_RX_RING_SIZE": "1024",
             "VOICE_RTP_PORT": str(self.store.free_port(socket.SOCK_DGRAM)),
             "VOICE_CHUNK_PORT": str(self.store.free_port(socket.SOCK_DGRAM)),
@@ -204,6 +205,8 @@ class DataPlane:
             "VOICE_RESEND_WINDOW_S": "30",  # and may be slow
             "VOICE_SESSION_PACKETS_PER_S": "1000000",  # tests speak faster than people
         }
+        if self.path == "af_xdp" and CHANNELS.exists():
+            defaults["LD_PRELOAD"] = str(CHANNELS)
         self.environment = defaults | self.environment
 
     def port(self, name: str) -> int:
@@ -246,7 +249,7 @@ class DataPlane:
         return next((each for each in self.ask("sessions", limit=1000) if each["ssrc"] == ssrc), None)
 
     def knows_host(self, hosts: int = 1) -> None:
-        wait_for("the hosts are known", lambda: self.ask("counters")["registry"]["hosts"] == hosts)
+        wait_for("the hosts are known", lambda: self.ask("counters")["asr_hosts"] == hosts)
 
     def connect(self) -> socket.socket:
         """Connect to the health port, as a load balancer does."""
@@ -284,20 +287,43 @@ class Caller:
         self._socket = sender or self.open_socket(plane)
         self._protector = Protector(key) if key else None
         self.sequence = 1
+        self._paused = 0
+        self.first = 1
+        """Sequence number of the first packet that was taken."""
         self.sent = 0
 
     @staticmethod
-    def open_socket(plane: DataPlane) -> socket.socket:
+    def open_socket(plane: DataPlane, address: str = "") -> socket.socket:
+        """Open a socket where callers are; `address`: theirs, unless another is wanted."""
         with plane.network.far():
-            return socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            opened = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        opened.bind((address or plane.network.far_address, 0))
+        return opened
+
+    def move(self, address: str = "") -> None:
+        """Go on from another port, as behind a NAT that forgets, or from another address."""
+        self._socket = self.open_socket(self._plane, address)
+
+    def pause(self, frames: int) -> None:
+        """Let time go by in which nothing is sent."""
+        self._paused += frames
+
+    @property
+    def timestamp(self) -> int:
+        return (self.sequence + self._paused) * FRAME_SAMPLES & 0xFFFFFFFF
 
     def packet(self, frame: bytes) -> bytes:
         """Return the next packet with 20 ms of little-endian samples."""
         samples = struct.unpack(f"<{FRAME_SAMPLES}h", frame)
-        header = struct.pack(">BBHII", 0x80, 96, self.sequence & 0xFFFF, self.sequence * FRAME_SAMPLES, self.ssrc)
+        header = struct.pack(">BBHII", 0x80, 96, self.sequence & 0xFFFF, self.timestamp, self.ssrc)
         self.sequence += 1
         packet = header + struct.pack(f">{FRAME_SAMPLES}h", *samples)
         return self._protector.protect(packet) if self._protector else packet
+
+    def goodbye(self) -> bytes:
+        """Return an RTCP packet that ends the session: a receiver report without blocks, and BYE."""
+        report = struct.pack(">BBHIBBHI", 0x80, 201, 1, self.ssrc, 0x81, 203, 1, self.ssrc)
+        return self._protector.protect_report(report) if self._protector else report
 
     def send(self, packet: bytes) -> None:
         self._socket.sendto(packet, self._to)
@@ -310,15 +336,21 @@ class Caller:
             time.sleep(pace_s)
 
     def enter(self) -> None:
-        """Send a packet a second until the session is in."""
-        for _ in range(30):
+        """Send a packet twice a second until the session is in and its sender is known."""
+        for _ in range(60):
             self.send(self.packet(bytes(2 * FRAME_SAMPLES)))
             with contextlib.suppress(AssertionError):
-                wait_for("the session is in", lambda: self._plane.session(self.ssrc) is not None, 2)
+                wait_for("a packet is taken", lambda: (self._plane.session(self.ssrc) or {}).get("packets", 0) > 0, 0.5)
                 break
         found = self._plane.session(self.ssrc)
         assert found, "the session is not let in"
         self.sent = found["packets"]
+        self.first = self.sequence - self.sent
+
+    def has_stopped(self) -> None:
+        """Wait until the program has noticed that nothing comes any more, and has sent all of it."""
+        wait_for("it is noticed", lambda: not (self._plane.session(self.ssrc) or {"speaking": True})["speaking"])
+        self.is_taken()
 
     def is_taken(self) -> None:
         """Wait until every packet has been worked on, and every chunk that came of them has been sent."""

@@ -8,6 +8,8 @@ import struct
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 _HEADER_BYTES = 12
+_REPORT_HEADER_BYTES = 8
+_ENCRYPTED = 1 << 31
 _TAG_BYTES = 10
 
 
@@ -16,9 +18,10 @@ class Protector:
 
     def __init__(self, master: bytes) -> None:
         key, salt = master[:16], master[16:]
-        self._key = _derived(key, salt, 0, 16)
-        self._authentication = _derived(key, salt, 1, 20)
-        self._salt = int.from_bytes(_derived(key, salt, 2, 14), "big")
+        self._key, self._report_key = (_derived(key, salt, label, 16) for label in (0, 3))
+        self._authentication, self._report_authentication = (_derived(key, salt, label, 20) for label in (1, 4))
+        self._salt, self._report_salt = (int.from_bytes(_derived(key, salt, label, 14), "big") for label in (2, 5))
+        self._reports = 0
 
     def protect(self, packet: bytes) -> bytes:
         """Encrypt the payload and append the tag."""
@@ -27,6 +30,15 @@ class Protector:
         body = packet[:_HEADER_BYTES] + _aes(self._key, counter, packet[_HEADER_BYTES:])
         tag = hmac.digest(self._authentication, body + bytes(4), "sha1")
         return body + tag[:_TAG_BYTES]
+
+    def protect_report(self, report: bytes) -> bytes:
+        """Encrypt an RTCP packet behind its first header and append its number and the tag (section 3.4)."""
+        (ssrc,) = struct.unpack_from(">4xI", report)
+        counter = (self._report_salt << 16) ^ (ssrc << 64) ^ (self._reports << 16)
+        body = report[:_REPORT_HEADER_BYTES] + _aes(self._report_key, counter, report[_REPORT_HEADER_BYTES:])
+        body += struct.pack(">I", _ENCRYPTED | self._reports)
+        self._reports += 1
+        return body + hmac.digest(self._report_authentication, body, "sha1")[:_TAG_BYTES]
 
 
 def master(seed: int) -> bytes:

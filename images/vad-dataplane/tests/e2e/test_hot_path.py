@@ -23,16 +23,21 @@ class Counts:
 
 
 def counts(plane: DataPlane) -> dict[str, Counts]:
-    """Return the counts of each thread by its name; a thread without a row has done neither."""
+    """Return the counts of the threads of each name; a thread without a row has done neither."""
     assert plane.process
     rows = {thread: Counts(*done) for thread, *done in ROW.iter_unpack((plane.folder / "counts").read_bytes())}
-    threads = Path(f"/proc/{plane.process.pid}/task").iterdir()
-    return {(each / "comm").read_text().strip(): rows.get(int(each.name), Counts(0, 0)) for each in threads}
+    found: dict[str, Counts] = {}
+    for thread in Path(f"/proc/{plane.process.pid}/task").iterdir():
+        name, done = (thread / "comm").read_text().strip(), rows.get(int(thread.name), Counts(0, 0))
+        before = found.get(name, Counts(0, 0))
+        found[name] = Counts(before.allocations + done.allocations, before.locks + done.locks)
+    return found
 
 
 @pytest.fixture
 def environment(plane: DataPlane) -> dict[str, str]:
-    plane.environment |= {"LD_PRELOAD": str(COUNTING), "VOICE_COUNTS_FILE": str(plane.folder / "counts")}
+    preloaded = f"{COUNTING} {plane.environment.get('LD_PRELOAD', '')}".strip()
+    plane.environment |= {"LD_PRELOAD": preloaded, "VOICE_COUNTS_FILE": str(plane.folder / "counts")}
     return plane.environment
 
 
@@ -51,10 +56,10 @@ def run(store: Store, plane: DataPlane) -> tuple[dict[str, Counts], dict[str, Co
         who.enter()
         who.say(said)
         who.is_taken()
-    readings = plane.ask("counters")["registry"]["refreshes"]
-    wait_for("the registry is read", lambda: plane.ask("counters")["registry"]["refreshes"] > readings)
+    readings = plane.ask("counters")["events"]["registry"]["refreshes"]
+    wait_for("the registry is read", lambda: plane.ask("counters")["events"]["registry"]["refreshes"] > readings)
     before, chunks = counts(plane), len(host.chunks)
-    readings = plane.ask("counters")["registry"]["refreshes"]
+    readings = plane.ask("counters")["events"]["registry"]["refreshes"]
     for who in callers:
         who.say(said)
         who.sequence += 3  # lost
@@ -66,7 +71,7 @@ def run(store: Store, plane: DataPlane) -> tuple[dict[str, Counts], dict[str, Co
     wait_for("the last packets are taken", lambda: plane.ask("counters")["drops"]["unauthenticated"] > 0)
     wait_for("they are heard", lambda: len(host.chunks) >= chunks + 20)
     after = counts(plane)
-    readings = plane.ask("counters")["registry"]["refreshes"] - readings
+    readings = plane.ask("counters")["events"]["registry"]["refreshes"] - readings
     host.die()
     return before, after, readings
 

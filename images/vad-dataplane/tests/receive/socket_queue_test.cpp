@@ -33,8 +33,8 @@ private:
 std::vector<std::string> poll(SocketQueue& queue) {
     std::vector<std::string> texts;
     queue.poll([&](std::span<const voice::receive::Datagram> burst) {
-        for (const auto& bytes : burst) {
-            texts.emplace_back(bytes.begin(), bytes.end());
+        for (const auto& each : burst) {
+            texts.emplace_back(each.bytes.begin(), each.bytes.end());
         }
     });
     return texts;
@@ -55,7 +55,7 @@ TEST(SocketQueue, ReadsABatchAndNeverWaits) {
 TEST(SocketQueue, DropsWhatDoesNotFitInsteadOfCuttingIt) {
     SocketQueue queue("127.0.0.1", 0);
     const Sender sender(queue.port());
-    sender.send(std::string(SocketQueue::kDatagramBytes + 1, 'x'));
+    sender.send(std::string(voice::receive::kDatagramBytes + 1, 'x'));
     sender.send("whole");
     EXPECT_EQ(poll(queue), std::vector<std::string>{"whole"});
 }

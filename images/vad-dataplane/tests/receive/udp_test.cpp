@@ -1,8 +1,12 @@
 #include "receive/udp.hpp"
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "../xdp/packets.hpp"
+#include "xdp/steer.h"
 
 namespace {
 
@@ -14,7 +18,7 @@ const Bytes kRtp = Rtp{}.bytes();
 
 Bytes payload(Bytes frame) {
     const auto found = udp_payload(frame, kRtpPort);
-    return found ? Bytes(found->begin(), found->end()) : Bytes{};
+    return found ? Bytes(found->bytes.begin(), found->bytes.end()) : Bytes{};
 }
 
 TEST(UdpPayload, IsFoundBehindEveryHeader) {
@@ -24,6 +28,14 @@ TEST(UdpPayload, IsFoundBehindEveryHeader) {
     EXPECT_EQ(payload(ethernet(Ipv4{}(udp(kRtp)), 0x0800, {0x88a8, 0x8100})), kRtp);
     EXPECT_EQ(payload(ethernet(Ipv4{.header_words = 15, .option_bytes = 40}(udp(kRtp)))), kRtp);
     EXPECT_EQ(payload(ethernet(Ipv4{}(udp(kRtp))) + Bytes(20, 0)), kRtp) << "without the padding";
+}
+
+TEST(UdpPayload, ComesFromItsSource) {
+    const auto source = [](Bytes frame) { return udp_payload(frame, kRtpPort)->source; };
+    EXPECT_EQ(source(ethernet(Ipv4{}(udp(kRtp)))), voice_source_of_ipv4(htonl(0x0a000001), htons(40000)));
+    EXPECT_NE(source(ethernet(Ipv4{}(udp(kRtp, kRtpPort, -1, 40001)))), source(ethernet(Ipv4{}(udp(kRtp)))));
+    const std::array<std::uint32_t, 4> address{0x20202020, 0x20202020, 0x20202020, 0x20202020};
+    EXPECT_EQ(source(ethernet(ipv6(udp(kRtp)), kIpv6)), voice_source_of_ipv6(address.data(), htons(40000)));
 }
 
 TEST(UdpPayload, IsNotFoundInAnythingElse) {

@@ -1,9 +1,9 @@
 /* Every interleaving of one producer and one consumer on a ring of two slots, for spin.
  *
  * Memory orders are modelled, not assumed: a store may become visible late. A message's bytes are two stores and the
- * sequence is a third; with RELEASE=1 the sequence becomes visible after them, with RELEASE=0 at any time. Likewise the
- * consumer's reads are over before it hands the slot back (HAND_BACK=1), or may still be under way (0). The relaxed
- * variants have to fail, or this model proves nothing; so does a producer that counts a slot too many.
+ * producer's position is a third; with RELEASE=1 the position becomes visible after them, with RELEASE=0 at any time.
+ * Likewise the consumer's reads are over before it hands the slot back (HAND_BACK=1), or may still be under way (0). The
+ * relaxed variants have to fail, or this model proves nothing; so does a producer that counts a slot too many.
  */
 #ifndef RELEASE
 #define RELEASE 1
@@ -18,10 +18,10 @@
 #define CAPACITY SLOTS /* what the producer takes for free ahead of the consumer */
 #endif
 
-byte sequence[SLOTS];
 byte left[SLOTS];  /* the two halves of a message */
 byte right[SLOTS];
-byte read;  /* the consumer's position */
+byte written;  /* the producer's position */
+byte read;  /* the consumer's */
 
 proctype producer() {
     byte n = 0;
@@ -39,12 +39,12 @@ proctype producer() {
 #if RELEASE
         left[slot] = n + 1;
         right[slot] = n + 1;
-        sequence[slot] = n + 1; /* commit() */
+        written = n + 1; /* commit() */
 #else
         if
-        :: left[slot] = n + 1; right[slot] = n + 1; sequence[slot] = n + 1
-        :: left[slot] = n + 1; sequence[slot] = n + 1; right[slot] = n + 1
-        :: sequence[slot] = n + 1; left[slot] = n + 1; right[slot] = n + 1
+        :: left[slot] = n + 1; right[slot] = n + 1; written = n + 1
+        :: left[slot] = n + 1; written = n + 1; right[slot] = n + 1
+        :: written = n + 1; left[slot] = n + 1; right[slot] = n + 1
         fi;
 #endif
         n++
@@ -55,10 +55,16 @@ proctype producer() {
 proctype consumer() {
     byte n = 0;
     byte slot;
+    byte ready_until = 0;
     do
     :: n < MESSAGES ->
         slot = n % SLOTS;
-        sequence[slot] == n + 1; /* peek() */
+        if /* peek(): wait until it is there */
+        :: n < ready_until
+        :: else ->
+            written > n;
+            ready_until = written
+        fi;
 #if HAND_BACK
         assert(left[slot] == n + 1);
         assert(right[slot] == n + 1);

@@ -16,7 +16,8 @@ using Arrival = JitterBuffer::Arrival;
 // A stream whose frames hold their sequence number as every sample, and what is heard of it.
 class Stream {
 public:
-    Arrival send(int sequence) {
+    // `late_by`: frames of time that its timestamp is ahead of what its sequence says.
+    Arrival send(int sequence, int late_by = 0) {
         const auto number = static_cast<std::uint16_t>(sequence);
         std::array<std::uint8_t, voice::rtp::kFrameBytes> payload{};
         for (std::size_t i = 0; i < payload.size(); i += 2) {
@@ -25,17 +26,35 @@ public:
         }
         voice::rtp::Packet packet;
         packet.sequence = number;
+        packet.timestamp = static_cast<std::uint32_t>((sequence + late_by) * 320);
         packet.payload = payload;
-        const auto arrival = buffer.insert(packet);
+        auto arrival = buffer.insert(packet);
+        if (arrival == Arrival::kBeyond) {
+            while (buffer.run_out()) {
+                hear();
+            }
+            skipped += buffer.skip_to(packet);
+            EXPECT_EQ(buffer.insert(packet), Arrival::kHeld);
+        }
         while (buffer.next()) {
-            const auto frame = buffer.frame();
-            heard.push_back(frame.concealed ? kLost : static_cast<std::uint16_t>(frame.samples.back()));
+            hear();
         }
         return arrival;
     }
+    void send_no_audio(int sequence) {
+        voice::rtp::Packet packet;
+        packet.sequence = static_cast<std::uint16_t>(sequence);
+        buffer.pass(packet);
+    }
+    void hear() {
+        const auto frame = buffer.frame();
+        heard.push_back(frame.concealed ? kLost : frame.made_up ? kPause : static_cast<std::uint16_t>(frame.samples.back()));
+    }
 
     static constexpr int kLost = -1;
+    static constexpr int kPause = -2;
     JitterBuffer buffer;
+    std::uint32_t skipped = 0;
     std::vector<int> heard;
 };
 
@@ -77,6 +96,7 @@ TEST(JitterBuffer, SaysWhenALossHasFadedToSilence) {
     int faded = 0;
     for (const auto sequence : std::initializer_list<std::uint16_t>{10, 18, 19, 20, 21}) {
         packet.sequence = sequence;
+        packet.timestamp = 320U * sequence;
         buffer.insert(packet);
         while (buffer.next()) {
             const auto frame = buffer.frame();
@@ -93,14 +113,14 @@ TEST(JitterBuffer, HearsADuplicateOnce) {
     stream.send(10);
     EXPECT_EQ(stream.send(12), Arrival::kHeld);
     EXPECT_EQ(stream.send(12), Arrival::kDuplicate);
-    EXPECT_EQ(stream.send(10), Arrival::kLate);
+    EXPECT_EQ(stream.send(10), Arrival::kDuplicate);
     stream.send(11);
     EXPECT_EQ(stream.heard, (std::vector{10, 11, 12}));
 }
 
 TEST(JitterBuffer, WrapsAround) {
     Stream stream;
-    for (const int n : {65533, 65535, 65534, 0, 2, 1, 3}) {
+    for (const int n : {65533, 65535, 65534, 65536, 65538, 65537, 65539}) {
         EXPECT_EQ(stream.send(n), Arrival::kHeld) << n;
     }
     EXPECT_EQ(stream.heard, (std::vector{65533, 65534, 65535, 0, 1, 2, 3}));
@@ -108,7 +128,7 @@ TEST(JitterBuffer, WrapsAround) {
 
 TEST(JitterBuffer, ALossAcrossTheWrapIsFilled) {
     Stream stream;
-    for (const int n : {65534, 0, 1, 2, 3}) {
+    for (const int n : {65534, 65536, 65537, 65538, 65539}) {
         stream.send(n);
     }
     EXPECT_EQ(stream.heard, (std::vector{65534, Stream::kLost, 0, 1, 2, 3}));
@@ -132,11 +152,62 @@ TEST(JitterBuffer, OneStrayPacketChangesNothing) {
     EXPECT_EQ(stream.heard, (std::vector{10, 11}));
 }
 
-TEST(JitterBuffer, GoesOnAfterALossThatIsTooLongToFill) {
+TEST(JitterBuffer, TellsHowMuchALossLeavesOutThatIsTooLongToFill) {
     Stream stream;
     stream.send(10);
-    EXPECT_EQ(stream.send(10 + static_cast<int>(JitterBuffer::kSlots) + 1), Arrival::kRestarted);
-    EXPECT_EQ(stream.heard, (std::vector{10, 27}));
+    stream.send(12);
+    EXPECT_EQ(stream.send(113), Arrival::kBeyond);
+    EXPECT_EQ(stream.heard, (std::vector{10, Stream::kLost, 12, 113})) << "what was held is heard first";
+    EXPECT_EQ(stream.skipped, 100U);
+}
+
+TEST(JitterBuffer, ThePacketsOfAPauseAreNotLost) {
+    Stream stream;
+    stream.send(10);
+    stream.send(11, 6);
+    stream.send(12, 6);
+    stream.send(13, 6);
+    stream.send(14, 6);
+    EXPECT_EQ(stream.heard, (std::vector{10, -2, -2, -2, -2, -2, -2, 11, 12, 13, 14}));
+    EXPECT_EQ(stream.send(15, 56), Arrival::kBeyond);
+    EXPECT_EQ(stream.skipped, 50U);
+    EXPECT_EQ(stream.heard.back(), 15);
+}
+
+TEST(JitterBuffer, PacketsWithoutAudioAreNotLost) {
+    Stream stream;
+    stream.send(10);
+    stream.send_no_audio(11);
+    stream.send_no_audio(12);
+    for (const int n : {13, 14, 15, 16, 17}) {
+        stream.send(n);
+    }
+    EXPECT_EQ(stream.heard, (std::vector{10, -2, -2, 13, 14, 15, 16, 17}));
+}
+
+TEST(JitterBuffer, ASenderThatStopsItsClockLosesNothing) {
+    Stream stream;
+    stream.send(10);
+    for (int n = 0; n < JitterBuffer::kFadeFrames; ++n) {
+        stream.buffer.make_up();
+    }
+    EXPECT_TRUE(stream.buffer.frame().faded);
+    EXPECT_EQ(stream.send(11), Arrival::kHeld) << "its time was taken by what was made up";
+    EXPECT_EQ(stream.send(12), Arrival::kHeld);
+    EXPECT_EQ(stream.heard, (std::vector{10, 11, 12}));
+}
+
+TEST(JitterBuffer, APacketThatIsVeryLateIsNoNewStream) {
+    Stream stream;
+    for (int n = 100; n < 200; ++n) {
+        stream.send(n);
+    }
+    const auto heard = stream.heard;
+    for (const int n : {180, 181, 182, 101, 102}) {  // 400 ms and two seconds late
+        EXPECT_NE(stream.send(n), Arrival::kRestarted) << n;
+    }
+    EXPECT_EQ(stream.heard, heard) << "old audio is heard once";
+    EXPECT_EQ(stream.send(200), Arrival::kHeld);
 }
 
 TEST(JitterBuffer, RefusesWhatIsNotTwentyMilliseconds) {
@@ -156,6 +227,7 @@ TEST(JitterBuffer, ConcealmentFadesToSilence) {
         voice::rtp::Packet packet;
         const std::array<std::uint8_t, voice::rtp::kFrameBytes> silence{};
         packet.sequence = static_cast<std::uint16_t>(later);
+        packet.timestamp = static_cast<std::uint32_t>(later) * 320;
         packet.payload = silence;
         stream.buffer.insert(packet);
         while (stream.buffer.next()) {

@@ -118,6 +118,8 @@ TEST(Utterances, ALeftoverOfAnotherCallerIsNeverSent) {
         auto* slot = session.ring->claim();
         std::fill(std::begin(slot->payload.pcm), std::end(slot->payload.pcm), std::int16_t{99});
         session.ring->commit();
+    }
+    while (session.ring->peek() != nullptr) {
         session.ring->release();
     }
     session.hear(1, kSpeech);
@@ -211,6 +213,17 @@ TEST(Utterances, FeaturesAreThoseOfTheWholeUtterance) {
     for (std::size_t i = 0; i < rows.size(); ++i) {
         ASSERT_EQ(rows[i], expected[i / voice::features::kMels][i % voice::features::kMels]) << i;
     }
+}
+
+TEST(Utterances, TimeGoesOnWhereNothingIsHeard) {
+    Session session;
+    session.hear(10, kSilence);
+    session.utterances.skip(100);
+    session.hear(1, {.speech = true, .onset = true, .pre_roll_frames = 16});
+    session.utterances.close(session.audio, *session.ring, session.counters);
+    const auto chunks = session.shipped();
+    ASSERT_EQ(chunks.size(), 1U);
+    EXPECT_EQ(chunks[0].sequence, 110U) << "and what was before is no pre-roll";
 }
 
 }  // namespace

@@ -40,9 +40,9 @@ struct Rtp {
 };
 
 // A datagram; `length` overrides what its header says.
-inline Bytes udp(const Bytes& payload, std::uint16_t port = kRtpPort, int length = -1) {
+inline Bytes udp(const Bytes& payload, std::uint16_t port = kRtpPort, int length = -1, std::uint16_t from = 40000) {
     Bytes out;
-    put16(out, 40000);
+    put16(out, from);
     put16(out, port);
     put16(out, length < 0 ? payload.size() + 8 : static_cast<std::size_t>(length));
     put16(out, 0);

@@ -1,0 +1,108 @@
+"""What becomes of time and of what is being said when packets do not come."""
+
+import struct
+import time
+
+import pytest
+from audio import silence, speech
+from running import CONCEALED, END_OF_SPEECH, START_OF_SPEECH, AsrHost, Caller, DataPlane, frames, wait_for
+
+pytestmark = pytest.mark.parametrize("path", ["socket", "af_xdp"], indirect=True, scope="session")
+FRAMES_PER_S = 50
+TORN = END_OF_SPEECH | CONCEALED
+NOT_ONE_EACH = 10
+"""Frames made up. Where a busy machine sends nothing for a third of a second amid speech, the program makes up five."""
+TALK = b"".join(frames(speech("how can I help you today")[:32_000]))
+"""A second, in the middle of a sentence."""
+
+
+@pytest.fixture
+def caller(caller: Caller, host: AsrHost) -> Caller:
+    """A session whose room the VAD knows."""
+    caller.say(silence(4))
+    caller.is_taken()
+    host.chunks.clear()
+    return caller
+
+
+def concealed(plane: DataPlane, who: Caller) -> int:
+    found = plane.session(who.ssrc)
+    assert found
+    count: int = found["concealed"]
+    return count
+
+
+def test_speech_ends_soon_after_its_sender_stops(caller: Caller, host: AsrHost) -> None:
+    caller.say(TALK)
+    wait_for("it is heard", lambda: len(host.of(caller.ssrc)) > 2)
+    stopped = time.monotonic()
+    wait_for("its end", lambda: host.of(caller.ssrc)[-1].flags & TORN == TORN, 10)
+    assert time.monotonic() - stopped < 3, "half a second, on a machine that may be busy"
+
+
+def test_lost_time_is_not_taken_from_what_comes_later(plane: DataPlane, caller: Caller, host: AsrHost) -> None:
+    before = concealed(plane, caller)
+    caller.say(TALK)
+    wait_for("it is heard", lambda: len(host.of(caller.ssrc)) > 2)
+    gap = 2 * FRAMES_PER_S
+    caller.sequence += gap
+    resumed = caller.sequence
+    caller.say(speech() + silence(3))
+    caller.is_taken()
+    place = resumed - caller.first
+    before_gap = [chunk for chunk in host.of(caller.ssrc) if chunk.sequence < place]
+    after_gap = [chunk for chunk in host.of(caller.ssrc) if chunk.sequence >= place]
+    assert before_gap[-1].sequence < place - gap + 10
+    assert before_gap[-1].flags & TORN == TORN, "it was torn"
+    assert after_gap[0].flags & START_OF_SPEECH
+    assert after_gap[0].sequence - place < FRAMES_PER_S, "as long after the first words as they were said"
+    assert concealed(plane, caller) > before
+
+
+def test_a_pause_without_packets_is_no_loss(plane: DataPlane, caller: Caller) -> None:
+    """Discontinuous transmission: sequence numbers go on, and timestamps tell how long nothing was sent."""
+    lost = concealed(plane, caller)
+    said = list(frames(speech()))
+    for at in range(0, len(said), 25):
+        caller.say(b"".join(said[at : at + 25]))
+        caller.pause(6)
+    caller.is_taken()
+    assert concealed(plane, caller) - lost < NOT_ONE_EACH
+
+
+def test_time_goes_on_in_a_pause_without_packets(caller: Caller, host: AsrHost) -> None:
+    caller.say(speech() + silence(1))
+    caller.is_taken()
+    before = host.of(caller.ssrc)[-1].sequence
+    caller.pause(10 * FRAMES_PER_S)
+    caller.say(speech())
+    wait_for("it is heard", lambda: host.of(caller.ssrc)[-1].sequence - before >= 10 * FRAMES_PER_S)
+
+
+@pytest.mark.parametrize("payload_type", [13, 101])
+def test_packets_without_audio_are_no_loss(plane: DataPlane, caller: Caller, payload_type: int) -> None:
+    """Comfort noise (RFC 3389) and telephone events (RFC 4733) take sequence numbers among the audio."""
+    lost = concealed(plane, caller)
+    for frame in frames(speech() + silence(1)):
+        if caller.sequence % 10 == 0:
+            head = struct.pack(">BBHII", 0x80, payload_type, caller.sequence, caller.sequence * 320, caller.ssrc)
+            caller.send(head + bytes(4))
+            caller.sequence += 1
+        caller.send(caller.packet(frame))
+        time.sleep(0.002)
+    caller.is_taken()
+    assert concealed(plane, caller) - lost < NOT_ONE_EACH
+    assert plane.drops()["not-rtp"] == 0
+
+
+def test_a_packet_that_is_late_brings_no_old_audio_back(plane: DataPlane, caller: Caller) -> None:
+    before = plane.ask("counters")["vad"]["frames"]
+    packets = [caller.packet(frame) for frame in frames(silence(3))]
+    for packet in packets:
+        caller.send(packet)
+        time.sleep(0.002)
+    for packet in packets[-25:-20] + packets[-90:-85]:  # 400 ms and almost two seconds
+        caller.send(packet)
+    caller.is_taken()
+    assert plane.ask("counters")["events"]["packets"]["restarts"] == 0
+    assert plane.ask("counters")["vad"]["frames"] - before <= len(packets), "each is heard once"

@@ -1,0 +1,166 @@
+"""`voice sandbox --hosts`: a deployment's hosts booted in virtual machines, from launch to termination."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
+
+from rich.markup import escape
+from rich.table import Table
+
+from blueprint.aws import names
+from blueprint.contract.images import Image
+from blueprint.file.model.deployment import Deployment
+from blueprint.hosts import VAD_IMAGES
+from blueprint.images import CONTEXT, BuiltImage, specs
+from ops.call.session import CallError
+from ops.demo.command import WORST_ERROR_RATE
+from ops.demo.services import ServiceError
+from ops.findings import load_checked
+from ops.images.rehearsal import rehearsal as image_rehearsal
+from ops.output import empty_table, out
+from ops.progress import Progress
+from ops.sandbox.caller import Heard, Neighbours, speak
+from sandbox.aws.claim import Claim
+from sandbox.aws.rehearsal import Rehearsal
+from sandbox.hosts.cloud import Cloud, Host
+from sandbox.hosts.disk import CACHE, Disk, HostsError, disk
+from sandbox.hosts.facts import vad_facts
+from sandbox.hosts.network import namespace
+from sandbox.hosts.rehearsal import detached, launch, reboot, terminate, wait_for_metrics, with_digests
+from sandbox.hosts.servers import filling, push
+from sandbox.hosts.timeline import timeline
+
+_SHARED = ("blueprint/contract", "images/runtime", "images/bases.yaml", ".dockerignore")
+"""What more than one image is built from."""
+
+
+def rehearse_hosts(deployment: Deployment, progress: Progress) -> bool:
+    """Take a VAD host of a deployment from launch to termination; return whether all that must hold holds.
+
+    Raises:
+        HostsError: A host does not come up, or a program of the surroundings fails; the text is the answer.
+    """
+    home = Path(mkdtemp(prefix="voice-hosts-"))
+    passed = False
+    try:
+        with surroundings(deployment, home, progress) as cloud:
+            passed = _life_of_a_vad_host(cloud, progress)
+    except (CallError, ServiceError) as error:
+        raise HostsError(str(error)) from None
+    finally:
+        if passed:
+            rmtree(home)
+        else:
+            out.print(f"  consoles and logs are kept in {home}", soft_wrap=True)
+    return passed
+
+
+@contextmanager
+def surroundings(deployment: Deployment, home: Path, progress: Progress) -> Iterator[Cloud]:
+    """Make root and images where they are not there yet, deploy, and open what hosts need, all in a namespace.
+
+    Args:
+        home: Keeps the logs and the consoles of the machines.
+
+    Raises:
+        HostsError: Something cannot be made; the text is the answer.
+    """
+    with progress.phase("root file system of the machines"):
+        root = disk()
+    archives = {image: _archive(image, root, progress) for image in VAD_IMAGES}
+    registry = home / "registry"
+    with namespace():
+        with progress.phase("push images"), filling(registry, home):
+            digests = {image: push(archive, f"{deployment.name}/{image}") for image, archive in archives.items()}
+        pinned = load_checked(with_digests(deployment.source.file, digests, home))
+        with Rehearsal(pinned, real_hosts=True) as local:
+            local.cdk.on_line = progress.detail
+            with progress.phase("cdk deploy --all"):
+                local.bootstrap()
+                local.cdk.deploy()
+            with Cloud(pinned, local.aws, disk=root, registry=registry, folder=home) as cloud:
+                yield cloud
+
+
+def _archive(image: Image, root: Disk, progress: Progress) -> Path:
+    """Return an image as an archive; it is built when its sources have changed since the last time."""
+    archive = CACHE / "images" / f"{image}-{_sources_hash(image)}.tar"
+    if archive.exists():
+        return archive
+    spec = specs()[image]
+    if not isinstance(spec, BuiltImage):
+        raise HostsError(f"{image} has no Dockerfile here, and no registry is reached from here")
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    making = archive.with_suffix(".making")
+    with progress.phase(f"build the image {image}"), image_rehearsal(progress.detail) as stage:
+        stage.export(stage.build(spec), making, root.authority.file)
+    making.rename(archive)
+    return archive
+
+
+def _sources_hash(image: Image) -> str:
+    """Return a hash of all that an image is built from, as git knows it."""
+    command = ["git", "-C", str(CONTEXT), "ls-files", f"images/{image}", *_SHARED]
+    listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout  # noqa: S603  git
+    sources = hashlib.sha256()
+    for path in sorted(listed.split()):
+        if "/tests/" not in path:
+            sources.update(path.encode() + (CONTEXT / path).read_bytes())
+    return sources.hexdigest()[:16]
+
+
+def _life_of_a_vad_host(cloud: Cloud, progress: Progress) -> bool:
+    group = names.vad_groups(cloud.deployment)[0]
+    host = cloud.boot(cloud.launched(group), group)
+    claims: list[Claim] = []
+    try:
+        with progress.phase(f"launch {host.instance} of {group}"):
+            launch(cloud, host)
+        claims += vad_facts(cloud.deployment, host)
+        with Neighbours(cloud, cloud.folder) as neighbours:
+            claims += _calls(cloud, host, neighbours, progress)
+    finally:
+        out.print(_timeline_table(host))
+        for claim in claims:
+            out.print(f"  {'[green]✓[/]' if claim.holds else '[red]✗[/]'} {escape(claim.text)}", soft_wrap=True)
+    return all(claim.holds for claim in claims)
+
+
+def _calls(cloud: Cloud, host: Host, neighbours: Neighbours, progress: Progress) -> Iterator[Claim]:
+    """Make a call, reboot, and terminate the host while a second call runs."""
+    with progress.phase("gateway and Whisper beside it"):
+        gateway = neighbours.start(host)
+    with progress.phase("a call through it"):
+        heard = asyncio.run(speak(gateway))
+    yield _understood(heard)
+    with progress.phase("its metrics in CloudWatch"):
+        wait_for_metrics(cloud, host)
+    with progress.phase("reboot"):
+        reboot(host)
+    for claim in vad_facts(cloud.deployment, host):
+        yield replace(claim, text=f"after a reboot, {claim.text}")
+    neighbours.wait_for_capacity(gateway)
+    with progress.phase("terminate it in its group while a call runs"):
+        heard = asyncio.run(speak(gateway, meanwhile=lambda: terminate(cloud, host)))
+    yield _understood(heard)
+    yield Claim("the XDP program is detached after the drain", detached(host))
+
+
+def _understood(heard: Heard) -> Claim:
+    text = f"a caller heard the first words after {heard.first_s:.1f} s, and {heard.words_wrong:.0%} of all wrong"
+    return Claim(text, heard.words_wrong <= WORST_ERROR_RATE)
+
+
+def _timeline_table(host: Host) -> Table:
+    table = empty_table(f"{host.instance} of {host.group}, emulated", ["phase"], ["after s", "took s"])
+    for phase in timeline(host.machine.lines):
+        table.add_row(phase.name, f"{phase.begin_s:.0f}", f"{phase.took_s:.0f}")
+    return table

@@ -1,0 +1,223 @@
+"""What surrounds the hosts of a deployment: its local AWS under AWS's own names, metadata, registry and store."""
+
+from __future__ import annotations
+
+import base64
+import json
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from ipaddress import IPv4Network
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from blueprint.aws import names
+from blueprint.file.model.deployment import Deployment
+from sandbox.aws.process import LocalAws
+from sandbox.hosts.certificates import Authority
+from sandbox.hosts.disk import Disk, HostsError
+from sandbox.hosts.front import Front
+from sandbox.hosts.machine import COMMON, Hardware, Machine
+from sandbox.hosts.metadata import Facts, MetadataService, Tree
+from sandbox.hosts.network import METADATA_ADDRESS, Network
+from sandbox.hosts.servers import REGISTRY_PORT, Registry, Store, StoreUser
+
+HELD = "Pending:Wait"
+"""State of an instance that a launch hook holds."""
+_REGISTRY_NAME = ".dkr.ecr."
+_TARGETS = {"Terminating": "Terminated", "Terminated": "Terminated"}
+"""Where Auto Scaling takes a host, by the first part of its state; every other host is on its way into service."""
+
+
+@dataclass
+class Host:
+    """An instance of a group, and the machine that stands for it.
+
+    Attributes:
+        notice: Whether its metadata have a spot notice.
+    """
+
+    instance: str
+    group: str
+    address: str
+    mac: str
+    tap: str
+    machine: Machine
+    notice: dict[str, str] = field(default_factory=dict)
+
+
+class Cloud:
+    """The surroundings, in the calling thread's network namespace; use it as a context manager.
+
+    Args:
+        aws: The local AWS, where the deployment is.
+        registry: Folder of the registry with the deployment's images.
+        folder: Keeps every program's log and every machine's console.
+
+    Attributes:
+        registry_refuses: Connections to the registry that end at once, from now on.
+    """
+
+    def __init__(self, deployment: Deployment, aws: LocalAws, *, disk: Disk, registry: Path, folder: Path) -> None:
+        self.deployment = deployment
+        self.aws = aws
+        self.folder = folder
+        self._disk = disk
+        self._registry = registry
+        self._stack = ExitStack()
+        self.hosts: list[Host] = []
+        self.registry_refuses = 0
+        self.authority = disk.authority
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            vpc = self.deployment.aws.network.cidr
+            self.network = Network(self.folder, IPv4Network(str(vpc)), self._subnets(IPv4Network(str(vpc))))
+            stack.callback(self.network.close)
+            self._metadata = MetadataService(METADATA_ADDRESS)
+            stack.callback(self._metadata.close)
+            front = Front(self.network.services, self.authority, self.folder, self._port_behind)
+            stack.callback(front.close)
+            stack.callback(Registry(self._registry, self.folder, self._registry_password()).close)
+            self.store = self._open_store(self.authority)
+            stack.callback(self.store.close)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for host in self.hosts:
+            host.machine.stop()
+        self._stack.close()
+
+    def _port_behind(self, name: str) -> int:
+        """Return where a name is served; as long as the registry refuses, its connections end at once."""
+        if _REGISTRY_NAME not in name:
+            return int(self.aws.endpoint.rpartition(":")[2])
+        if self.registry_refuses:
+            self.registry_refuses -= 1
+            raise ConnectionRefusedError
+        return REGISTRY_PORT
+
+    def _subnets(self, vpc: IPv4Network) -> list[IPv4Network]:
+        found = [IPv4Network(subnet["CidrBlock"]) for subnet in self.aws.client("ec2").describe_subnets()["Subnets"]]
+        return [subnet for subnet in found if subnet.subnet_of(vpc)]
+
+    def _registry_password(self) -> str:
+        return f"{self.aws.account}-auth-token"
+
+    def _open_store(self, authority: Authority) -> Store:
+        """Start the store with the users and passwords that the deployment has made."""
+        client = self.aws.client("elasticache")
+        name = names.state_group(self.deployment)
+        (group,) = client.describe_replication_groups(ReplicationGroupId=name)["ReplicationGroups"]
+        endpoint = group["NodeGroups"][0]["PrimaryEndpoint"]
+        passwords = self._passwords()
+        users = [
+            StoreUser(user["UserName"], user["AccessString"], passwords.get(user["UserName"]))
+            for user in client.describe_users()["Users"]
+            if user["UserGroupIds"]
+        ]
+        at = (str(endpoint["Address"]), int(endpoint["Port"]))
+        return Store(self.network.services, at, users, authority=authority, folder=self.folder)
+
+    def _passwords(self) -> dict[str, str]:
+        """Return the passwords of the store's users, by name."""
+        client = self.aws.client("secretsmanager")
+        found = {}
+        for listed in client.list_secrets()["SecretList"]:
+            text = client.get_secret_value(SecretId=listed["ARN"])["SecretString"]
+            if text.startswith("{") and "username" in (secret := json.loads(text)):
+                found[str(secret["username"])] = str(secret["password"])
+        return found
+
+    def instances(self, group: str) -> dict[str, str]:
+        """Return the lifecycle states of a group's instances, by id."""
+        client = self.aws.client("autoscaling")
+        (found,) = client.describe_auto_scaling_groups(AutoScalingGroupNames=[group])["AutoScalingGroups"]
+        return {instance["InstanceId"]: instance["LifecycleState"] for instance in found["Instances"]}
+
+    def launched(self, group: str) -> str:
+        """Ask a group for a host, where it has none yet, and return the instance that it holds until it is ready."""
+        client = self.aws.client("autoscaling")
+        if not self.instances(group):
+            client.set_desired_capacity(AutoScalingGroupName=group, DesiredCapacity=1)
+        (instance,) = [name for name, state in self.instances(group).items() if state == HELD]
+        return instance
+
+    def boot(self, instance: str, group: str, hardware: Hardware = COMMON, *, route: bool = True) -> Host:
+        """Switch on the machine of an instance; without a route it reaches nothing outside of its subnet."""
+        ec2 = self.aws.client("ec2")
+        (reservation,) = ec2.describe_instances(InstanceIds=[instance])["Reservations"]
+        described = reservation["Instances"][0]
+        mac, address = described["NetworkInterfaces"][0]["MacAddress"], described["PrivateIpAddress"]
+        tap = self.network.attach(mac, address, route=route)
+        machine = Machine(instance, self._disk, hardware, tap=tap, mac=mac, folder=self.folder)
+        host = Host(instance, group, address, mac, tap, machine)
+        self.hosts.append(host)
+        attribute = ec2.describe_instance_attribute(InstanceId=instance, Attribute="userData")["UserData"]
+        facts = Facts(
+            user_data=_decoded(attribute),
+            hop_limit=described["MetadataOptions"]["HttpPutResponseHopLimit"],
+            tree=lambda: self._tree(host, described),
+        )
+        self._metadata.add(address, facts)
+        return host
+
+    def power_off(self, host: Host) -> None:
+        """Do what EC2 does to an instance that its group has let go."""
+        host.machine.stop()
+        self.network.detach(host.tap)
+        self.hosts.remove(host)
+
+    def _tree(self, host: Host, described: dict[str, Any]) -> Tree:
+        interface: Tree = {"device-number": "0", "local-ipv4s": host.address, "mac": host.mac}
+        zone = described["Placement"]["AvailabilityZone"]
+        profile = described["IamInstanceProfile"]["Arn"].rpartition("/")[2]
+        credentials = {
+            "Code": "Success",
+            "Type": "AWS-HMAC",
+            "AccessKeyId": "REHEARSAL",
+            "SecretAccessKey": "rehearsal",
+            "Token": "rehearsal",
+            "Expiration": "2100-01-01T00:00:00Z",
+        }
+        tree: Tree = {
+            "ami-id": described["ImageId"],
+            # Asked for in its turn alone: the AWS CLI waits a second for its credentials.
+            "autoscaling": {"target-lifecycle-state": lambda: self._target(host)},
+            "hostname": described["PrivateDnsName"],
+            "iam": {"security-credentials": {profile: json.dumps(credentials)}},
+            "instance-id": host.instance,
+            "instance-type": described["InstanceType"],
+            "local-hostname": described["PrivateDnsName"],
+            "local-ipv4": host.address,
+            "mac": host.mac,
+            "network": {"interfaces": {"macs": {host.mac: interface}}},
+            "placement": {"availability-zone": zone, "region": self.deployment.aws.region},
+        }
+        if host.notice:
+            tree["spot"] = {"instance-action": json.dumps(host.notice)}
+        return tree
+
+    def _target(self, host: Host) -> str:
+        state = self.instances(host.group).get(host.instance, "Terminated")
+        return _TARGETS.get(state.partition(":")[0], "InService")
+
+    def failure(self, host: Host) -> str | None:
+        """Return the first reason that a host left in its log group, or nothing."""
+        logs = self.aws.client("logs")
+        for group in logs.describe_log_groups()["logGroups"]:
+            found = logs.filter_log_events(logGroupName=group["logGroupName"], filterPattern="FAILED")["events"]
+            for event in found:
+                if event["logStreamName"].endswith(f"/host/{host.instance}"):
+                    return str(event["message"]).removeprefix("FAILED ")
+        return None
+
+
+def _decoded(attribute: dict[str, str]) -> bytes:
+    """Return an instance's user data as it is served to it."""
+    if "Value" not in attribute:
+        raise HostsError("the launch template has no user data")
+    return base64.b64decode(attribute["Value"])

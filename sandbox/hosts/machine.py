@@ -1,0 +1,191 @@
+"""One emulated machine: QEMU without acceleration, its console with times, and questions to its kernel."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import socket
+import subprocess
+import threading
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sandbox.hosts.disk import Disk, HostsError
+from sandbox.hosts.network import MTU
+
+CPUS = 3
+"""Two for two pollers that never sleep, one for all else."""
+_ANSWER_S = 600
+"""Longest until the agent answers; its first answer waits for half of the boot."""
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\r")
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """What is built into a machine.
+
+    Attributes:
+        queues: Of its interface. Where there is room, virtio-net adds a queue for each CPU to XDP's and spreads packets
+            over all of them; with one less it keeps to what user data asked for, as ENA does.
+        mtu: The largest that its interface takes; EC2's.
+    """
+
+    memory_mib: int = 8192
+    queues: int = 4
+    mtu: int = MTU
+
+
+COMMON = Hardware()
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the console, with the seconds since power-on."""
+
+    at_s: float
+    text: str
+
+
+class Machine:
+    """A host from power-on to power-off; a reboot from inside keeps its disk.
+
+    Acceleration is not asked for: a KVM that opens and never boots was seen.
+
+    Args:
+        mac: Of its interface, which gets its address by DHCP.
+        folder: Keeps the console after the machine is gone.
+
+    Attributes:
+        console: File of all that it said.
+    """
+
+    def __init__(self, name: str, disk: Disk, hardware: Hardware, *, tap: str, mac: str, folder: Path) -> None:
+        self.name = name
+        self.console = folder / f"{name}.console"
+        self._agent_path = folder / f"{name}.agent"
+        self._agent: socket.socket | None = None
+        self._lines: list[Line] = []
+        self._changed = threading.Lock()
+        command = _qemu(disk, hardware, tap, mac, self._agent_path)
+        self._start = time.monotonic()
+        self._process = subprocess.Popen(  # noqa: S603
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None  # noqa: S101  asked for above
+        with self.console.open("w", encoding="utf-8") as file:
+            for raw in self._process.stdout:
+                line = Line(time.monotonic() - self._start, _ESCAPES.sub("", raw.decode(errors="replace")).rstrip())
+                print(f"{line.at_s:7.1f} {line.text}", file=file, flush=True)
+                with self._changed:
+                    self._lines.append(line)
+
+    @property
+    def age_s(self) -> float:
+        return time.monotonic() - self._start
+
+    @property
+    def lines(self) -> list[Line]:
+        with self._changed:
+            return list(self._lines)
+
+    @property
+    def is_on(self) -> bool:
+        return self._process.poll() is None
+
+    def said(self, text: str, *, since_s: float = 0) -> Line | None:
+        """Return the first line of the console that has a text and came after a moment."""
+        return next((line for line in self.lines if line.at_s >= since_s and text in line.text), None)
+
+    def tail(self) -> str:
+        """Return the console's last lines."""
+        return "\n".join(line.text for line in self.lines[-25:])
+
+    def run(self, command: str, *, check: bool = True) -> str:
+        """Run a shell command as root inside and return what it prints.
+
+        Raises:
+            HostsError: It fails, or the machine does not answer.
+        """
+        shell = {"path": "/bin/bash", "arg": ["-c", command], "capture-output": True}
+        process = self._ask("guest-exec", shell)["pid"]
+        deadline = time.monotonic() + _ANSWER_S
+        while not (answer := self._ask("guest-exec-status", {"pid": process}))["exited"]:
+            if time.monotonic() > deadline:
+                raise HostsError(f"{self.name}: `{command}` did not end in {_ANSWER_S} s")
+            time.sleep(0.2)
+        output = base64.b64decode(answer.get("out-data", "")).decode()
+        if check and answer.get("exitcode"):
+            errors = base64.b64decode(answer.get("err-data", "")).decode()
+            raise HostsError(f"{self.name}: `{command}` failed with {answer['exitcode']}: {errors or output}")
+        return output
+
+    def tell(self, command: str) -> None:
+        """Run a shell command inside, and wait for no answer: the machine goes down with it."""
+        self._ask("guest-exec", {"path": "/bin/bash", "arg": ["-c", command]})
+        self._agent = None
+
+    def _ask(self, what: str, arguments: dict[str, Any]) -> Any:
+        """Send one request to QEMU's agent in the machine."""
+        deadline = time.monotonic() + _ANSWER_S
+        if self._agent is None:
+            self._agent = socket.socket(socket.AF_UNIX)
+            self._agent.settimeout(_ANSWER_S)
+            self._agent.connect(str(self._agent_path))
+            # What was asked before a reboot may still be answered: the number says whose answer it is.
+        stamp = time.monotonic_ns()
+        self._send("guest-sync", {"id": stamp})
+        self._send(what, arguments)
+        buffer, synced = b"", False
+        while time.monotonic() < deadline:
+            buffer += self._agent.recv(65536)
+            *lines, buffer = buffer.split(b"\n")
+            for line in lines:
+                answer = json.loads(line)
+                if synced and "error" in answer:
+                    raise HostsError(f"{self.name}: {what}: {answer['error']['desc']}")
+                if synced:
+                    return answer["return"]
+                synced = answer.get("return") == stamp
+        raise HostsError(f"{self.name}: no answer to {what} in {_ANSWER_S} s")
+
+    def _send(self, what: str, arguments: dict[str, Any]) -> None:
+        assert self._agent is not None  # noqa: S101  connected above
+        self._agent.sendall(json.dumps({"execute": what, "arguments": arguments}).encode() + b"\n")
+
+    def stop(self) -> None:
+        """Pull the plug."""
+        self._process.terminate()
+        self._process.wait()
+
+
+def _qemu(disk: Disk, hardware: Hardware, tap: str, mac: str, agent: Path) -> list[str]:
+    memory, queues = f"{hardware.memory_mib}M", hardware.queues
+    # cloud-init knows EC2 by these.
+    identity = "ec2" + str(uuid.uuid4())[3:]
+    # Without checksum and segmentation offload: native XDP refuses an interface that hands out merged packets.
+    offloads = [f"guest_{offload}=off" for offload in ("tso4", "tso6", "ecn", "ufo", "csum")]
+    interface = ["virtio-net-pci", "netdev=net", f"mac={mac}", "addr=5", "mq=on", f"vectors={2 * queues + 2}"]
+    interface += [f"host_mtu={hardware.mtu}", "rx_queue_size=1024", *offloads]
+    return [
+        *("qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", str(CPUS), "-nodefaults"),
+        # Pages that nobody has touched take no memory here.
+        *("-object", f"memory-backend-ram,id=memory,size={memory},reserve=off"),
+        *("-machine", "pc,memory-backend=memory", "-m", memory, "-display", "none"),
+        *("-smbios", f"type=1,manufacturer=Amazon EC2,uuid={identity},serial={identity}"),
+        *("-kernel", str(disk.kernel), "-initrd", str(disk.initial_memory_disk)),
+        # AppArmor's tools are not in the root: with it on, Docker starts nothing.
+        *("-append", "root=/dev/vda rw console=ttyS0 init_on_alloc=0 apparmor=0 quiet"),
+        *("-drive", f"file={disk.root},format=raw,if=virtio,snapshot=on"),
+        *("-netdev", f"tap,id=net,ifname={tap},script=no,downscript=no,queues={queues}"),
+        *("-device", ",".join(interface)),
+        *("-serial", "stdio"),
+        *("-chardev", f"socket,id=agent,path={agent},server=on,wait=off", "-device", "virtio-serial"),
+        *("-device", "virtserialport,chardev=agent,name=org.qemu.guest_agent.0"),
+    ]

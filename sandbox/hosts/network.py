@@ -1,0 +1,106 @@
+"""A machine's network: a namespace with nothing else in it, a bridge with a VPC's addresses, DNS and DHCP."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from ipaddress import IPv4Network
+from pathlib import Path
+
+from sandbox.hosts.disk import run
+
+BRIDGE = "vpc"
+METADATA_ADDRESS = "169.254.169.254"
+MTU = 9001
+"""Of EC2's interfaces, before a host sets its own."""
+_CLONE_NEWNET = 0x40000000
+
+
+@contextmanager
+def namespace() -> Iterator[None]:
+    """Run the block, its threads and its processes in a network namespace of their own, and come back.
+
+    Raises:
+        OSError: Without root.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    with Path("/proc/thread-self/ns/net").open("rb") as home:
+        if libc.unshare(_CLONE_NEWNET) != 0:
+            raise OSError(ctypes.get_errno(), "a network namespace of its own needs root")
+        try:
+            run("ip", "link", "set", "lo", "up")
+            yield
+        finally:
+            libc.setns(home.fileno(), _CLONE_NEWNET)
+
+
+class Network:
+    """Bridge, routers, DNS and DHCP of a VPC, in the namespace of the calling thread.
+
+    Every AWS name leads to one address, where the rehearsal's servers are; no other name exists.
+
+    Attributes:
+        services: That address: the VPC's second, where AWS has its DNS.
+    """
+
+    def __init__(self, folder: Path, vpc: IPv4Network, subnets: Iterable[IPv4Network]) -> None:
+        self.services = str(vpc[2])
+        self._folder = folder
+        self._subnets = list(subnets)
+        self._reserved: dict[str, str] = {}
+        self._taps = 0
+        self._log = (folder / "dnsmasq.log").open("w")
+        self._dnsmasq: subprocess.Popen[bytes] | None = None
+        run("ip", "link", "add", BRIDGE, "type", "bridge")
+        run("ip", "link", "set", BRIDGE, "mtu", str(MTU), "up")
+        routers = [f"{subnet[1]}/{subnet.prefixlen}" for subnet in self._subnets]
+        for address in (*routers, f"{self.services}/32", f"{METADATA_ADDRESS}/32"):
+            run("ip", "address", "add", address, "dev", BRIDGE)
+        Path("/proc/sys/net/ipv4/ip_forward").write_text("1", encoding="ascii")
+
+    def attach(self, mac: str, address: str, *, route: bool = True) -> str:
+        """Return a new tap for a machine, which gets its address by DHCP, and may get no route out of its subnet."""
+        tap = f"tap{self._taps}"
+        self._taps += 1
+        run("ip", "tuntap", "add", tap, "mode", "tap", "multi_queue")
+        run("ip", "link", "set", tap, "mtu", str(MTU), "master", BRIDGE, "up")
+        self._reserved[address] = f"{mac},{'' if route else 'set:lost,'}{address},ip-{address.replace('.', '-')}\n"
+        self._serve()
+        return tap
+
+    def detach(self, tap: str) -> None:
+        run("ip", "link", "delete", tap)
+
+    def _serve(self) -> None:
+        """Start DNS and DHCP anew: a host may get the address of one that is gone, which dnsmasq would still hold."""
+        self._stop_serving()
+        hosts, leases = self._folder / "dhcp-hosts", self._folder / "dhcp-leases"
+        hosts.write_text("".join(self._reserved.values()), encoding="utf-8")
+        leases.unlink(missing_ok=True)
+        self._dnsmasq = subprocess.Popen(  # noqa: S603
+            [
+                *("dnsmasq", "--no-daemon", "--conf-file=/dev/null", "--no-resolv", "--no-hosts", "--user=root"),
+                *(f"--interface={BRIDGE}", "--bind-interfaces", "--except-interface=lo", "--log-dhcp"),
+                *(f"--address=/amazonaws.com/{self.services}", "--local=/#/", "--local-ttl=60"),
+                *(f"--dhcp-range={subnet[0]},static,{subnet.netmask},1h" for subnet in self._subnets),
+                *(f"--dhcp-hostsfile={hosts}", f"--dhcp-leasefile={leases}", "--domain=ec2.internal"),
+                *(f"--dhcp-option=option:dns-server,{self.services}", f"--dhcp-option=option:mtu,{MTU}"),
+                # A subnet whose route is gone still has its metadata service.
+                "--dhcp-option=tag:lost,option:router",
+                f"--dhcp-option=tag:lost,option:classless-static-route,{METADATA_ADDRESS}/32,0.0.0.0",
+            ],
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+        )
+
+    def _stop_serving(self) -> None:
+        if self._dnsmasq:
+            self._dnsmasq.terminate()
+            self._dnsmasq.wait()
+
+    def close(self) -> None:
+        """End DNS and DHCP; the bridge goes with the namespace."""
+        self._stop_serving()
+        self._log.close()

@@ -1,0 +1,133 @@
+"""Hosts of a deployment, from launch to termination, as Auto Scaling and EC2 take them there."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from socket import create_connection
+
+import yaml
+
+from blueprint.aws import names
+from blueprint.contract import network as contract
+from blueprint.contract.images import Image
+from blueprint.contract.metrics import FLEET_DIMENSION, NAMESPACE
+from sandbox.hosts.cloud import Cloud, Host
+from sandbox.hosts.disk import HostsError
+
+READY_S = 2700
+"""Longest from power-on to service; some 300 s are usual on two idle cores that emulate. It waits 900 s itself."""
+DRAINED_S = 600
+METRICS_S = 120
+TELLING_S = 600
+"""Time that a host which gives up has to tell its group: three calls of the AWS CLI, up to a minute each."""
+_POLL_S = 2
+
+
+def with_digests(file: Path, digests: Mapping[Image, str], folder: Path) -> Path:
+    """Write a deployment file anew with the digests of images that were pushed; return where."""
+    document = yaml.safe_load(file.read_text(encoding="utf-8"))
+    document["images"] = {**document["images"], **{image.value: digest for image, digest in digests.items()}}
+    written = folder / file.name
+    written.write_text(yaml.safe_dump(document), encoding="utf-8")
+    return written
+
+
+def _wait_until(what: str, holds: Callable[[], bool], host: Host, within_s: float) -> None:
+    """Wait for something that a running host brings about.
+
+    Raises:
+        HostsError: It does not come, or the machine goes off.
+    """
+    deadline = time.monotonic() + within_s
+    while not holds():
+        if not host.machine.is_on or time.monotonic() > deadline:
+            why = f"not within {within_s:.0f} s" if host.machine.is_on else "the machine went off"
+            raise HostsError(f"{host.instance}: {what}: {why}\n{host.machine.tail()}")
+        time.sleep(_POLL_S)
+
+
+def launch(cloud: Cloud, host: Host) -> None:
+    """Wait until a machine that was switched on serves.
+
+    Raises:
+        HostsError: The host gives up; the message is its first reason.
+    """
+    _wait_until("it is in service", lambda: _in_service(cloud, host), host, READY_S)
+
+
+def _in_service(cloud: Cloud, host: Host) -> bool:
+    state = cloud.instances(host.group).get(host.instance)
+    given_up = host.machine.said("voice-host: FAILED: ")
+    if state is None or state.startswith("Terminat"):
+        reason = cloud.failure(host)
+        raise HostsError(f"{host.instance} was abandoned: {reason or 'its log group has no reason'}")
+    if given_up and host.machine.age_s > given_up.at_s + TELLING_S:
+        raise HostsError(
+            f"{host.instance} gave up and could not tell its group: {given_up.text.partition('FAILED: ')[2]}"
+        )
+    return state == "InService"
+
+
+def reboot(host: Host) -> None:
+    """Restart a host from inside and wait until its programs answer again."""
+    before_s = host.machine.age_s
+    host.machine.tell("systemctl reboot")
+    ready = lambda: host.machine.said("voice-host: containers", since_s=before_s) is not None and _answers(host)  # noqa: E731
+    _wait_until("it serves after a reboot", ready, host, READY_S)
+
+
+def _answers(host: Host) -> bool:
+    try:
+        create_connection((host.address, contract.VAD_HEALTH.number), 5).close()
+    except OSError:
+        return False
+    return True
+
+
+def terminate(cloud: Cloud, host: Host) -> None:
+    """Let the group take a host out of service, and wait until the host has let go of it."""
+    before_s = host.machine.age_s
+    cloud.aws.client("autoscaling").terminate_instance_in_auto_scaling_group(
+        InstanceId=host.instance, ShouldDecrementDesiredCapacity=True
+    )
+    _wait_until(
+        "it drains", lambda: host.machine.said("voice-host: drained", since_s=before_s) is not None, host, DRAINED_S
+    )
+    _wait_until("the drain hook is answered", lambda: host.instance not in cloud.instances(host.group), host, DRAINED_S)
+
+
+def interrupt(cloud: Cloud, host: Host) -> None:
+    """Give a host the notice that precedes the end of a spot instance by two minutes, and wait until it has drained."""
+    before_s = host.machine.age_s
+    end = datetime.now(UTC) + timedelta(minutes=2)
+    host.notice = {"action": "terminate", "time": end.strftime("%Y-%m-%dT%H:%M:%SZ")}
+    _wait_until(
+        "it drains", lambda: host.machine.said("voice-host: drained", since_s=before_s) is not None, host, DRAINED_S
+    )
+    cloud.aws.client("ec2").terminate_instances(InstanceIds=[host.instance])
+
+
+def detached(host: Host) -> bool:
+    """Whether no XDP program is left on the interface."""
+    (interface,) = json.loads(host.machine.run("ip -json -details link show dev ens5"))
+    return "xdp" not in interface
+
+
+def wait_for_metrics(cloud: Cloud, host: Host) -> None:
+    """Wait until telemetry has reached CloudWatch; no other host of the tier is switched on.
+
+    Raises:
+        HostsError: None comes.
+    """
+    wanted = [{"Name": FLEET_DIMENSION, "Value": names.VAD_FLEET}]
+    client = cloud.aws.client("cloudwatch")
+    _wait_until(
+        "it publishes metrics",
+        lambda: bool(client.list_metrics(Namespace=NAMESPACE, Dimensions=wanted)["Metrics"]),
+        host,
+        METRICS_S,
+    )

@@ -1,0 +1,144 @@
+"""What hosts reach behind AWS names and moto does not have: a registry of images, and the state store."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from socket import create_connection
+from tempfile import NamedTemporaryFile
+
+from sandbox.hosts.certificates import Authority
+from sandbox.hosts.disk import HostsError, run
+
+REGISTRY_PORT = 5000
+REGISTRY_USER = "AWS"
+_START_S = 30
+
+
+@dataclass(frozen=True)
+class StoreUser:
+    """A user of the store as ElastiCache has it: its access string is Valkey's own."""
+
+    name: str
+    access: str
+    password: str | None
+
+
+class Server:
+    """A program of Debian's in the calling thread's namespace, that answers at one port."""
+
+    def __init__(self, command: list[str], log: Path, address: str, port: int) -> None:
+        self._log = log.open("w")
+        self._process = subprocess.Popen(command, stdout=self._log, stderr=subprocess.STDOUT)  # noqa: S603
+        deadline = time.monotonic() + _START_S
+        while True:
+            try:
+                create_connection((address, port), 1).close()
+            except OSError:
+                if self._process.poll() is not None or time.monotonic() > deadline:
+                    self.close()
+                    raise HostsError(f"{command[0]} does not answer:\n{log.read_text()}") from None
+                time.sleep(0.1)
+            else:
+                return
+
+    def close(self) -> None:
+        self._process.terminate()
+        self._process.wait()
+        self._log.close()
+
+
+class Registry(Server):
+    """ECR's place: Debian's docker-registry on the loopback device, behind the front's names.
+
+    Args:
+        storage: Folder of the images; ``fill`` puts them there before any machine is.
+        password: The one that the local AWS gives out for its registry.
+    """
+
+    def __init__(self, storage: Path, folder: Path, password: str) -> None:
+        users = folder / "registry-users"
+        users.write_text(run("htpasswd", "-nbB", REGISTRY_USER, password), encoding="utf-8")
+        settings = {**_settings(storage), "auth": {"htpasswd": {"realm": "ecr", "path": str(users)}}}
+        super().__init__(_registry(settings, folder), folder / "registry.log", "127.0.0.1", REGISTRY_PORT)
+
+
+def _settings(storage: Path) -> dict[str, object]:
+    return {
+        "version": 0.1,
+        "log": {"level": "info"},
+        "storage": {"filesystem": {"rootdirectory": str(storage)}},
+        # Behind the front it does not see that its callers speak TLS.
+        "http": {"addr": f"127.0.0.1:{REGISTRY_PORT}", "relativeurls": True},
+    }
+
+
+def _registry(settings: dict[str, object], folder: Path) -> list[str]:
+    file = folder / "registry.yaml"
+    file.write_text(json.dumps(settings), encoding="utf-8")  # YAML is a superset
+    return ["docker-registry", "serve", str(file)]
+
+
+@contextmanager
+def filling(storage: Path, folder: Path) -> Iterator[None]:
+    """Run a registry without a password, for pushes; in a namespace where nobody else is."""
+    command = _registry(_settings(storage), folder)
+    server = Server(command, folder / "registry-fill.log", "127.0.0.1", REGISTRY_PORT)
+    try:
+        yield
+    finally:
+        server.close()
+
+
+def push(archive: Path, repository: str) -> str:
+    """Push an OCI archive into the registry that is being filled; return its digest."""
+    with NamedTemporaryFile() as digest:
+        run(
+            *("skopeo", "copy", "--quiet", "--dest-tls-verify=false"),
+            *(
+                f"--digestfile={digest.name}",
+                f"oci-archive:{archive}",
+                f"docker://127.0.0.1:{REGISTRY_PORT}/{repository}",
+            ),
+        )
+        return digest.read().decode().strip()
+
+
+class Store(Server):
+    """ElastiCache's place: Redis with TLS and the users of the deployment.
+
+    Args:
+        address: Where it listens.
+        endpoint: Name and port that hosts are told.
+        folder: Takes its files; what is in there of users is for root alone.
+
+    Attributes:
+        endpoint: The same.
+    """
+
+    def __init__(
+        self, address: str, endpoint: tuple[str, int], users: list[StoreUser], *, authority: Authority, folder: Path
+    ) -> None:
+        acl = folder / "store-users.acl"
+        acl.touch(mode=0o600)
+        acl.write_text("".join(f"user {user.name} {_rules(user)}\n" for user in users), encoding="utf-8")
+        self.endpoint = endpoint
+        self._passwords = {user.name: user.password for user in users}
+        name, port = endpoint
+        certificate, key = authority.issue(name, folder, address)
+        options = ["--bind", address, "--port", "0", "--tls-port", str(port), "--save", "", "--aclfile", str(acl)]
+        options += ["--tls-cert-file", str(certificate), "--tls-key-file", str(key)]
+        options += ["--tls-ca-cert-file", str(authority.file), "--tls-auth-clients", "no"]
+        super().__init__(["redis-server", *options], folder / "store.log", address, port)
+
+    def password(self, user: str) -> str:
+        return self._passwords[user] or ""
+
+
+def _rules(user: StoreUser) -> str:
+    return f"{user.access} >{user.password}" if user.password else f"{user.access} nopass"

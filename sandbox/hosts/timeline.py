@@ -1,0 +1,54 @@
+"""Where a host's time goes, read from what user data's script says on its console."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from sandbox.hosts.machine import Line
+
+_SAYS = re.compile(r"voice-host: (.*)")
+_BEGINS = {
+    "huge_pages": "huge pages",
+    "mtu": "MTU",
+    "af_xdp": "queues and ring",
+    "instance_store": "instance store",
+    "gpu": "accelerator",
+    "runtime": "Docker up",
+    "images": "pull",
+    "state_secret": "secret",
+    "containers": "containers ready",
+    "draining": "drain",
+}
+"""Phases by the first word that the script says when they begin; before the first one the machine boots."""
+_ANSWERED = re.compile(r"\w+: (CONTINUE|ABANDON)|FAILED")
+"""Said when Auto Scaling has been answered: a phase ends and none begins."""
+_SERVES = "in service"
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A span of a host's life.
+
+    Attributes:
+        begin_s: Since power-on.
+    """
+
+    name: str
+    begin_s: float
+    took_s: float
+
+
+def timeline(lines: Iterable[Line]) -> Iterator[Phase]:
+    """Yield the phases that have ended, in order; a reboot's come after those of the launch."""
+    name, begin_s = "boot", 0.0
+    for line in lines:
+        match = _SAYS.search(line.text)
+        if not match:
+            continue
+        begun = _BEGINS.get(match[1].split()[0])
+        answered = _ANSWERED.match(match[1])
+        if begun or answered:
+            yield Phase(name, begin_s, line.at_s - begin_s)
+            name, begin_s = begun or _SERVES, line.at_s

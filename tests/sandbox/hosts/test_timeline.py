@@ -1,0 +1,38 @@
+"""A host's time is read from the words of its own script."""
+
+from sandbox.hosts.machine import Line
+from sandbox.hosts.timeline import Phase, timeline
+
+
+def console(*said: tuple[float, str]) -> list[Line]:
+    return [Line(at_s, text) for at_s, text in said]
+
+
+def test_each_phase_ends_where_the_next_begins() -> None:
+    lines = console(
+        (1, "Linux version 6.12"),
+        (90, "voice-host: need aws awscli-2"),
+        (100, "[  99.1] voice-host: huge_pages"),
+        (102, "voice-host: mtu"),
+        (105, "voice-host: images"),
+        (106, "voice-host: try 1 of 5 failed: docker pull"),
+        (180, "voice-host: containers"),
+        (200, "voice-host: ready: CONTINUE"),
+        (500, "voice-host: draining for at most 300 s"),
+        (510, "voice-host: drained in 5 s"),
+        (530, "voice-host: drain: CONTINUE"),
+    )
+    assert list(timeline(lines)) == [
+        Phase("boot", 0, 100),
+        Phase("huge pages", 100, 2),
+        Phase("MTU", 102, 3),
+        Phase("pull", 105, 75),
+        Phase("containers ready", 180, 20),
+        Phase("in service", 200, 300),
+        Phase("drain", 500, 30),
+    ]
+
+
+def test_a_host_that_gives_up_ends_its_last_phase() -> None:
+    lines = console((90, "voice-host: huge_pages"), (91, "voice-host: FAILED: huge_pages: asked for 1"))
+    assert list(timeline(lines)) == [Phase("boot", 0, 90), Phase("huge pages", 90, 1)]
