@@ -78,6 +78,8 @@ class AlertDrill:
                 return inbox.get(timeout=_DELIVERY_S)
             except queue.Empty:
                 raise DrillError(f"no message from {topic} within {_DELIVERY_S} s") from None
+            finally:
+                self._cloudwatch.set_alarm_state(AlarmName=child, StateValue="OK", StateReason="the drill is over")
 
     def _trip(self, composite: CompositeAlarmTypeDef) -> str:
         """Breach the first alarm of the composite that reads a metric of ours; return its name."""

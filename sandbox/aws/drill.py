@@ -112,9 +112,14 @@ class Drill:
         self._clock = now.replace(minute=0, second=0, microsecond=0)
 
     def run(self) -> Iterator[Outcome]:
-        """Play every scenario, each from the capacities that the last one left."""
+        """Play every scenario, each from the capacities that the last one left; in the end all are as before."""
+        played = []
         for scenario in scenarios(self._deployment):
-            yield self.play(scenario)
+            played.append(self.play(scenario))
+            yield played[-1]
+        for outcome in reversed(played):
+            for group, desired in outcome.before.items():
+                self._autoscaling.set_desired_capacity(AutoScalingGroupName=group, DesiredCapacity=desired)
 
     def play(self, scenario: Scenario) -> Outcome:
         """Publish a scenario's samples period by period, evaluate the alarm after each, act on a change to ALARM."""

@@ -55,7 +55,8 @@ def _signed_in(account: Rehearsal, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("account")
 def test_preflight_asks_for_the_bootstrap() -> None:
-    assert preflight()["CDK bootstrap"]["remedy"] == "run `cdk bootstrap aws://123456789012/us-east-1`"
+    command = f"cdk bootstrap aws://123456789012/us-east-1 -c deployment={FILE}"
+    assert preflight()["CDK bootstrap"]["remedy"] == f"run `{command}`"
 
 
 @pytest.mark.usefixtures("bootstrapped")
@@ -158,6 +159,7 @@ def test_the_drill_moves_exactly_what_the_rules_say(rehearsal: Rehearsal) -> Non
     changes = {o.scenario.fleet: [o.after[g] - o.before[g] for g in o.before] for o in moved}
     assert changes == {"vad": [2, 2, 2], "inf2": [1], "trn1": [1], "p5": [1]}
     assert all(outcome.passed for outcome in outcomes)
+    assert {name: after for name, after in _desired(rehearsal).items() if after != 1} == {}
 
 
 def test_operators_are_told_when_callers_are_affected(rehearsal: Rehearsal) -> None:
@@ -166,6 +168,8 @@ def test_operators_are_told_when_callers_are_affected(rehearsal: Rehearsal) -> N
     assert message.subject.startswith("ALARM: ")
     assert "transitioned to ALARM" in message.cause
     assert message.description.endswith("/docs/runbooks/callers-affected.md")
+    cloudwatch = rehearsal.session.client("cloudwatch", endpoint_url=rehearsal.aws.endpoint)
+    assert cloudwatch.describe_alarms(StateValue="ALARM")["MetricAlarms"] == []
 
 
 def test_the_alert_drill_leaves_no_subscriber_behind(rehearsal: Rehearsal) -> None:
@@ -231,6 +235,12 @@ def preflight() -> dict[str, dict[str, str]]:
 def _hosts(autoscaling: AutoScalingClient, group: str) -> list[str]:
     found = autoscaling.describe_auto_scaling_groups(AutoScalingGroupNames=[group])["AutoScalingGroups"][0]
     return [instance["InstanceId"] for instance in found["Instances"]]
+
+
+def _desired(rehearsal: Rehearsal) -> dict[str, int]:
+    client = rehearsal.session.client("autoscaling", endpoint_url=rehearsal.aws.endpoint)
+    groups = client.describe_auto_scaling_groups()["AutoScalingGroups"]
+    return {group["AutoScalingGroupName"]: group["DesiredCapacity"] for group in groups}
 
 
 def _template_versions(rehearsal: Rehearsal) -> dict[str, str]:

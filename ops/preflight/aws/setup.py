@@ -20,7 +20,7 @@ def bootstrap_rows(account: Account) -> Iterator[Row]:
     (rule,) = template["Rules"]["CheckBootstrapVersion"]["Assertions"]
     too_old = [int(version) for version in rule["Assert"]["Fn::Not"][0]["Fn::Contains"][0]]
     asked, needed = "CDK bootstrap", f"version {max(too_old) + 1} or later"
-    target = f"aws://{account.caller['Account']}/{account.region}"
+    target = f"aws://{account.caller['Account']}/{account.region} -c deployment={account.deployment.source.file}"
     try:
         version = int(account.session.client("ssm").get_parameter(Name=path)["Parameter"]["Value"])
     except ClientError as error:

@@ -274,7 +274,8 @@ def test_no_bootstrap_blocks_and_its_role_is_not_simulated(account: AwsAccount, 
     iam.delete_role_policy(RoleName=role, PolicyName="all")
     iam.delete_role(RoleName=role)
     row = account.answer(sandbox, "CDK bootstrap")
-    assert (row.status, row.remedy) == (Status.BLOCKS, "run `cdk bootstrap aws://123456789012/us-east-1`")
+    command = f"cdk bootstrap aws://123456789012/us-east-1 -c deployment={sandbox.source.file}"
+    assert (row.status, row.remedy) == (Status.BLOCKS, f"run `{command}`")
     assert account.answer(sandbox, "may CloudFormation's role").status is Status.NOT_ASKED
 
 

@@ -90,3 +90,11 @@ def test_a_refused_file_stops_the_cdk_with_a_reason(context: str, expected: str,
     assert expected in done.stderr
     assert "Traceback" not in done.stderr
     assert not list(tmp_path.glob("out/*.template.json"))
+
+
+def test_a_bare_cdk_command_takes_no_file_of_its_own_choice() -> None:
+    """Not even the sandbox's, whose region and names would be somebody's account's."""
+    cdk = ROOT / "node_modules/.bin/cdk"
+    done = subprocess.run([cdk, "list", "--no-notices"], cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603
+    assert done.returncode != 0
+    assert "no deployment file: run `cdk synth -c deployment=" in done.stderr
