@@ -1,9 +1,17 @@
 """CDK entry point: `cdk deploy --all -c deployment=deployments/<name>.yaml`."""
 
 import gc
+from collections import defaultdict
+
+import jsii._type_checking
 
 # aws-cdk's modules make hundreds of thousands of objects that live until this short process ends.
 gc.disable()
+
+NO_HINTS: defaultdict[str, None] = defaultdict(lambda: None)
+# mypy has checked the types that jsii's classes check again at each of a thousand calls. `python -O` would leave that
+# out too, but compiles all of aws-cdk anew where Python does not keep what it compiles.
+vars(jsii._type_checking).update(check_type=lambda **_: None, cached_type_hints=lambda _: NO_HINTS)
 
 from stacks.aws.app import synthesize  # noqa: E402
 

@@ -39,6 +39,9 @@ class Stack:
 
 Stacks = dict[str, Stack]
 """By tier: ``network``, ``registry``, ..."""
+ASR = ("asr-inf2", "asr-trn1", "asr-p5")
+HOSTS = ("vad", *ASR)
+"""Stacks of the shipped files that have hosts."""
 
 
 def synthesize(deployment: Deployment) -> Stacks:

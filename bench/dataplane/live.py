@@ -116,7 +116,7 @@ def measure(plane: DataPlane, sender: Sender, streams: int, seconds: float) -> d
         "lost": sent["sent"] - taken,
         "speech_share": 1 - silent / frames,
         "rx_ring_percent": peak,
-        "chunks": after["ship"]["sent"] - before["ship"]["sent"],
+        "chunks": after["events"]["ship"]["sent"] - before["events"]["ship"]["sent"],
         "drops": {name: count for name, count in drops.items() if count},
         "cycles_per_packet": {name: count / taken for name, count in cycles.items() if count},
     }

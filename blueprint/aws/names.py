@@ -12,6 +12,11 @@ def stack(deployment: Deployment, tier: str) -> str:
     return f"{deployment.name}-{tier}"
 
 
+def fleet_tier(fleet: str) -> str:
+    """Return the last part of the name of an ASR fleet's stack."""
+    return f"asr-{fleet}"
+
+
 def group(deployment: Deployment, fleet: str, zone: str | None = None) -> str:
     """Return the name of an Auto Scaling group; the VAD fleet has one in each zone."""
     suffix = f"-{zone.removeprefix(deployment.aws.region)}" if zone else ""

@@ -21,6 +21,7 @@ DEPLOYMENT_DIMENSION = "Deployment"
 FLEET_DIMENSION = "Fleet"
 REASON_DIMENSION = "Reason"
 PHASE_DIMENSION = "Phase"
+EVENT_DIMENSION = "Event"
 
 LOG_FAILURE_MARKER = "FAILED"
 """First word of what a host writes to its log before it abandons its launch (userdata/steps/every_boot.sh)."""
@@ -44,13 +45,60 @@ class DropReason(StrEnum):
     REPLAY = "replay"
     """SRTP that has come before."""
     RATE_LIMITED = "rate-limited"
-    """More than one session sends."""
+    """More than a session's sender sends, or than others may in its name."""
     NO_SOCKET = "no-socket"
     """No AF_XDP socket is bound to the packet's queue."""
     NO_HOST = "no-host"
     """No ASR host has a slot."""
     SHED = "shed"
     """The ASR hosts or the network take less than comes; silence goes first."""
+
+
+class DataPlaneEvent(StrEnum):
+    """What the data plane counts beside drops, by part of the program; the values of ``EVENT_DIMENSION``."""
+
+    HANDED_OVER = "packets.handed_over"
+    """Packets that reached another receive queue than their session's: its sender's address has changed."""
+    DUPLICATES = "packets.duplicates"
+    RESTARTS = "packets.restarts"
+    """Senders that have started over in the middle of a session."""
+    VAD_FALLBACK_FRAMES = "vad.fallback_frames"
+    """Frames taken for speech because nobody could judge them."""
+    VAD_TRAPS = "vad.traps"
+    """Modules that were stopped at the border of their sandbox."""
+    VAD_RUNAWAYS = "vad.runaways"
+    """Modules that were stopped since they did not come to an end."""
+    VAD_SWAPS = "vad.swaps"
+    SENT = "ship.sent"
+    """Chunks to ASR hosts."""
+    RESENT = "ship.resent"
+    """Chunks that went to another host, since the first was lost."""
+    WINDOW_SHORT = "ship.window_short"
+    """Chunks that the window of what is kept was too short for."""
+    SEND_FAILED = "ship.failed"
+    STALLS = "ship.stalls"
+    """Times that the kernel's send buffer was full."""
+    MOVES = "ship.moves"
+    """Sessions that had to change their ASR host."""
+    ADMITTED = "admission.admitted"
+    REFUSED = "admission.refused"
+    MALFORMED = "admission.malformed"
+    """Session records that make no sense."""
+    ADMISSION_UNANSWERED = "admission.unanswered"
+    SILENT = "admission.silent"
+    EXPIRED = "admission.expired"
+    CLOSED = "admission.closed"
+    """Sessions that ended since their record was closed or deleted."""
+    ENDED = "admission.ended"
+    """Sessions whose sender said goodbye (RTCP BYE)."""
+    NO_ROOM = "admission.no_room"
+    STATE_WRITTEN = "state.written"
+    STATE_GONE = "state.gone"
+    STATE_UNANSWERED = "state.unanswered"
+    REGISTRY_REFRESHES = "registry.refreshes"
+    REGISTRY_MALFORMED = "registry.malformed"
+    REGISTRY_UNANSWERED = "registry.unanswered"
+    PRESENCE_UNANSWERED = "presence.unanswered"
 
 
 class StartPhase(StrEnum):
@@ -129,6 +177,10 @@ METRICS: dict[str, Metric] = {
                _VAD, "rises"),
         Metric("RxDropped", "Count", _TELEMETRY, "Packets that the data plane dropped, by reason.", _VAD,
                dimensions=(*_OF_FLEET, REASON_DIMENSION)),
+        Metric("DataPlaneEvents", "Count", _TELEMETRY, "What else the data plane counts, by event.", _VAD,
+               dimensions=(*_OF_FLEET, EVENT_DIMENSION)),
+        Metric("VadStopped", "Count", _TELEMETRY,
+               "Receive queues of a host whose VAD module was stopped: all that they get is taken for speech.", _VAD),
         Metric("SilenceDropped", "Percent", _TELEMETRY, "Share of audio frames that the VAD dropped.", _VAD),
         Metric("VadSessions", "Count", _TELEMETRY, "Live sessions on the hosts of the VAD tier.", _VAD, "rises"),
         Metric("NeuronHeadroom", "Percent", _TELEMETRY,

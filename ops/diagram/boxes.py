@@ -164,7 +164,9 @@ def _fleets(templates: Templates) -> Iterator[Box]:
         title = f"{name}: {kind}" + (f" x {len(groups)} zones" if len(groups) > 1 else "")
         interfaces = launch.get("NetworkInterfaces", [])
         worn = [templates.origins(tier, interface.get("Groups")) for interface in interfaces]
-        yield Box(Node(name, tier, title, lines), frozenset(group.key for group in groups), frozenset().union(*worn))
+        # A fleet's own stack, such as asr-inf2, stands with the tier that it belongs to.
+        node = Node(name, tier.partition("-")[0], title, lines)
+        yield Box(node, frozenset(group.key for group in groups), frozenset().union(*worn))
 
 
 def _launch(templates: Templates, launches: Mapping[Key, Mapping[str, Any]], group: Resource) -> Mapping[str, Any]:

@@ -41,6 +41,7 @@ class Host:
     group: str
     address: str
     mac: str
+    tap: str
     machine: Machine
     notice: dict[str, str] = field(default_factory=dict)
 
@@ -153,7 +154,7 @@ class Cloud:
         mac, address = described["NetworkInterfaces"][0]["MacAddress"], described["PrivateIpAddress"]
         tap = self.network.attach(mac, address, route=route)
         machine = Machine(instance, self._disk, hardware, tap=tap, mac=mac, folder=self.folder)
-        host = Host(instance, group, address, mac, machine)
+        host = Host(instance, group, address, mac, tap, machine)
         self.hosts.append(host)
         attribute = ec2.describe_instance_attribute(InstanceId=instance, Attribute="userData")["UserData"]
         facts = Facts(
@@ -167,6 +168,7 @@ class Cloud:
     def power_off(self, host: Host) -> None:
         """Do what EC2 does to an instance that its group has let go."""
         host.machine.stop()
+        self.network.detach(host.tap)
         self.hosts.remove(host)
 
     def _tree(self, host: Host, described: dict[str, Any]) -> Tree:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import signal
 import subprocess
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -48,33 +47,18 @@ class Network:
 
     def __init__(self, folder: Path, vpc: IPv4Network, subnets: Iterable[IPv4Network]) -> None:
         self.services = str(vpc[2])
-        self._hosts = folder / "dhcp-hosts"
-        self._hosts.touch()
-        run("ip", "link", "add", BRIDGE, "type", "bridge")
-        run("ip", "link", "set", BRIDGE, "mtu", str(MTU), "up")
-        ranges = []
-        for subnet in subnets:
-            run("ip", "address", "add", f"{subnet[1]}/{subnet.prefixlen}", "dev", BRIDGE)
-            ranges.append(f"--dhcp-range={subnet[0]},static,{subnet.netmask},1h")
-        for address in (self.services, METADATA_ADDRESS):
-            run("ip", "address", "add", f"{address}/32", "dev", BRIDGE)
-        Path("/proc/sys/net/ipv4/ip_forward").write_text("1", encoding="ascii")
+        self._folder = folder
+        self._subnets = list(subnets)
+        self._reserved: dict[str, str] = {}
         self._taps = 0
         self._log = (folder / "dnsmasq.log").open("w")
-        self._dnsmasq = subprocess.Popen(  # noqa: S603
-            [
-                *("dnsmasq", "--no-daemon", "--conf-file=/dev/null", "--no-resolv", "--no-hosts", "--user=root"),
-                *(f"--interface={BRIDGE}", "--bind-interfaces", "--except-interface=lo", "--log-dhcp"),
-                *(f"--address=/amazonaws.com/{self.services}", "--local=/#/", "--local-ttl=60"),
-                *(*ranges, f"--dhcp-hostsfile={self._hosts}", f"--dhcp-leasefile={folder / 'dhcp-leases'}"),
-                *(f"--dhcp-option=option:dns-server,{self.services}", f"--dhcp-option=option:mtu,{MTU}"),
-                *("--domain=ec2.internal", "--dhcp-option=tag:lost,option:router"),
-                # A subnet whose route is gone still has its metadata service.
-                f"--dhcp-option=tag:lost,option:classless-static-route,{METADATA_ADDRESS}/32,0.0.0.0",
-            ],
-            stdout=self._log,
-            stderr=subprocess.STDOUT,
-        )
+        self._dnsmasq: subprocess.Popen[bytes] | None = None
+        run("ip", "link", "add", BRIDGE, "type", "bridge")
+        run("ip", "link", "set", BRIDGE, "mtu", str(MTU), "up")
+        routers = [f"{subnet[1]}/{subnet.prefixlen}" for subnet in self._subnets]
+        for address in (*routers, f"{self.services}/32", f"{METADATA_ADDRESS}/32"):
+            run("ip", "address", "add", address, "dev", BRIDGE)
+        Path("/proc/sys/net/ipv4/ip_forward").write_text("1", encoding="ascii")
 
     def attach(self, mac: str, address: str, *, route: bool = True) -> str:
         """Return a new tap for a machine, which gets its address by DHCP, and may get no route out of its subnet."""
@@ -82,13 +66,41 @@ class Network:
         self._taps += 1
         run("ip", "tuntap", "add", tap, "mode", "tap", "multi_queue")
         run("ip", "link", "set", tap, "mtu", str(MTU), "master", BRIDGE, "up")
-        with self._hosts.open("a", encoding="utf-8") as hosts:
-            hosts.write(f"{mac},{'' if route else 'set:lost,'}{address},ip-{address.replace('.', '-')}\n")
-        self._dnsmasq.send_signal(signal.SIGHUP)
+        self._reserved[address] = f"{mac},{'' if route else 'set:lost,'}{address},ip-{address.replace('.', '-')}\n"
+        self._serve()
         return tap
 
+    def detach(self, tap: str) -> None:
+        run("ip", "link", "delete", tap)
+
+    def _serve(self) -> None:
+        """Start DNS and DHCP anew: a host may get the address of one that is gone, which dnsmasq would still hold."""
+        self._stop_serving()
+        hosts, leases = self._folder / "dhcp-hosts", self._folder / "dhcp-leases"
+        hosts.write_text("".join(self._reserved.values()), encoding="utf-8")
+        leases.unlink(missing_ok=True)
+        self._dnsmasq = subprocess.Popen(  # noqa: S603
+            [
+                *("dnsmasq", "--no-daemon", "--conf-file=/dev/null", "--no-resolv", "--no-hosts", "--user=root"),
+                *(f"--interface={BRIDGE}", "--bind-interfaces", "--except-interface=lo", "--log-dhcp"),
+                *(f"--address=/amazonaws.com/{self.services}", "--local=/#/", "--local-ttl=60"),
+                *(f"--dhcp-range={subnet[0]},static,{subnet.netmask},1h" for subnet in self._subnets),
+                *(f"--dhcp-hostsfile={hosts}", f"--dhcp-leasefile={leases}", "--domain=ec2.internal"),
+                *(f"--dhcp-option=option:dns-server,{self.services}", f"--dhcp-option=option:mtu,{MTU}"),
+                # A subnet whose route is gone still has its metadata service.
+                "--dhcp-option=tag:lost,option:router",
+                f"--dhcp-option=tag:lost,option:classless-static-route,{METADATA_ADDRESS}/32,0.0.0.0",
+            ],
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+        )
+
+    def _stop_serving(self) -> None:
+        if self._dnsmasq:
+            self._dnsmasq.terminate()
+            self._dnsmasq.wait()
+
     def close(self) -> None:
-        """End DNS and DHCP; the namespace goes with this process."""
-        self._dnsmasq.terminate()
-        self._dnsmasq.wait()
+        """End DNS and DHCP; the bridge goes with the namespace."""
+        self._stop_serving()
         self._log.close()

@@ -3,7 +3,7 @@
 from aws_cdk import App
 
 from blueprint.file.model.deployment import Deployment
-from stacks.aws.asr import AsrStack
+from stacks.aws.asr import AcceleratorStack, AsrStack
 from stacks.aws.edge import EdgeStack
 from stacks.aws.network import NetworkStack
 from stacks.aws.observability import ObservabilityStack
@@ -21,4 +21,8 @@ def build(app: App, deployment: Deployment) -> list[VoiceStack]:
     asr = AsrStack(app, deployment, network=network, registry=registry, state=state)
     edge = EdgeStack(app, deployment, network=network, registry=registry, state=state, vad=vad)
     observability = ObservabilityStack(app, deployment, network=network, vad=vad, asr=asr, edge=edge)
-    return [network, registry, state, vad, asr, edge, observability]
+    fleets = [AcceleratorStack(app, fleet=fleet, asr=asr) for fleet in deployment.aws.asr]
+    for fleet in fleets:
+        # A deploy ends at the first stack that fails: hosts that nobody sells hold nothing else up.
+        fleet.add_stack_dependency(observability)
+    return [network, registry, state, vad, asr, edge, observability, *fleets]

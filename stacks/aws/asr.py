@@ -2,29 +2,29 @@
 
 from aws_cdk import App
 
+from blueprint.aws import names
 from blueprint.contract.network import Tier
-from blueprint.file.model.deployment import Deployment
+from blueprint.file.model.aws import AsrFleet
 from stacks.aws.fleet import FleetStack
-from stacks.aws.network import NetworkStack
-from stacks.aws.registry import RegistryStack
-from stacks.aws.state import StateStack
+from stacks.aws.stack import VoiceStack
 from voice_constructs.aws.accelerator import AcceleratorFleet, AcceleratorFleetProps
 
 
 class AsrStack(FleetStack):
-    """Accelerator fleets: Neuron hosts first, GPUs when they are full."""
+    """What the accelerator fleets share: Neuron hosts first, GPUs when they are full."""
 
     tier = "asr"
     about = "speech recognition on Neuron and GPU hosts"
     hosts = Tier.ASR
 
-    def __init__(
-        self, app: App, deployment: Deployment, *, network: NetworkStack, registry: RegistryStack, state: StateStack
-    ) -> None:
-        super().__init__(app, deployment, network=network, registry=registry, state=state)
-        self.fleets = {
-            fleet.name: AcceleratorFleet(
-                self, fleet.name.capitalize(), props=AcceleratorFleetProps(fleet=fleet, context=self.context)
-            )
-            for fleet in deployment.aws.asr
-        }
+
+class AcceleratorStack(VoiceStack):
+    """One accelerator fleet. Where its type is sold out, this stack alone fails, and no other fleet rolls back."""
+
+    def __init__(self, app: App, *, fleet: AsrFleet, asr: AsrStack) -> None:
+        self.tier = names.fleet_tier(fleet.name)
+        self.about = f"speech recognition on {fleet.instance_type}"
+        super().__init__(app, asr.deployment)
+        self.fleet = AcceleratorFleet(
+            self, fleet.name.capitalize(), props=AcceleratorFleetProps(fleet=fleet, context=asr.context)
+        )

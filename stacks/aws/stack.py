@@ -1,7 +1,5 @@
 """What all stacks have in common."""
 
-from typing import ClassVar
-
 from aws_cdk import App, Environment, Stack, Tags
 
 from blueprint.aws import names
@@ -17,8 +15,8 @@ class VoiceStack(Stack):
         retention: What survives the stack's deletion.
     """
 
-    tier: ClassVar[str]
-    about: ClassVar[str]
+    tier: str
+    about: str
 
     def __init__(self, app: App, deployment: Deployment) -> None:
         self.deployment = deployment

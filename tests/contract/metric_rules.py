@@ -9,9 +9,11 @@ from blueprint.aws.metrics import LOG_NAMESPACE, log_namespace
 from blueprint.contract.images import Image
 from blueprint.contract.metrics import (
     DEPLOYMENT_DIMENSION,
+    EVENT_DIMENSION,
     FLEET_DIMENSION,
     PHASE_DIMENSION,
     REASON_DIMENSION,
+    DataPlaneEvent,
     DropReason,
     Metric,
     StartPhase,
@@ -76,6 +78,7 @@ def _check(
         FLEET_DIMENSION: set(fleets),
         REASON_DIMENSION: {reason.value for reason in DropReason},
         PHASE_DIMENSION: {phase.value for phase in StartPhase},
+        EVENT_DIMENSION: {event.value for event in DataPlaneEvent},
     }
     for name, value in use.dimensions.items():
         if isinstance(metric.publisher, Image) and value not in known.get(name, {value}):

@@ -99,7 +99,7 @@ def _worn_by_others(templates: Templates, tiers: Mapping[tuple[str, str], str]) 
 def _wearers(templates: Templates) -> Iterator[tuple[Resource, list[Any], Tier]]:
     for template in of_type(templates, "EC2::LaunchTemplate"):
         for interface in template.properties["LaunchTemplateData"]["NetworkInterfaces"]:
-            yield template, interface.get("Groups", []), Tier(template.tier)
+            yield template, interface.get("Groups", []), Tier(template.tier.partition("-")[0])
     for service in of_type(templates, "ECS::Service"):
         network = service.properties["NetworkConfiguration"]["AwsvpcConfiguration"]
         yield service, network.get("SecurityGroups", []), Tier.GATEWAY

@@ -54,7 +54,7 @@ def test_rule_without_flow(flow: Flow, templates: Mutable) -> None:
 def test_host_wears_another_tiers_group(templates: Mutable) -> None:
     vad, asr = (
         properties_of({tier: templates[tier]}, "EC2::LaunchTemplate")[0]["LaunchTemplateData"]["NetworkInterfaces"][0]
-        for tier in ("vad", "asr")
+        for tier in ("vad", "asr-inf2")
     )
     vad["Groups"] = asr["Groups"]
     (problem,) = network_rules.violations(templates, FLOWS)

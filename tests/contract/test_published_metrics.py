@@ -19,7 +19,7 @@ from moto import mock_aws
 from redis.asyncio import Redis
 
 from blueprint.contract.images import Image
-from blueprint.contract.metrics import METRICS, NAMESPACE, DropReason, Metric, StartPhase
+from blueprint.contract.metrics import METRICS, NAMESPACE, DataPlaneEvent, DropReason, Metric, StartPhase
 from blueprint.contract.network import Tier
 from blueprint.engines.launch.vllm import START_LOG
 from images.conftest import StoreServer
@@ -124,7 +124,7 @@ async def published_by_telemetry(
         start_phases=folder / "phases",
         publish_every_s=0.5,
     )
-    answers = [counters(vad={"frames": 1000 + at, "silent_frames": 400}) for at in range(100)]
+    answers = [counters(vad={"frames": 1000 + at, "silent_frames": 400, "stopped": 0}) for at in range(100)]
     sent, stop = CloudWatch(cloud, deployment=DEPLOYMENT, fleet=FLEET), asyncio.Event()
     newest = Newest(deployment=DEPLOYMENT, fleet=FLEET)
     async with control_socket(folder / "s", answers), asyncio.TaskGroup() as tasks:
@@ -197,6 +197,7 @@ async def test_programs_publish_what_the_contract_declares(
 
     assert differences(published, METRICS.values()) == []
     assert words["RxDropped"] == set(DropReason)
+    assert words["DataPlaneEvents"] == set(DataPlaneEvent)
     assert words["ColdStart"] == set(StartPhase)
 
     # What is published is what was compared: a change of the contract alone is named.

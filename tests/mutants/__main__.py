@@ -6,6 +6,7 @@ live, and the score.
 """
 
 import argparse
+import ast
 import difflib
 import os
 import random
@@ -83,8 +84,17 @@ def drawn(number: int, seed: int, areas: list[str]) -> Iterator[Mutant]:
     for file, start in chosen:
         name, occurrence = chance.choice(places[file, start])
         mutated = mutate_code((ROOT / file).read_text(encoding="utf-8"), plugins.get_operator(name)(), occurrence)
-        if mutated is not None:
+        if mutated is not None and _is_python(mutated):
             yield Mutant(file, mutated, next(tests for area, tests in AREAS.items() if file.startswith(f"{area}/")))
+
+
+def _is_python(source: str) -> bool:
+    """Whether a mutant can be imported at all: the lone star of a signature is a multiplication to cosmic-ray."""
+    try:
+        ast.parse(source)
+    except SyntaxError:
+        return False
+    return True
 
 
 def named(pattern: str) -> Iterator[Mutant]:

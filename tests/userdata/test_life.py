@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 
+import pytest
+
 from tests.userdata import hosts
 from tests.userdata.machine import Machine, check_golden
-from userdata import HOST_ACTIONS
+from userdata import HOST_ACTIONS, HealthCommand, HealthPort
 
 
 def drained(machine: Machine) -> str:
@@ -234,3 +236,26 @@ def test_unreadable_log_does_not_stop_a_start(machine: Machine, ready_port: int)
     machine.launch(hosts.asr_neuron(ready_port))
     assert machine.answers[0] == ("launching", "CONTINUE")
     assert any("the phases of the start are not known" in line for line in machine.log)
+
+
+@pytest.mark.parametrize(("health", "gone"), [("healthy", False), ("healthy\nunhealthy", True)])
+def test_a_host_whose_engine_is_dead_drains_and_is_replaced(
+    machine: Machine, ready_port: int, health: str, gone: bool
+) -> None:
+    """An engine that has lost its accelerator starts for ever; EC2's health check sees nothing of it."""
+    machine.write("sys/block/nvme1n1/device/model", "Amazon EC2 NVMe Instance Storage\n")
+    boot = hosts.asr_gpu(ready_port)
+    engine, *others = boot.containers
+    engine = replace(engine, health=HealthCommand("check"))
+    others = [replace(other, health=HealthPort(ready_port)) for other in others]
+    machine.set("health", health)
+    machine.set("drain-polls", "2")
+    machine.targets(*["InService"] * 8, "Terminated")
+    machine.launch(replace(boot, containers=(engine, *others), hooks=replace(boot.hooks, ready_budget_s=20)))
+    ill = [index for index, line in enumerate(machine.transcript) if "set-instance-health" in line]
+    assert bool(ill) is gone
+    assert machine.answers[-1] == ("terminating", "CONTINUE")
+    if gone:
+        assert "--health-status Unhealthy --no-should-respect-grace-period" in machine.transcript[ill[0]]
+        assert any("has not been ready for 20 s" in line for line in machine.transcript[: ill[0]])
+        assert any("drained in 10 s" in line for line in machine.transcript[: ill[0]])

@@ -28,7 +28,25 @@ leave() {
   answer "$TERMINATE_HOOK" CONTINUE || log "$TERMINATE_HOOK was not answered"
 }
 
+# EC2 sees nothing of an engine that has lost its accelerator: it starts for ever, and its host counts as capacity. A
+# program that has crashed may take as long to be ready again as at its first start, and no longer.
+give_up_if_dead() {
+  local unit
+  [[ -e $RUN/serving ]] || return 0
+  for unit in "${SERVING[@]}"; do
+    ! is_ready "${unit#*@}" || continue
+    ((unready += 5))
+    ((unready >= READY_BUDGET_S)) || return 0
+    log "${unit#*@} has not been ready for $unready s"
+    drain "$DRAIN_BUDGET_S"
+    retry 5 unhealthy || true
+    return
+  done
+  unready=0
+}
+
 watch() {
+  local unready=0
   while :; do
     case $(metadata autoscaling/target-lifecycle-state || true) in
       *Terminated)
@@ -47,6 +65,7 @@ watch() {
     esac
     # Two minutes from the notice to the end, of which a poll and a margin are gone.
     ! metadata spot/instance-action >/dev/null || drain $((DRAIN_BUDGET_S < 100 ? DRAIN_BUDGET_S : 100))
+    give_up_if_dead
     sleep 5
   done
 }

@@ -33,8 +33,7 @@ on_exit() {
   aws logs create-log-stream "${stream[@]}"
   aws logs put-log-events "${stream[@]}" \
     --log-events "timestamp=$(date +%s000),message=FAILED ${reason//[^[:alnum:] .:@\/_-]/ }"
-  answer "$LAUNCH_HOOK" ABANDON ||
-    aws autoscaling set-instance-health --instance-id "$INSTANCE_ID" --health-status Unhealthy
+  answer "$LAUNCH_HOOK" ABANDON || unhealthy
 }
 
 boot() {

@@ -29,6 +29,11 @@ answer() {
   return 1
 }
 
+# Not by the grace period, which would keep a host that fails in its first minutes.
+unhealthy() {
+  aws autoscaling set-instance-health --instance-id "$INSTANCE_ID" --health-status Unhealthy --no-should-respect-grace-period
+}
+
 # pause HOOK: one poll, of which the caller counts the seconds in `waited`
 pause() {
   sleep 5

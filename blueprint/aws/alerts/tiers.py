@@ -37,6 +37,14 @@ def of_vad(deployment: Deployment) -> Iterator[Alert]:
         callers_affected=True,
     )
     yield Alert(
+        "vad-stopped",
+        Tier.VAD,
+        "The VAD module of a host was stopped: silence goes to the ASR tier as if it were speech.",
+        (of_fleet(deployment, fleet, "VadStopped", "Maximum"),),
+        above(0, 2, 3),
+        MINUTE_S,
+    )
+    yield Alert(
         "vad-hosts-unhealthy",
         Tier.VAD,
         "A VAD host fails the load balancer's health check: its callers' audio goes nowhere until it is replaced.",

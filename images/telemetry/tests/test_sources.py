@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 from redis.asyncio import Redis
 
-from blueprint.contract.metrics import DropReason, StartPhase
+from blueprint.contract.metrics import DataPlaneEvent, DropReason, StartPhase
 from blueprint.contract.network import Tier
 from images.conftest import StoreServer
 from images.telemetry.tests.stand_ins import DATA, Driver, control_socket, counters, monitor
@@ -31,12 +31,21 @@ def values(samples: list[Sample]) -> dict[tuple[str, str], float]:
 async def test_data_plane_tells_what_was_added(tmp_path: Path) -> None:
     path = tmp_path / "s"
     drops = counters()["result"]["drops"]
-    later = counters(drops=drops | {"shed": 9}, vad={"frames": 1100, "silent_frames": 475})
+    later = counters(
+        drops=drops | {"shed": 9},
+        vad={"frames": 1100, "silent_frames": 475, "stopped": 2},
+        events={"ship": {"sent": 150}, "vad": {"traps": 2}},
+    )
     async with control_socket(path, [counters(), later]) as asked:
         source = DataPlane(path)
         first, second = values(await source.read()), values(await source.read())
     assert asked == [b'{"command": "counters"}\n'] * 2
-    assert first == {("RxRingOccupancy", ""): 37.5, ("VadSessions", ""): 12}, "since when is not known yet"
+    assert first == {("RxRingOccupancy", ""): 37.5, ("VadSessions", ""): 12, ("VadStopped", ""): 0}, (
+        "since when is not known yet"
+    )
+    assert second["VadStopped", ""] == 2
+    events = {part: value for (name, part), value in second.items() if name == "DataPlaneEvents"}
+    assert events == dict.fromkeys(DataPlaneEvent, 0) | {DataPlaneEvent.SENT: 30, DataPlaneEvent.VAD_TRAPS: 2}
     assert second[("SilenceDropped", "")] == pytest.approx(75)
     assert {part: value for (name, part), value in second.items() if name == "RxDropped"} == {
         reason: 4 if reason is DropReason.SHED else 0 for reason in DropReason
@@ -45,7 +54,7 @@ async def test_data_plane_tells_what_was_added(tmp_path: Path) -> None:
 
 async def test_data_plane_that_was_restarted_begins_anew(tmp_path: Path) -> None:
     path = tmp_path / "s"
-    fresh = counters(drops={}, vad={"frames": 3, "silent_frames": 1})
+    fresh = counters(drops={}, vad={"frames": 3, "silent_frames": 1, "stopped": 0})
     async with control_socket(path, [counters(), fresh]):
         source = DataPlane(path)
         await source.read()

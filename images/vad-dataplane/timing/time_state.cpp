@@ -1,4 +1,4 @@
-// Reading one session's 512 bytes: our table in shared memory, alone and beside its writer, against Redis GET through a
+// Reading one session's 64 bytes: our table in shared memory, alone and beside its writer, against Redis GET through a
 // unix socket, interleaved in one run. Single reads are timed; the clock's own 20-30 ns are in every figure.
 //   time_state ROUNDS REDIS-SOCKET
 #include <hiredis/hiredis.h>

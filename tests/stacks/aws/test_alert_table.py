@@ -43,7 +43,7 @@ def rows(stacks: Stacks) -> Iterator[Row]:
     composite = observability.the("CloudWatch::CompositeAlarm")
     noticed = set(re.findall(r'ALARM\("([^"]+)"\)', composite["AlarmRule"]))
     yield (link(composite["AlarmDescription"]), 'alarms of alerts with "yes"', "any in alarm", "", "", "yes")
-    limits = {each["AutoScalingGroupName"]: int(each["MaxSize"]) for tier in ("vad", "asr")
+    limits = {each["AutoScalingGroupName"]: int(each["MaxSize"]) for tier in stacks
               for each in stacks[tier].properties("AutoScaling::AutoScalingGroup")}  # fmt: skip
     seen: dict[str, list[Row]] = {}
     for alarm in observability.properties("CloudWatch::Alarm"):

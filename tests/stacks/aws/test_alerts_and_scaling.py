@@ -55,7 +55,9 @@ def alarms(stack: Stack, *, grows: bool = False) -> list[Watched]:
 def too_early(stacks: Stacks) -> tuple[list[str], int]:
     """Return the alerts that fire no later than scaling acts, and how many were compared."""
     found, compared = [], 0
-    for rule in (each for tier in ("vad", "asr") for each in alarms(stacks[tier], grows=True)):
+    for rule in (
+        each for tier in stacks if tier.startswith(("vad", "asr-")) for each in alarms(stacks[tier], grows=True)
+    ):
         for alert in alarms(stacks["observability"]):
             if (alert.series, alert.operator) == (rule.series, rule.operator):
                 compared += 1

@@ -12,7 +12,7 @@ from blueprint.engines.launch.services import fleet_launch
 from blueprint.file.model.aws import Engine
 from blueprint.file.model.serving import VllmOptions
 from tests.contract.sources import deployment
-from tests.synthesized import Properties, Stack, Stacks, edited_sandbox, shipped, user_data
+from tests.synthesized import ASR, HOSTS, Properties, Stack, Stacks, edited_sandbox, shipped, user_data
 from voice_constructs.aws.vad import DATAPLANE_CAPABILITIES, VFIO_CAPABILITIES
 
 
@@ -25,9 +25,8 @@ def groups(stack: Stack) -> dict[str, Properties]:
     return {group["AutoScalingGroupName"]: group for group in stack.properties("AutoScaling::AutoScalingGroup")}
 
 
-def launch_data(stack: Stack, part_of_id: str = "") -> list[dict[str, Any]]:
-    found = stack.of_type("EC2::LaunchTemplate")
-    return [t["Properties"]["LaunchTemplateData"] for name, t in found.items() if part_of_id in name]
+def launch_data(stack: Stack) -> list[dict[str, Any]]:
+    return [template["LaunchTemplateData"] for template in stack.properties("EC2::LaunchTemplate")]
 
 
 def alarms(stack: Stack) -> dict[str, Properties]:
@@ -51,20 +50,20 @@ def test_the_vad_fleet_has_one_group_in_each_zone(sandbox: Stacks) -> None:
     assert len(set(subnets)) == 3
 
 
-@pytest.mark.parametrize("tier", ["vad", "asr"])
+@pytest.mark.parametrize("tier", HOSTS)
 def test_hosts_use_imdsv2_encrypted_gp3_and_no_public_address(sandbox: Stacks, tier: str) -> None:
     templates = launch_data(sandbox[tier])
-    assert len(templates) == 3
+    assert len(templates) == (3 if tier == "vad" else 1)
     for data in templates:
         assert data["MetadataOptions"] == {"HttpTokens": "required", "HttpPutResponseHopLimit": 1}
         (volume,) = data["BlockDeviceMappings"]
         assert volume["Ebs"]["Encrypted"] is True
         assert volume["Ebs"]["VolumeType"] == "gp3"
-        assert "Fn::GetAtt" in volume["Ebs"]["KmsKeyId"]
+        assert volume["Ebs"]["KmsKeyId"].keys() <= {"Fn::GetAtt", "Fn::ImportValue"}
         assert [nic["AssociatePublicIpAddress"] for nic in data["NetworkInterfaces"]] == [False]
 
 
-@pytest.mark.parametrize("tier", ["vad", "asr"])
+@pytest.mark.parametrize("tier", HOSTS)
 def test_hosts_join_when_ready_and_drain_before_they_go(sandbox: Stacks, tier: str) -> None:
     for group in groups(sandbox[tier]).values():
         hooks = {hook["LifecycleTransition"]: hook for hook in group["LifecycleHookSpecificationList"]}
@@ -129,26 +128,26 @@ def test_the_seeds_scaling_table_is_deployed_to_the_letter(sandbox: Stacks) -> N
         "RxRingOccupancy", "GreaterThanThreshold", 80, 10,
     )  # fmt: skip
     assert changes(sandbox["vad"], ring) == [2, 2, 2]
-    headroom = alarms(sandbox["asr"])["sandbox-inf2-headroom-low"]
+    headroom = alarms(sandbox["asr-inf2"])["sandbox-inf2-headroom-low"]
     assert (headroom["MetricName"], headroom["ComparisonOperator"], headroom["Threshold"]) == (
         "NeuronHeadroom", "LessThanThreshold", 20,
     )  # fmt: skip
-    assert changes(sandbox["asr"], headroom) == [1]
-    busy = alarms(sandbox["asr"])["sandbox-p5-gpu-busy-high"]
+    assert changes(sandbox["asr-inf2"], headroom) == [1]
+    busy = alarms(sandbox["asr-p5"])["sandbox-p5-gpu-busy-high"]
     assert (busy["MetricName"], busy["ComparisonOperator"], busy["Threshold"]) == (
         "GpuBusy", "GreaterThanThreshold", 90,
     )  # fmt: skip
-    assert changes(sandbox["asr"], busy) == [1]
+    assert changes(sandbox["asr-p5"], busy) == [1]
 
 
-@pytest.mark.parametrize("tier", ["vad", "asr"])
+@pytest.mark.parametrize("tier", HOSTS)
 def test_silence_ends_every_scaling_alarm(sandbox: Stacks, tier: str) -> None:
     assert {alarm["TreatMissingData"] for alarm in alarms(sandbox[tier]).values()} == {"notBreaching"}
 
 
 def test_bands_below_a_threshold_are_negative_distances(tmp_path: Path) -> None:
     edits = {"aws.asr.0.scaling.0.steps": [{"adjustment": 1}, {"upper_bound": -10, "adjustment": 3}]}
-    asr = edited_sandbox(edits, tmp_path)["asr"]
+    asr = edited_sandbox(edits, tmp_path)["asr-inf2"]
     (policy,) = [
         policy["StepAdjustments"]
         for policy in asr.properties("AutoScaling::ScalingPolicy")
@@ -162,7 +161,7 @@ def test_bands_below_a_threshold_are_negative_distances(tmp_path: Path) -> None:
 
 def test_nvme_is_mounted_where_the_type_has_it(sandbox: Stacks) -> None:
     texts = {
-        fleet: user_data({"LaunchTemplateData": launch_data(sandbox["asr"], fleet)[0]})
+        fleet: user_data({"LaunchTemplateData": launch_data(sandbox[f"asr-{fleet.lower()}"])[0]})
         for fleet in ("Inf2", "Trn1", "P5")
     }
     assert "INSTANCE_STORE=" not in texts["Inf2"]
@@ -174,7 +173,7 @@ def test_nvme_is_mounted_where_the_type_has_it(sandbox: Stacks) -> None:
 
 def test_engine_has_a_worker_for_each_core_and_admits_what_the_plan_counts_on(sandbox: Stacks) -> None:
     for name, sessions, encoders, decoders in (("Inf2", 900, 12, 12), ("Trn1", 75, 1, 1), ("P5", 221, 1, 1)):
-        text = user_data({"LaunchTemplateData": launch_data(sandbox["asr"], name)[0]})
+        text = user_data({"LaunchTemplateData": launch_data(sandbox[f"asr-{name.lower()}"])[0]})
         sizes = {"VOICE_SESSIONS": sessions, "VOICE_ENCODERS": encoders, "VOICE_DECODERS": decoders}
         for variable, value in sizes.items():
             assert re.search(rf"\b{variable}={value}\b", text), (name, variable)
@@ -184,8 +183,8 @@ def test_vllm_is_started_by_its_launcher_with_caches_on_nvme(tmp_path: Path) -> 
     load = {"sessions": 8, "session_tokens": 1500, "context_tokens": 32768}
     options = {"model": "voxtral-small-24b", "load": load}
     edits = {"aws.asr.2.engine": "vllm", "aws.asr.2.vllm": options}
-    asr = edited_sandbox(edits, tmp_path)["asr"]
-    (script,) = [user_data({"LaunchTemplateData": data}) for data in launch_data(asr, "P5")]
+    asr = edited_sandbox(edits, tmp_path)["asr-p5"]
+    (script,) = [user_data({"LaunchTemplateData": data}) for data in launch_data(asr)]
     (p5,) = [fleet for fleet in deployment("sandbox").aws.asr if fleet.name == "p5"]
     launch = fleet_launch(p5.model_copy(update={"engine": Engine.VLLM, "vllm": VllmOptions.model_validate(options)}))
     assert "\n".join(launch.command()) in script
@@ -196,14 +195,14 @@ def test_vllm_is_started_by_its_launcher_with_caches_on_nvme(tmp_path: Path) -> 
 
 def test_telemetry_reads_the_phases_of_a_start_on_every_accelerator_host(sandbox: Stacks) -> None:
     folder = START_PHASES_FILE.rpartition("/")[0]
-    for data in launch_data(sandbox["asr"]):
+    for data in (launch_data(sandbox[tier])[0] for tier in ASR):
         script = user_data({"LaunchTemplateData": data})
         assert f"--volume={folder}:{folder}:ro" in script
         assert re.search(r"^STARTING=(asr-neuron|whisper-engine)$", script, re.MULTILINE)
 
 
 def test_the_warm_pool_holds_stopped_hosts(sandbox: Stacks) -> None:
-    pool = sandbox["asr"].the("AutoScaling::WarmPool")
+    pool = sandbox["asr-inf2"].the("AutoScaling::WarmPool")
     assert (pool["MinSize"], pool["MaxGroupPreparedCapacity"], pool["PoolState"]) == (1, 1, "Stopped")
 
 
@@ -220,7 +219,7 @@ def test_p5_is_bought_as_the_file_says(
     purchase: dict[str, str], market: str | None, targets: bool, tmp_path: Path
 ) -> None:
     edits = {"aws.asr.2.purchase": purchase, "aws.asr.2.availability_zones": ["us-east-1a"]}
-    (data,) = launch_data(edited_sandbox(edits, tmp_path)["asr"], "P5")
+    (data,) = launch_data(edited_sandbox(edits, tmp_path)["asr-p5"])
     assert data.get("InstanceMarketOptions", {}).get("MarketType") == market
     target = data.get("CapacityReservationSpecification", {}).get("CapacityReservationTarget", {})
     assert (target.get("CapacityReservationId") == "cr-0123456789abcdef0") is targets
@@ -228,13 +227,13 @@ def test_p5_is_bought_as_the_file_says(
 
 def test_hosts_without_a_digest_are_held_at_none() -> None:
     production = shipped("production-us-east-1")
-    held = [groups(production[tier]).values() for tier in ("vad", "asr")]
+    held = [groups(production[tier]).values() for tier in HOSTS]
     assert {group["MinSize"] for members in held for group in members} == {"0"}
     assert {group["MaxSize"] for group in groups(production["vad"]).values()} == {"40"}
-    assert production["asr"].of_type("AutoScaling::WarmPool") == {}
+    assert production["asr-inf2"].of_type("AutoScaling::WarmPool") == {}
 
 
-@pytest.mark.parametrize("tier", ["vad", "asr"])
+@pytest.mark.parametrize("tier", HOSTS)
 def test_a_host_may_touch_only_its_own_things(sandbox: Stacks, tier: str) -> None:
     statements = [
         statement
@@ -251,4 +250,11 @@ def test_a_host_may_touch_only_its_own_things(sandbox: Stacks, tier: str) -> Non
     (metrics,) = {json.dumps(s.get("Condition")) for s in statements if s["Action"] == "cloudwatch:PutMetricData"}
     assert "VoiceServe" in metrics
     secrets = [s["Resource"] for s in statements if s["Action"] == "secretsmanager:GetSecretValue"]
-    assert all(tier.capitalize() in json.dumps(secret) for secret in secrets)
+    assert all(tier.partition("-")[0].capitalize() in json.dumps(secret) for secret in secrets)
+
+
+def test_an_asr_fleet_shares_no_stack_with_another(sandbox: Stacks) -> None:
+    assert {tier: len(groups(sandbox[tier])) for tier in ("asr", *ASR)} == {"asr": 0} | dict.fromkeys(ASR, 1)
+    exports = {fleet: json.dumps(sandbox[fleet].template) for fleet in ASR}
+    for fleet, other in ((fleet, other) for fleet in ASR for other in ASR if fleet != other):
+        assert f"sandbox-{other}:" not in exports[fleet]

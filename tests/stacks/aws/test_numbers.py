@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 
-from tests.synthesized import Stack, Stacks, shipped, user_data
+from tests.synthesized import ASR, HOSTS, Stack, Stacks, shipped, user_data
 
 GROUP, POLICY, TARGETS = (
     "AutoScaling::AutoScalingGroup",
     "AutoScaling::ScalingPolicy",
     "ElasticLoadBalancingV2::TargetGroup",
 )
-HOSTS = ("vad", "asr")
 
 NUMBERS = [
     # --- A host's life
@@ -29,7 +28,7 @@ NUMBERS = [
     (HOSTS, GROUP, "UpdatePolicy.AutoScalingRollingUpdate.SuspendProcesses",
      {"AZRebalance", "AlarmNotification", "ScheduledActions"}, "nothing else resizes a group while it is replaced"),
     (HOSTS, GROUP, "MetricsCollection.Granularity", {"1Minute"}, "fleet-at-maximum reads the group's metrics"),
-    (("asr",), "AutoScaling::WarmPool", "PoolState", {"Stopped"}, "a stopped host costs its volumes only"),
+    (("asr-inf2",), "AutoScaling::WarmPool", "PoolState", {"Stopped"}, "a stopped host costs its volumes only"),
     (HOSTS, "EC2::LaunchTemplate", "LaunchTemplateData.MetadataOptions.HttpPutResponseHopLimit", {1},
      "containers share the host's network"),
     (HOSTS, "EC2::LaunchTemplate", "LaunchTemplateData.EbsOptimized", {True}, "images are pulled to the volume"),
@@ -254,8 +253,8 @@ USER_DATA = {
     "VOICE_VALKEY_PORT=6379": (HOSTS, "the store's own"),
     "VOICE_PROMETHEUS_PORT=9400": (HOSTS, "telemetry, on the loopback only"),
     "VOICE_HEALTH_PORT=8081": (("vad",), "the load balancer asks it"),
-    "VOICE_HEALTH_PORT=8082": (("asr",), "another than the data plane's"),
-    "--shm-size=16384m": (("asr",), "hidden states pass through it"),
+    "VOICE_HEALTH_PORT=8082": (ASR, "another than the data plane's"),
+    "--shm-size=16384m": (ASR, "hidden states pass through it"),
 }
 
 

@@ -31,7 +31,7 @@ def templates(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 
 def test_cdk_nag_and_the_schemas_find_nothing(templates: list[Path]) -> None:
-    assert len(templates) == 7
+    assert len(templates) == 10
 
 
 def test_cfn_lint_finds_nothing(templates: list[Path]) -> None:
@@ -66,7 +66,7 @@ def test_synth_needs_no_credentials_no_network_and_no_home(tmp_path: Path) -> No
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert len(list((tmp_path / "out").glob("*.template.json"))) == 7
+    assert len(list((tmp_path / "out").glob("*.template.json"))) == 10
 
 
 @pytest.mark.parametrize(

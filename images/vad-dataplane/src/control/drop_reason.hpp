@@ -9,15 +9,15 @@
 namespace voice::control {
 
 enum class DropReason : std::uint8_t {
-    kRingFull,
+    kRingFull,  // of chunks, or of packets between two pollers
     kNotRtp,
     kUnknownSession,
     kBlocked,
     kAdmissionFull,
-    kUnauthenticated,  // SRTP: wrong key, or changed on the way
+    kUnauthenticated,  // SRTP: wrong key, or changed on the way; RTP: not from its gateway
     kLate,
     kReplay,       // SRTP: has come before
-    kRateLimited,  // more than one session sends
+    kRateLimited,  // more than a session's sender sends, or than others may in its name
     kNoSocket,     // no AF_XDP socket is bound to the queue
     kNoHost,       // no ASR host has a slot
     kShed,         // the ASR hosts or the network take less than comes

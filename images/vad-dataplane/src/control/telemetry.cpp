@@ -53,16 +53,19 @@ json to_json(const Telemetry& telemetry) {
     }
     json document{
         {"sessions", telemetry.sessions},
+        {"asr_hosts", telemetry.asr_hosts},
         {"rx_ring_percent", fullest},
         {"queues", std::move(queues)},
         {"drops", std::move(drops)},
         {"vad", {{"frames", telemetry.vad_frames},
                  {"silent_frames", telemetry.vad_silent_frames},
+                 {"stopped", telemetry.vad_stopped},
                  {"silence_percent", percent(telemetry.vad_silent_frames, telemetry.vad_frames)}}},
         {"stages", std::move(stages)},
     };
+    json& events = document["events"] = json::object();
     for (const auto& [name, group] : telemetry.groups) {
-        document[name] = json(group.empty() ? json::object() : json(std::map(group.begin(), group.end())));
+        events[name] = json(std::map(group.begin(), group.end()));
     }
     return document;
 }

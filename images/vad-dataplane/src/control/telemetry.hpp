@@ -52,8 +52,10 @@ struct Telemetry {
     Drops drops{};
     std::uint64_t vad_frames = 0;
     std::uint64_t vad_silent_frames = 0;
+    std::uint64_t vad_stopped = 0;  // receive queues whose VAD module was stopped: all is taken for speech
+    std::uint64_t asr_hosts = 0;    // alive
     std::vector<Stage> stages;
-    std::vector<std::pair<std::string, Group>> groups;  // further counters: admission, ship, store, packets
+    std::vector<std::pair<std::string, Group>> groups;  // what has happened, by part of the program
 };
 
 struct Session {

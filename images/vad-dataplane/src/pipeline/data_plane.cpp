@@ -222,25 +222,35 @@ control::Telemetry DataPlane::telemetry() {
     control::drops_of(telemetry.drops, control::DropReason::kNoHost) += ship.no_host;
     control::drops_of(telemetry.drops, control::DropReason::kShed) += ship.shed_silence + ship.shed_oldest;
     const admission::Counters& admission = admission_->counters();
-    control::Group packets{{"handed_over", 0}, {"duplicates", 0}, {"restarts", 0}};
-    for (const auto& poller : pollers_) {
-        const PollerCounters& counters = poller->counters();
-        packets[0].second += counters.handed_over;
-        packets[1].second += counters.duplicates;
-        packets[2].second += counters.restarts;
-    }
+    const auto sum = [this](auto&& of) {
+        std::uint64_t total = 0;
+        for (const auto& poller : pollers_) {
+            total += std::uint64_t{of(*poller)};
+        }
+        return total;
+    };
+    telemetry.asr_hosts = registry_.counters().hosts;
+    telemetry.vad_stopped = sum([](Poller& each) { return each.vad().counters().stopped.load(std::memory_order_relaxed); });
     telemetry.groups = {
-        {"packets", packets},
+        {"packets", {{"handed_over", sum([](Poller& each) { return std::uint64_t{each.counters().handed_over}; })},
+                     {"duplicates", sum([](Poller& each) { return std::uint64_t{each.counters().duplicates}; })},
+                     {"restarts", sum([](Poller& each) { return std::uint64_t{each.counters().restarts}; })}}},
+        {"vad", {{"fallback_frames", sum([](Poller& each) { return std::uint64_t{each.vad().counters().fallback_frames}; })},
+                 {"traps", sum([](Poller& each) { return std::uint64_t{each.vad().counters().traps}; })},
+                 {"runaways", sum([](Poller& each) { return std::uint64_t{each.vad().counters().runaways}; })},
+                 {"swaps", sum([](Poller& each) { return std::uint64_t{each.vad().counters().swaps}; })}}},
         {"ship", {{"sent", ship.sent}, {"resent", ship.resent}, {"window_short", ship.window_short},
                   {"failed", ship.failed}, {"stalls", ship.stalls}, {"moves", ship.moves}}},
         {"admission", {{"admitted", admission.admitted}, {"refused", admission.refused},
+                       {"malformed", admission.malformed},
                        {"unanswered", admission.unanswered}, {"silent", admission.silent},
                        {"expired", admission.expired}, {"closed", admission.closed},
                        {"ended", admission.ended}, {"no_room", admission.no_room}}},
         {"state", {{"written", write_behind_->counters().written}, {"gone", write_behind_->counters().gone},
                    {"unanswered", write_behind_->counters().unanswered}}},
-        {"registry", {{"hosts", registry_.counters().hosts}, {"refreshes", registry_.counters().refreshes},
-                       {"unanswered", registry_.counters().unanswered}}},
+        {"registry", {{"refreshes", registry_.counters().refreshes}, {"malformed", registry_.counters().malformed},
+                      {"unanswered", registry_.counters().unanswered}}},
+        {"presence", {{"unanswered", presence_->unanswered()}}},
     };
     return telemetry;
 }

@@ -9,7 +9,7 @@
 
 namespace voice::state {
 
-inline constexpr std::size_t kValueBytes = 512;
+inline constexpr std::size_t kValueBytes = 64;
 inline constexpr std::size_t kValueWords = kValueBytes / sizeof(std::uint64_t);
 
 inline constexpr std::uint64_t kMagic = 0x5345'5345'4349'4f56;  // "VOICESES", read as a little-endian number

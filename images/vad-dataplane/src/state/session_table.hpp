@@ -1,4 +1,4 @@
-// Hot state of sessions in shared memory: 512 bytes for each, one writer, any number of readers in other threads and
+// Hot state of sessions in shared memory: 64 bytes for each, one writer, any number of readers in other threads and
 // processes, without locks. The durable copy is in Valkey; this one is for those who cannot wait for the network.
 //
 // Placement is open addressing, linear, at most half full. An erased entry's place is filled by those after it: marks

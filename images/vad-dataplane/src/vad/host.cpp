@@ -163,10 +163,7 @@ Decision Vad::process(std::uint32_t stream, Frame frame) noexcept {
     if (worked && decision.fallback) {
         count_fault();
     }
-    frames_.add(true);
-    speech_.add(decision.speech);
-    gated_.add(decision.gated);
-    fallback_.add(decision.fallback);
+    counters_.fallback_frames += decision.fallback ? 1 : 0;
     return decision;
 }
 
@@ -186,12 +183,14 @@ void Vad::take_offer() noexcept {
     Instance* next = offered_.exchange(nullptr, std::memory_order_acquire);
     returned_.store(current_, std::memory_order_release);
     current_ = next;
-    swaps_.add(true);
+    counters_.stopped.store(current_->fault() != Instance::Fault::kNone, std::memory_order_relaxed);
+    ++counters_.swaps;
 }
 
 void Vad::count_fault() noexcept {
-    traps_.add(current_->fault() == Instance::Fault::kTrap);
-    runaways_.add(current_->fault() == Instance::Fault::kRunaway);
+    counters_.traps += current_->fault() == Instance::Fault::kTrap ? 1 : 0;
+    counters_.runaways += current_->fault() == Instance::Fault::kRunaway ? 1 : 0;
+    counters_.stopped.store(current_->fault() != Instance::Fault::kNone, std::memory_order_relaxed);
 }
 
 void Vad::offer(std::unique_ptr<Instance> next) noexcept {
@@ -203,18 +202,6 @@ bool Vad::collect() noexcept {
     Instance* old = returned_.exchange(nullptr, std::memory_order_acq_rel);
     delete old;
     return old != nullptr;
-}
-
-Counters Vad::counters() const noexcept {
-    return {
-        .frames = frames_.get(),
-        .speech_frames = speech_.get(),
-        .gated_frames = gated_.get(),
-        .fallback_frames = fallback_.get(),
-        .traps = traps_.get(),
-        .runaways = runaways_.get(),
-        .swaps = swaps_.get(),
-    };
 }
 
 }  // namespace voice::vad

@@ -13,6 +13,7 @@
 #include <span>
 #include <stdexcept>
 
+#include "support/count.hpp"
 #include "support/prefetch.hpp"
 #include "vad/abi.h"
 
@@ -94,14 +95,13 @@ private:
     Fault fault_ = Fault::kNone;
 };
 
+// Written by the polling thread, read by any.
 struct Counters {
-    std::uint64_t frames = 0;
-    std::uint64_t speech_frames = 0;
-    std::uint64_t gated_frames = 0;
-    std::uint64_t fallback_frames = 0;
-    std::uint64_t traps = 0;
-    std::uint64_t runaways = 0;
-    std::uint64_t swaps = 0;
+    Count fallback_frames;  // nobody decided
+    Count traps;
+    Count runaways;
+    Count swaps;
+    std::atomic<bool> stopped{false};  // the module was stopped, and no other has been taken since
 };
 
 // The VAD of one polling thread.
@@ -125,18 +125,9 @@ public:
     bool collect() noexcept;
 
     // Any thread.
-    [[nodiscard]] Counters counters() const noexcept;
+    [[nodiscard]] const Counters& counters() const noexcept { return counters_; }
 
 private:
-    // One writer: a plain addition, without the lock prefix of fetch_add.
-    struct Count {
-        std::atomic<std::uint64_t> value{0};
-        void add(bool happened) noexcept {
-            value.store(value.load(std::memory_order_relaxed) + (happened ? 1 : 0), std::memory_order_relaxed);
-        }
-        [[nodiscard]] std::uint64_t get() const noexcept { return value.load(std::memory_order_relaxed); }
-    };
-
     void take_offer() noexcept;
     void count_fault() noexcept;
 
@@ -145,7 +136,7 @@ private:
     // thread that gets it.
     alignas(64) std::atomic<Instance*> offered_{nullptr};
     std::atomic<Instance*> returned_{nullptr};
-    alignas(64) Count frames_, speech_, gated_, fallback_, traps_, runaways_, swaps_;
+    alignas(64) Counters counters_;
 };
 
 }  // namespace voice::vad

@@ -47,11 +47,11 @@ TEST_F(Commands, CountersAreTheDocumentThatTelemetryReads) {
     EXPECT_EQ(found.at("queues").at(0).at("chunk_ring_percent"), 25.0);
     EXPECT_EQ(found.at("drops").at("late"), 7);
     EXPECT_EQ(found.at("drops").size(), voice::control::kDropReasonNames.size());
-    EXPECT_EQ(found.at("vad"), json::parse(R"({"frames":200,"silent_frames":50,"silence_percent":25.0})"));
+    EXPECT_EQ(found.at("vad"), json::parse(R"({"frames":200,"silent_frames":50,"stopped":0,"silence_percent":25.0})"));
     EXPECT_EQ(found.at("stages").at("vad"), json::parse(R"({"cycles":1000,"items":4,"cycles_per_item":250.0})"));
     EXPECT_EQ(found.at("stages").at("idle").at("cycles_per_item"), 0.0);
-    EXPECT_EQ(found.at("ship"), json::parse(R"({"sent":12,"stalls":1})"));
-    EXPECT_EQ(found.at("admission"), json::object());
+    EXPECT_EQ(found.at("events").at("ship"), json::parse(R"({"sent":12,"stalls":1})"));
+    EXPECT_EQ(found.at("events").at("admission"), json::object());
 }
 
 TEST_F(Commands, SessionsComeInPages) {

@@ -249,7 +249,7 @@ class DataPlane:
         return next((each for each in self.ask("sessions", limit=1000) if each["ssrc"] == ssrc), None)
 
     def knows_host(self, hosts: int = 1) -> None:
-        wait_for("the hosts are known", lambda: self.ask("counters")["registry"]["hosts"] == hosts)
+        wait_for("the hosts are known", lambda: self.ask("counters")["asr_hosts"] == hosts)
 
     def connect(self) -> socket.socket:
         """Connect to the health port, as a load balancer does."""
@@ -346,6 +346,11 @@ class Caller:
         assert found, "the session is not let in"
         self.sent = found["packets"]
         self.first = self.sequence - self.sent
+
+    def has_stopped(self) -> None:
+        """Wait until the program has noticed that nothing comes any more, and has sent all of it."""
+        wait_for("it is noticed", lambda: not (self._plane.session(self.ssrc) or {"speaking": True})["speaking"])
+        self.is_taken()
 
     def is_taken(self) -> None:
         """Wait until every packet has been worked on, and every chunk that came of them has been sent."""

@@ -40,13 +40,13 @@ def test_a_host_that_is_killed_takes_no_speech_with_it(
     host.die()
     caller.say(rest)
     wait_for("the end of the utterance", lambda: second.has_ended(caller.ssrc))
-    caller.is_taken()
+    caller.has_stopped()
     found = plane.session(caller.ssrc)
     assert found
     wait_for("all of it", lambda: len(set(numbers(second, caller))) == found["chunks"])
     assert set(numbers(host, caller)) < set(numbers(second, caller)), "what the dead one had is here, and the rest"
     assert numbers(second, caller) == sorted(numbers(second, caller)), "in its order"
-    assert plane.ask("counters")["ship"]["resent"] >= len(numbers(host, caller))
+    assert plane.ask("counters")["events"]["ship"]["resent"] >= len(numbers(host, caller))
 
 
 def test_a_host_whose_heartbeat_stops_takes_no_speech_with_it(
@@ -57,7 +57,7 @@ def test_a_host_whose_heartbeat_stops_takes_no_speech_with_it(
     plane.knows_host(1)
     caller.say(rest)
     wait_for("the end of the utterance", lambda: second.has_ended(caller.ssrc))
-    caller.is_taken()
+    caller.has_stopped()
     found = plane.session(caller.ssrc)
     assert found
     wait_for("all of it", lambda: len(set(numbers(second, caller))) == found["chunks"])
@@ -70,8 +70,8 @@ def test_a_draining_host_keeps_the_utterance_and_gets_no_other(
     before = len(numbers(host, caller))
     host.draining = True
     wait_for("it says so", lambda: store.do("HGET", "host:asr:asr-1", "draining") == b"$1\r\n1\r\n")
-    refreshes = plane.ask("counters")["registry"]["refreshes"]
-    wait_for("it is read", lambda: plane.ask("counters")["registry"]["refreshes"] >= refreshes + 2)
+    refreshes = plane.ask("counters")["events"]["registry"]["refreshes"]
+    wait_for("it is read", lambda: plane.ask("counters")["events"]["registry"]["refreshes"] >= refreshes + 2)
     caller.say(rest)
     wait_for("its host hears the end", lambda: host.has_ended(caller.ssrc))
     assert len(numbers(host, caller)) > before
@@ -80,4 +80,4 @@ def test_a_draining_host_keeps_the_utterance_and_gets_no_other(
     caller.is_taken()
     assert host.of(caller.ssrc)[-1].flags & END_OF_SPEECH
     assert second.of(caller.ssrc)[0].flags & START_OF_SPEECH
-    assert plane.ask("counters")["ship"]["resent"] == 0
+    assert plane.ask("counters")["events"]["ship"]["resent"] == 0

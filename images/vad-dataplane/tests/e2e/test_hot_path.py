@@ -56,10 +56,10 @@ def run(store: Store, plane: DataPlane) -> tuple[dict[str, Counts], dict[str, Co
         who.enter()
         who.say(said)
         who.is_taken()
-    readings = plane.ask("counters")["registry"]["refreshes"]
-    wait_for("the registry is read", lambda: plane.ask("counters")["registry"]["refreshes"] > readings)
+    readings = plane.ask("counters")["events"]["registry"]["refreshes"]
+    wait_for("the registry is read", lambda: plane.ask("counters")["events"]["registry"]["refreshes"] > readings)
     before, chunks = counts(plane), len(host.chunks)
-    readings = plane.ask("counters")["registry"]["refreshes"]
+    readings = plane.ask("counters")["events"]["registry"]["refreshes"]
     for who in callers:
         who.say(said)
         who.sequence += 3  # lost
@@ -71,7 +71,7 @@ def run(store: Store, plane: DataPlane) -> tuple[dict[str, Counts], dict[str, Co
     wait_for("the last packets are taken", lambda: plane.ask("counters")["drops"]["unauthenticated"] > 0)
     wait_for("they are heard", lambda: len(host.chunks) >= chunks + 20)
     after = counts(plane)
-    readings = plane.ask("counters")["registry"]["refreshes"] - readings
+    readings = plane.ask("counters")["events"]["registry"]["refreshes"] - readings
     host.die()
     return before, after, readings
 

@@ -76,7 +76,7 @@ class Forger(threading.Thread):
 def test_a_sender_whose_address_changes_is_heard_throughout(store: Store, plane: DataPlane, key: bytes) -> None:
     who = entered(store, plane, 7, key)
     heard: list[int] = []
-    while len(heard) < 8 or (plane.ask("counters")["packets"]["handed_over"] == 0 and len(heard) < 64):
+    while len(heard) < 8 or (plane.ask("counters")["events"]["packets"]["handed_over"] == 0 and len(heard) < 64):
         before = packets(plane, who)
         who.move()
         who.say(silence(0.4), pace_s=0.01)
@@ -124,7 +124,7 @@ def test_forged_packets_keep_no_session_alive(store: Store, plane: DataPlane, st
     who = entered(store, plane, 7, KEY)
     forger = Forger(plane, who.ssrc)
     forger.start()
-    wait_for("it is taken for silent", lambda: plane.ask("counters")["admission"]["silent"] == 1, 20)
+    wait_for("it is taken for silent", lambda: plane.ask("counters")["events"]["admission"]["silent"] == 1, 20)
     forger.stop()
 
 
@@ -143,7 +143,7 @@ def test_a_session_that_is_over_for_the_gateway_is_not_heard_any_more(store: Sto
 
     wait_for("it is gone", is_gone, 20)
     assert plane.session(other.ssrc)
-    assert plane.ask("counters")["admission"]["closed"] == 1
+    assert plane.ask("counters")["events"]["admission"]["closed"] == 1
 
 
 @pytest.mark.usefixtures("host")
@@ -187,7 +187,7 @@ def test_a_flood_of_unknown_senders_is_looked_up_within_the_allowance(
         if ssrc % 10 == 0:
             time.sleep(0.002)
     wait_for("all are dropped", lambda: sum(plane.drops().values()) >= 4000)
-    looked_up = plane.ask("counters")["admission"]["refused"]
+    looked_up = plane.ask("counters")["events"]["admission"]["refused"]
     assert 0 < looked_up <= per_s * (time.monotonic() - began + 1)
     assert plane.drops()["admission-full"] > 0
 
@@ -199,7 +199,7 @@ def test_reports_of_unknown_senders_are_not_looked_up(plane: DataPlane, sender: 
         sender.sendto(struct.pack(">BBHIIII", 0x80, kind, 4, 77, 1, 2, 3), to)
     wait_for("they are dropped", lambda: plane.drops()["not-rtp"] == 6)
     time.sleep(0.3)
-    assert plane.ask("counters")["admission"]["refused"] == 0
+    assert plane.ask("counters")["events"]["admission"]["refused"] == 0
 
 
 @pytest.mark.parametrize("key", [b"", KEY], ids=["plain", "srtp"])

@@ -52,7 +52,7 @@ def test_an_unknown_sender_is_asked_about_and_dropped(plane: DataPlane, host: As
     wait_for("it is blocked", is_blocked)
     assert plane.drops()["unknown-session"] > 0
     assert not host.of(99)
-    assert plane.ask("counters")["admission"]["refused"] == 1
+    assert plane.ask("counters")["events"]["admission"]["refused"] == 1
 
 
 @EVERY_PATH
@@ -124,7 +124,7 @@ def test_a_session_ends_when_its_time_is_over(store: Store, plane: DataPlane, ca
     short.enter()
     wait_for("it is gone", lambda: plane.session(short.ssrc) is None)
     assert plane.session(caller.ssrc), "others stay"
-    assert plane.ask("counters")["admission"]["expired"] == 1
+    assert plane.ask("counters")["events"]["admission"]["expired"] == 1
 
 
 def test_a_thousand_sessions(store: Store, plane: DataPlane, host: AsrHost, sender: socket.socket) -> None:

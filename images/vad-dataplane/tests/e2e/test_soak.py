@@ -60,6 +60,6 @@ def test_memory_is_flat(store: Store, plane: DataPlane, sender: socket.socket) -
         assert len(heard) >= AT_ONCE
     wait_for("all have gone", lambda: plane.ask("status")["sessions"] == 0)
     half = len(samples) // 2
-    assert plane.ask("counters")["admission"]["admitted"] >= MAX_SESSIONS
+    assert plane.ask("counters")["events"]["admission"]["admitted"] >= MAX_SESSIONS
     assert max(samples[half:]) <= max(samples[:half]) + GROWTH_KIB, samples
     host.die()

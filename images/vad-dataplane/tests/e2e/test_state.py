@@ -20,7 +20,7 @@ def field(store: Store, ssrc: int, name: str) -> int:
 def test_progress_reaches_the_state_store(store: Store, plane: DataPlane, caller: Caller, host: AsrHost) -> None:
     caller.say(speech() + silence(2))
     wait_for("the end of the utterance", lambda: host.has_ended(caller.ssrc))
-    caller.is_taken()
+    caller.has_stopped()
     found = plane.session(caller.ssrc)
     assert found
     assert found["chunks"] == len(host.of(caller.ssrc))
@@ -33,7 +33,7 @@ def test_progress_reaches_the_state_store(store: Store, plane: DataPlane, caller
 def test_a_hash_that_is_gone_is_not_made_again(store: Store, plane: DataPlane, caller: Caller) -> None:
     store.do("DEL", f"session:{caller.ssrc}")
     caller.say(speech() + silence(1))
-    wait_for("it is noticed", lambda: plane.ask("counters")["state"]["gone"] > 0)
+    wait_for("it is noticed", lambda: plane.ask("counters")["events"]["state"]["gone"] > 0)
     assert store.do("EXISTS", f"session:{caller.ssrc}") == b":0\r\n"
 
 
@@ -43,7 +43,7 @@ def test_numbers_go_on_after_a_kill_and_the_file_goes_with_the_program(
     files = [Path(f"{plane.environment['VOICE_STATE_FILE']}.{queue}") for queue in range(QUEUES)]
     caller.say(speech() + silence(2))
     wait_for("the end of the utterance", lambda: host.has_ended(caller.ssrc))
-    caller.is_taken()
+    caller.has_stopped()
     before = host.of(caller.ssrc)
     wait_for("it is written", lambda: field(store, caller.ssrc, "chunks") == len(before))
     plane.kill()
@@ -56,7 +56,7 @@ def test_numbers_go_on_after_a_kill_and_the_file_goes_with_the_program(
     again.say(speech() + silence(2))
     wait_for("it is heard", lambda: host.has_ended(caller.ssrc))
     assert host.of(caller.ssrc)[0].sequence > before[-1].sequence
-    again.is_taken()
+    again.has_stopped()
     found = plane.session(caller.ssrc)
     assert found
     assert found["chunks"] == len(before) + len(host.of(caller.ssrc))

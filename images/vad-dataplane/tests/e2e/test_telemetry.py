@@ -6,7 +6,7 @@ from audio import silence, speech
 from running import Caller, DataPlane, wait_for
 
 from blueprint.contract.images import Image
-from blueprint.contract.metrics import METRICS
+from blueprint.contract.metrics import METRICS, DataPlaneEvent
 from blueprint.contract.network import Tier
 from voice_telemetry.sources.dataplane import DataPlane as Reader
 
@@ -17,7 +17,9 @@ def test_the_publisher_reads_what_the_program_counts(plane: DataPlane, caller: C
     def read() -> dict[tuple[str, str], float]:
         return {(sample.name, sample.part): sample.value for sample in asyncio.run(reader.read())}
 
-    assert {name for name, _ in read()} == {"RxRingOccupancy", "VadSessions"}, "nothing is known of before"
+    assert {name for name, _ in read()} == {"RxRingOccupancy", "VadSessions", "VadStopped"}, (
+        "nothing is known of before"
+    )
     caller.say(silence(6) + speech() + silence(3))
     caller.is_taken()
     caller.send(b"x")
@@ -27,6 +29,9 @@ def test_the_publisher_reads_what_the_program_counts(plane: DataPlane, caller: C
         metric.name for metric in METRICS.values() if metric.publisher is Image.TELEMETRY and Tier.VAD in metric.tiers
     }
     assert {name for name, _ in found} == of_the_tier
+    counted = {f"{part}.{name}" for part, names in plane.ask("counters")["events"].items() for name in names}
+    assert counted == set(DataPlaneEvent), "what is counted is published, and nothing else"
+    assert found["DataPlaneEvents", DataPlaneEvent.SENT] > 0
     assert found["VadSessions", ""] == 1
     assert found["RxDropped", "not-rtp"] == plane.drops()["not-rtp"]
     assert 0 <= found["RxRingOccupancy", ""] <= 100

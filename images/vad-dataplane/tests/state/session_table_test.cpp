@@ -191,8 +191,8 @@ TEST(SessionTableFile, RefusesAHeaderThatIsNotItsOwn) {
         const char* complaint;
     } const fields[] = {{0, "is no session table"},
                         {offsetof(Header, version), "its version is 9, this program needs 1"},
-                        {offsetof(Header, value_bytes), "its value size is 9, this program needs 512"},
-                        {offsetof(Header, entry_bytes), "its entry size is 9, this program needs 576"},
+                        {offsetof(Header, value_bytes), "its value size is 9, this program needs 64"},
+                        {offsetof(Header, entry_bytes), "its entry size is 9, this program needs 128"},
                         {offsetof(Header, slots), "9 slots cannot hold 10 sessions"}};
     for (const auto& field : fields) {
         TableFile file;
@@ -211,7 +211,7 @@ TEST(SessionTableFile, RefusesAFileOfAnotherSize) {
     { const SessionTable table(file.path(), 10); }
     ASSERT_EQ(truncate(file.path().c_str(), 1000), 0);
     const auto said = complaint([&] { const SessionTableReader reader(file.path()); });
-    EXPECT_NE(said.find("its size is 1000, this program needs 18560; stop"), std::string::npos) << said;
+    EXPECT_NE(said.find("its size is 1000, this program needs 4224; stop"), std::string::npos) << said;
 }
 
 TEST(SessionTableFile, RefusesWhatIsNoTable) {

@@ -67,11 +67,11 @@ TEST_P(VadFault, IsContained) {
     EXPECT_TRUE(stopped.fallback);
     EXPECT_TRUE(stopped.speech) << "nobody is lost";
     EXPECT_TRUE(vad.process(2, order(kBehave)).fallback) << "it is not called again";
-    const auto counters = vad.counters();
+    const auto& counters = vad.counters();
+    EXPECT_TRUE(counters.stopped);
     EXPECT_EQ(counters.traps, fault == Instance::Fault::kTrap ? 1U : 0U);
     EXPECT_EQ(counters.runaways, fault == Instance::Fault::kRunaway ? 1U : 0U);
     EXPECT_EQ(counters.fallback_frames, 2U);
-    EXPECT_EQ(counters.speech_frames, 3U);
 
     vad.offer(instance(VAD_MODULE));
     EXPECT_FALSE(vad.process(1, order(kBehave)).fallback) << "another module takes over";

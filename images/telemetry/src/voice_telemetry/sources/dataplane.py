@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from blueprint.contract.metrics import DropReason
+from blueprint.contract.metrics import DataPlaneEvent, DropReason
 from voice_telemetry.sample import Sample
 from voice_telemetry.sources import SourceError
 
@@ -20,6 +20,7 @@ class Vad(BaseModel):
 
     frames: int
     silent_frames: int
+    stopped: int
 
 
 class Counters(BaseModel):
@@ -28,7 +29,12 @@ class Counters(BaseModel):
     sessions: int
     rx_ring_percent: float
     drops: dict[str, int]
+    events: dict[str, dict[str, int]]
     vad: Vad
+
+    def event(self, event: DataPlaneEvent) -> int:
+        part, name = event.split(".")
+        return self.events.get(part, {}).get(name, 0)
 
 
 class DataPlane:
@@ -42,13 +48,20 @@ class DataPlane:
         """Return ring occupancy and sessions, and what was dropped since the last time."""
         now, before = Counters.model_validate(await self._ask()), self._before
         self._before = now
-        samples = [Sample("RxRingOccupancy", now.rx_ring_percent), Sample("VadSessions", now.sessions)]
+        samples = [
+            Sample("RxRingOccupancy", now.rx_ring_percent),
+            Sample("VadSessions", now.sessions),
+            Sample("VadStopped", now.vad.stopped),
+        ]
         # The first time nothing is known of when the counters began; after a restart they begin again.
         if before is None or now.vad.frames < before.vad.frames:
             return samples
         samples += [
             Sample("RxDropped", _added(now.drops.get(reason, 0), before.drops.get(reason, 0)), reason)
             for reason in DropReason
+        ]
+        samples += [
+            Sample("DataPlaneEvents", _added(now.event(event), before.event(event)), event) for event in DataPlaneEvent
         ]
         if judged := now.vad.frames - before.vad.frames:
             silent = _added(now.vad.silent_frames, before.vad.silent_frames)

@@ -1,0 +1,61 @@
+"""A VPC's DHCP in a namespace, asked as a machine asks it: by frames on its tap."""
+
+import fcntl
+import os
+import select
+import struct
+from collections.abc import Iterator
+from ipaddress import IPv4Address, IPv4Network
+from pathlib import Path
+
+import pytest
+
+from sandbox.hosts.network import Network, namespace
+
+pytestmark = pytest.mark.nightly
+
+_TUNSETIFF, _TAP, _NO_HEADER, _MULTI_QUEUE = 0x400454CA, 0x0002, 0x1000, 0x0100  # linux/if_tun.h
+ANSWER_S = 10
+
+
+@pytest.fixture
+def network(tmp_path: Path) -> Iterator[Network]:
+    with namespace():
+        made = Network(tmp_path, IPv4Network("10.40.0.0/16"), [IPv4Network("10.40.64.0/19")])
+        yield made
+        made.close()
+
+
+def discover(mac: bytes) -> bytes:
+    """Return a frame with DHCPDISCOVER (RFC 2131); checksums of zero mean none, but the header's."""
+    dhcp = struct.pack(">BBBBIHH16s16s", 1, 1, 6, 0, 7, 0, 0x8000, bytes(16), mac) + bytes(192)
+    dhcp += bytes((99, 130, 83, 99, 53, 1, 1, 255))
+    udp = struct.pack(">HHHH", 68, 67, 8 + len(dhcp), 0) + dhcp
+    ip = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 20 + len(udp), 0, 0, 64, 17, 0, bytes(4), b"\xff" * 4)
+    total = sum(struct.unpack(">10H", ip))
+    ip = ip[:10] + struct.pack(">H", ~(total + (total >> 16)) & 0xFFFF) + ip[12:]
+    return b"\xff" * 6 + mac + b"\x08\x00" + ip + udp
+
+
+def offered(tap: str, mac: str) -> IPv4Address | None:
+    """Return the address that DHCP offers to a machine on a tap."""
+    address = bytes.fromhex(mac.replace(":", ""))
+    machine = os.open("/dev/net/tun", os.O_RDWR)
+    fcntl.ioctl(machine, _TUNSETIFF, struct.pack("16sH", tap.encode(), _TAP | _NO_HEADER | _MULTI_QUEUE))
+    try:
+        os.write(machine, discover(address))
+        while select.select([machine], [], [], ANSWER_S)[0]:
+            frame = os.read(machine, 9001)
+            if frame[12:14] == b"\x08\x00" and frame[23] == 17 and frame[34:38] == struct.pack(">HH", 67, 68):
+                return IPv4Address(frame[58:62])
+            os.write(machine, discover(address))
+    finally:
+        os.close(machine)
+    return None
+
+
+def test_a_host_gets_the_address_of_one_that_is_gone(network: Network) -> None:
+    for mac in ("02:00:00:00:00:01", "02:00:00:00:00:02"):
+        tap = network.attach(mac, "10.40.64.4")
+        assert offered(tap, mac) == IPv4Address("10.40.64.4")
+        network.detach(tap)
