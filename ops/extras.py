@@ -8,7 +8,7 @@ EXTRAS = {
     "azure": _AZURE,
     "sandbox": _AWS | _AZURE | {"cfnlint", "cryptography", "moto"},
     "call": {"httpx2", "numpy", "pylibsrtp", "soxr", "websockets"},
-    "loadtest": {"aiohttp", "httpx2", "numpy", "soxr", "yarl"},
+    "loadtest": {"aiohttp", "httpx2", "matplotlib", "numpy", "soxr", "yarl"},
     "simulate": {"matplotlib", "numpy", "simpy"},
 }
 """Top-level modules by the extra that installs them; `sandbox` rehearses both clouds."""

@@ -9,10 +9,11 @@ import typer
 from rich.markup import escape
 
 from ops.call.access import Auth
+from ops.call.recording import RecordingError
 from ops.exits import FAILED, INTERRUPTED, REFUSED
 from ops.loadtest import options
 from ops.loadtest.drivers import Api
-from ops.loadtest.inputs import PASSAGE, InputFileError
+from ops.loadtest.inputs import PASSAGE
 from ops.loadtest.options import OptionError
 from ops.loadtest.price import PriceError
 from ops.loadtest.report import Report
@@ -106,7 +107,7 @@ def loadtest(  # noqa: PLR0917  typer's parameters have names
         )
         if output:
             output.mkdir(parents=True, exist_ok=True)
-    except (OptionError, InputFileError, PriceError) as error:
+    except (OptionError, RecordingError, PriceError) as error:
         raise stop(str(error), REFUSED) from None
     except OSError as error:
         raise stop(f"--output {output}: {error.strerror}", REFUSED) from None

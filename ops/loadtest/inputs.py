@@ -1,10 +1,10 @@
 """What is sent: texts and recordings."""
 
 import base64
-import io
-import wave
 from dataclasses import dataclass
 from pathlib import Path
+
+from ops.call.recording import RATE, read
 
 _PASSAGE = """
 The harbour office opens at seven, long before the first ferry, and by then the night's messages are already sorted.
@@ -16,23 +16,18 @@ over the noise of the engines.
 PASSAGE = " ".join(_PASSAGE.split())
 
 
-class InputFileError(ValueError):
-    """A text or recording cannot be used; the message says why and what to do."""
-
-
 @dataclass(frozen=True)
 class Recording:
-    """A WAV file of 16-bit mono PCM."""
+    """A recording: the file as it is, and its sound as 16-bit PCM at 16 kHz."""
 
     name: str
     wav: bytes
     pcm: bytes
-    sample_rate_hz: int
 
     @property
     def seconds(self) -> float:
         """How long it plays."""
-        return len(self.pcm) / (2 * self.sample_rate_hz)
+        return len(self.pcm) / (2 * RATE)
 
     @property
     def data_url(self) -> str:
@@ -44,39 +39,10 @@ def read_recording(file: Path) -> Recording:
     """Read a WAV file.
 
     Raises:
-        InputFileError: It is missing, empty, or no 16-bit mono PCM.
+        RecordingError: It cannot be read, or holds no sound.
     """
-    try:
-        content = file.read_bytes()
-        with wave.open(io.BytesIO(content)) as wav:
-            channels, width, rate = wav.getnchannels(), wav.getsampwidth(), wav.getframerate()
-            pcm = wav.readframes(wav.getnframes())
-    except OSError as error:
-        raise InputFileError(f"{file}: {error.strerror}") from None
-    except (wave.Error, EOFError) as error:
-        raise InputFileError(f"{file} is no PCM WAV file ({error}); {_conversion(file)}") from None
-    if (channels, width) != (1, 2):
-        raise InputFileError(f"{file} has {channels} channels of {8 * width} bits, not 1 of 16; {_conversion(file)}")
-    if not pcm:
-        raise InputFileError(f"{file} holds no audio")
-    return Recording(file.name, content, pcm, rate)
-
-
-def read_text(file: Path) -> str:
-    """Read a text.
-
-    Raises:
-        InputFileError: It is missing, empty, or not UTF-8.
-    """
-    try:
-        text = " ".join(file.read_text(encoding="utf-8").split())
-    except OSError as error:
-        raise InputFileError(f"{file}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise InputFileError(f"{file} is not UTF-8 text") from None
-    if not text:
-        raise InputFileError(f"{file} is empty")
-    return text
+    pcm = read(file).astype("<i2").tobytes()
+    return Recording(file.name, file.read_bytes(), pcm)
 
 
 def rotated(text: str, index: int) -> str:
@@ -84,7 +50,3 @@ def rotated(text: str, index: int) -> str:
     words = text.split()
     start = index % len(words)
     return " ".join(words[start:] + words[:start])
-
-
-def _conversion(file: Path) -> str:
-    return f"convert it: ffmpeg -i {file.name} -ac 1 -ar 16000 -c:a pcm_s16le out.wav"

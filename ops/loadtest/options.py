@@ -10,11 +10,11 @@ from yarl import URL
 from ops.call.access import AccessError, Auth, access, secret_of
 from ops.loadtest.drivers import Api, Chat, Driver, Speech, Transcription
 from ops.loadtest.endpoint import Endpoint
-from ops.loadtest.inputs import PASSAGE, Recording, read_recording, read_text
+from ops.loadtest.inputs import PASSAGE, Recording, read_recording
 from ops.loadtest.load import ClosedLoop, Load, OpenLoop
 from ops.loadtest.metrics import METRICS
 from ops.loadtest.price import usd_per_hour
-from ops.loadtest.realtime import SAMPLE_RATE_HZ, Realtime
+from ops.loadtest.realtime import Realtime
 from ops.loadtest.scenarios import REFERENCE_S, SCENARIOS, Scenario
 from ops.loadtest.summary import Slo
 from ops.loadtest.voice_session import VoiceSession
@@ -177,7 +177,7 @@ def driver_maker(
     """Read what is sent, and return what makes a driver of an endpoint.
 
     Raises:
-        OptionError, InputFileError: An input is missing, cannot be read, or is not for this API.
+        OptionError, RecordingError: An input is missing, cannot be read, or is not for this API.
     """
     if api in {Api.TRANSCRIPTION, Api.REALTIME, Api.SESSION}:
         return _listening(api, audio)
@@ -185,7 +185,7 @@ def driver_maker(
         raise OptionError(f"--audio is for transcription, realtime and session, not for {api}")
     if scenario and text:
         raise OptionError("a scenario has its own text; leave out --text")
-    words = read_text(text) if text else PASSAGE
+    words = _read_text(text) if text else PASSAGE
     if api is Api.CHAT:
         if reference:
             raise OptionError("--reference is for speech, not for chat")
@@ -200,14 +200,20 @@ def _listening(api: Api, audio: list[Path]) -> Callable[[Endpoint], Driver]:
     recordings = tuple(read_recording(file) for file in audio)
     if api is Api.TRANSCRIPTION:
         return lambda endpoint: Transcription(endpoint, recordings)
-    for recording in recordings:
-        if recording.sample_rate_hz != SAMPLE_RATE_HZ:
-            raise OptionError(
-                f"--audio {recording.name} has {recording.sample_rate_hz} Hz, {api} takes {SAMPLE_RATE_HZ}; "
-                f"convert it: ffmpeg -i {recording.name} -ar {SAMPLE_RATE_HZ} out.wav"
-            )
     live = Realtime if api is Api.REALTIME else VoiceSession
     return lambda endpoint: live(endpoint, recordings)
+
+
+def _read_text(file: Path) -> str:
+    try:
+        text = " ".join(file.read_text(encoding="utf-8").split())
+    except OSError as error:
+        raise OptionError(f"{file}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise OptionError(f"{file} is not UTF-8 text") from None
+    if not text:
+        raise OptionError(f"{file} is empty")
+    return text
 
 
 def _reference(file: Path, scenario: Scenario | None) -> Recording:

@@ -1,4 +1,8 @@
-"""Driver of vLLM's realtime transcription: audio over a WebSocket at the pace of speech."""
+"""Driver of vLLM's realtime transcription: audio over a WebSocket at the pace of speech.
+
+``/v1/realtime`` takes PCM16 mono at 16 kHz (vLLM 0.33.0, speech_to_text/realtime/protocol.py), as sessions of this
+platform do.
+"""
 
 import asyncio
 import base64
@@ -12,15 +16,12 @@ from typing import TypeVar
 
 import aiohttp
 
+from ops.call.recording import RATE
 from ops.loadtest.endpoint import Endpoint
 from ops.loadtest.events import parse
 from ops.loadtest.failures import CUT_SHORT, AnswerError
 from ops.loadtest.inputs import Recording
 from ops.loadtest.trace import Trace
-
-SAMPLE_RATE_HZ = 16_000
-"""What ``/v1/realtime`` takes: PCM16 mono at this rate (vLLM 0.33.0, speech_to_text/realtime/protocol.py); so do
-sessions of this platform."""
 
 FRAME_S = 0.08
 """Length of one frame: a frame leaves when a microphone would have recorded all of it."""
@@ -83,7 +84,7 @@ async def feed(frames: Sequence[Frame], send: Callable[[Frame], Awaitable[None]]
 
 def cut(recording: Recording) -> list[bytes]:
     """Return a recording's frames."""
-    size = 2 * round(FRAME_S * SAMPLE_RATE_HZ)
+    size = 2 * round(FRAME_S * RATE)
     return [recording.pcm[start : start + size] for start in range(0, len(recording.pcm), size)]
 
 

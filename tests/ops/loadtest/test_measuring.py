@@ -17,7 +17,7 @@ from ops.loadtest.load import ClosedLoop, Generator, Load, OpenLoop, Run
 from ops.loadtest.options import url_of
 from ops.loadtest.realtime import Realtime
 from ops.loadtest.summary import Summary, summarize
-from tests.ops.loadtest.conftest import Server
+from tests.ops.loadtest.conftest import Server, write_wav
 
 ERROR = 0.02
 """What the harness may be off by, of the known value."""
@@ -152,6 +152,14 @@ def test_realtime_feeds_at_the_pace_of_speech_and_times_partials_and_final(serve
     assert found.metrics["final"].p50 == close(np.percentile(finals, 50), run)
     assert "rtf" not in found.metrics
     assert found.harness.pacing_lag_ms
+
+
+def test_any_recording_is_heard_at_16_khz(server: Server, tmp_path: Path) -> None:
+    """Half a second of stereo at 24 kHz: the endpoint gets its channels' mean, at the rate that it takes."""
+    write_wav(tmp_path / "fast.wav", 0.5, rate=24_000, channels=2)
+    put(Realtime(endpoint(server), (read_recording(tmp_path / "fast.wav"),)), ClosedLoop(1), 1)
+    (record,) = server.take()["records"]
+    assert record["bytes"] == 0.5 * 16_000 * 2
 
 
 def test_percentiles_find_the_slow_requests(server: Server) -> None:
