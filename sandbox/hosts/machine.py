@@ -180,8 +180,9 @@ def _qemu(disk: Disk, hardware: Hardware, tap: str, mac: str, agent: Path) -> li
         *("-machine", "pc,memory-backend=memory", "-m", memory, "-display", "none"),
         *("-smbios", f"type=1,manufacturer=Amazon EC2,uuid={identity},serial={identity}"),
         *("-kernel", str(disk.kernel), "-initrd", str(disk.initial_memory_disk)),
-        # AppArmor's tools are not in the root: with it on, Docker starts nothing.
-        *("-append", "root=/dev/vda rw console=ttyS0 init_on_alloc=0 apparmor=0 quiet"),
+        # AppArmor's tools are not in the root: with it on, Docker starts nothing. On a busy machine the emulated clock
+        # looks unstable: a kernel that then changed its own code panicked (int3 in sched_clock_cpu).
+        *("-append", "root=/dev/vda rw console=ttyS0 init_on_alloc=0 apparmor=0 tsc=reliable quiet"),
         *("-drive", f"file={disk.root},format=raw,if=virtio,snapshot=on"),
         *("-netdev", f"tap,id=net,ifname={tap},script=no,downscript=no,queues={queues}"),
         *("-device", ",".join(interface)),
