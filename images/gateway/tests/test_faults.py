@@ -90,22 +90,14 @@ async def test_socket_of_a_killed_gateway_goes_on_at_another(start: Start, vad: 
         await holds("audio through the first", lambda: len(vad.of(opened.ssrc)) == 10)
         first.kill()
     again = opened.at(second)
-    async with asyncio.timeout(PATIENCE_S):  # the right to the session runs out within seconds
-        while True:
-            try:
-                connection = await again.socket()
-                break
-            except websockets.InvalidStatus as refused:
-                status = refused.response.status_code
-            assert status == 403
-            await asyncio.sleep(0.2)
+    connection = await again.socket()
     await connection.send(bytes(6400))
     await connection.send('{"type": "end"}')
     await connection.wait_closed()
     packets = await vad.heard(opened.ssrc, 20 + 50)
     assert len(packets) == 20 + 50
     ahead = (packets[10].sequence - packets[9].sequence) & 0xFFFF
-    assert 1 < ahead < 3000, "behind what was sent before, and no restart to a jitter buffer (RFC 3550, A.1)"
+    assert 1 <= ahead < 3000, "behind what was sent before, and no restart to a jitter buffer (RFC 3550, A.1)"
 
 
 async def test_restarted_store_loses_neither_sessions_nor_events(

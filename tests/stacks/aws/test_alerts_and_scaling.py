@@ -70,7 +70,7 @@ def too_early(stacks: Stacks) -> tuple[list[str], int]:
     return found, compared
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", [name for name in FILES if name != "hosts"])  # its fleets have no rules
 def test_alerts_lie_beyond_scaling(name: str) -> None:
     found, compared = too_early(shipped(name))
     assert not found
