@@ -78,7 +78,7 @@ def test_places_and_prices_come_from_file_and_catalogue() -> None:
     assert plans["p5"].places == 221  # docs/tuning.md has the arithmetic
     assert [plan.kind for plan in production()] == ["vad", "neuron", "neuron", "gpu"]
     assert plans["inf2"].usd_per_hour == 12.98127
-    assert plans["inf2"].warm_hosts == 2
+    assert plans["inf2"].warm_hosts == 6
     assert plans["trn1"].warm_hosts == 0
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 
 from tests.sandbox.aws.samples import IMAGE_PARAMETER, att, fleet, ref
 from tests.sandbox.aws.stacks import Deployed
+
+IN_SERVICE_WITHIN_S = 60
+"""A stack waits for the minimum of its groups; what they want beyond it comes into service later."""
 
 
 @pytest.fixture
@@ -20,6 +24,11 @@ def instances(stack: Deployed, group: str = "Fleet") -> list[dict[str, Any]]:
     mine = [{"Name": "tag:aws:autoscaling:groupName", "Values": [stack[group]]}]
     found = stack.client("ec2").describe_instances(Filters=mine)["Reservations"]
     return [item for reservation in found for item in reservation["Instances"] if item["State"]["Name"] == "running"]
+
+
+def targets(stack: Deployed, name: str) -> set[str]:
+    health = stack.client("elbv2").describe_target_health(TargetGroupArn=stack[name])["TargetHealthDescriptions"]
+    return {item["Target"]["Id"] for item in health}
 
 
 def group(stack: Deployed, name: str = "Fleet") -> dict[str, Any]:
@@ -102,8 +111,10 @@ def test_target_groups_are_attached_and_detached(stack: Deployed) -> None:
     }
     template["Fleet"]["Properties"]["TargetGroupARNs"] = [ref("Audio")]
     stack.create(template, Parameters=IMAGE_PARAMETER)
-    health = stack.client("elbv2").describe_target_health(TargetGroupArn=stack["Audio"])["TargetHealthDescriptions"]
-    assert {item["Target"]["Id"] for item in health} == {host["InstanceId"] for host in instances(stack)}
+    end = time.monotonic() + IN_SERVICE_WITHIN_S
+    while targets(stack, "Audio") != {host["InstanceId"] for host in instances(stack)}:
+        assert time.monotonic() < end, "hosts in service are no targets"
+        time.sleep(0.1)
     del template["Fleet"]["Properties"]["TargetGroupARNs"]
     stack.update(template, Parameters=IMAGE_PARAMETER)
     assert group(stack)["TargetGroupARNs"] == []

@@ -29,7 +29,7 @@ class Pacer:
         self._loop = asyncio.get_running_loop()
         self._frames: deque[bytes] = deque()
         self._timer: asyncio.TimerHandle | None = None
-        self._due = 0.0
+        self._due = self._loop.time() + FRAME_S
         self._changed = asyncio.Event()
         self._sent = 0
         self._sent_at: deque[float] = deque(maxlen=REMEMBERED_FRAMES)

@@ -37,7 +37,8 @@ class RtpSender:
         self._port = port
         self._fleet = fleet
         self._host: Host | None = None
-        self._frame = time.time_ns() // (FRAME_MS * 1_000_000)
+        # The first frame leaves a frame's time from now, so no number is ever ahead of the clock of who comes next.
+        self._frame = time.time_ns() // (FRAME_MS * 1_000_000) + 1
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
 
