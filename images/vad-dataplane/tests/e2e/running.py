@@ -248,6 +248,12 @@ class DataPlane:
         """Return what the program says of a session; nothing when it is not in."""
         return next((each for each in self.ask("sessions", limit=1000) if each["ssrc"] == ssrc), None)
 
+    def counted(self, ssrc: int, name: str) -> int:
+        """Return what the program has counted of a session that is in."""
+        found = self.session(ssrc)
+        assert found
+        return int(found[name])
+
     def knows_host(self, hosts: int = 1) -> None:
         wait_for("the hosts are known", lambda: self.ask("counters")["asr_hosts"] == hosts)
 

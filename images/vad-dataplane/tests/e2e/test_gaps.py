@@ -25,13 +25,6 @@ def caller(caller: Caller, host: AsrHost) -> Caller:
     return caller
 
 
-def concealed(plane: DataPlane, who: Caller) -> int:
-    found = plane.session(who.ssrc)
-    assert found
-    count: int = found["concealed"]
-    return count
-
-
 def test_speech_ends_soon_after_its_sender_stops(caller: Caller, host: AsrHost) -> None:
     caller.say(TALK)
     wait_for("it is heard", lambda: len(host.of(caller.ssrc)) > 2)
@@ -41,7 +34,7 @@ def test_speech_ends_soon_after_its_sender_stops(caller: Caller, host: AsrHost) 
 
 
 def test_lost_time_is_not_taken_from_what_comes_later(plane: DataPlane, caller: Caller, host: AsrHost) -> None:
-    before = concealed(plane, caller)
+    before = plane.counted(caller.ssrc, "concealed")
     caller.say(TALK)
     wait_for("it is heard", lambda: len(host.of(caller.ssrc)) > 2)
     gap = 2 * FRAMES_PER_S
@@ -56,18 +49,18 @@ def test_lost_time_is_not_taken_from_what_comes_later(plane: DataPlane, caller: 
     assert before_gap[-1].flags & TORN == TORN, "it was torn"
     assert after_gap[0].flags & START_OF_SPEECH
     assert after_gap[0].sequence - place < FRAMES_PER_S, "as long after the first words as they were said"
-    assert concealed(plane, caller) > before
+    assert plane.counted(caller.ssrc, "concealed") > before
 
 
 def test_a_pause_without_packets_is_no_loss(plane: DataPlane, caller: Caller) -> None:
     """Discontinuous transmission: sequence numbers go on, and timestamps tell how long nothing was sent."""
-    lost = concealed(plane, caller)
+    lost = plane.counted(caller.ssrc, "concealed")
     said = list(frames(speech()))
     for at in range(0, len(said), 25):
         caller.say(b"".join(said[at : at + 25]))
         caller.pause(6)
     caller.is_taken()
-    assert concealed(plane, caller) - lost < NOT_ONE_EACH
+    assert plane.counted(caller.ssrc, "concealed") - lost < NOT_ONE_EACH
 
 
 def test_time_goes_on_in_a_pause_without_packets(caller: Caller, host: AsrHost) -> None:
@@ -82,7 +75,7 @@ def test_time_goes_on_in_a_pause_without_packets(caller: Caller, host: AsrHost) 
 @pytest.mark.parametrize("payload_type", [13, 101])
 def test_packets_without_audio_are_no_loss(plane: DataPlane, caller: Caller, payload_type: int) -> None:
     """Comfort noise (RFC 3389) and telephone events (RFC 4733) take sequence numbers among the audio."""
-    lost = concealed(plane, caller)
+    lost = plane.counted(caller.ssrc, "concealed")
     for frame in frames(speech() + silence(1)):
         if caller.sequence % 10 == 0:
             head = struct.pack(">BBHII", 0x80, payload_type, caller.sequence, caller.sequence * 320, caller.ssrc)
@@ -91,7 +84,7 @@ def test_packets_without_audio_are_no_loss(plane: DataPlane, caller: Caller, pay
         caller.send(caller.packet(frame))
         time.sleep(0.002)
     caller.is_taken()
-    assert concealed(plane, caller) - lost < NOT_ONE_EACH
+    assert plane.counted(caller.ssrc, "concealed") - lost < NOT_ONE_EACH
     assert plane.drops()["not-rtp"] == 0
 
 

@@ -43,13 +43,6 @@ def entered(store: Store, plane: DataPlane, ssrc: int, key: bytes = b"", seconds
     return who
 
 
-def packets(plane: DataPlane, who: Caller) -> int:
-    found = plane.session(who.ssrc)
-    assert found
-    count: int = found["packets"]
-    return count
-
-
 class Forger(threading.Thread):
     """Sends in a session's name without its key, until it is stopped."""
 
@@ -77,25 +70,25 @@ def test_a_sender_whose_address_changes_is_heard_throughout(store: Store, plane:
     who = entered(store, plane, 7, key)
     heard: list[int] = []
     while len(heard) < 8 or (plane.ask("counters")["events"]["packets"]["handed_over"] == 0 and len(heard) < 64):
-        before = packets(plane, who)
+        before = plane.counted(who.ssrc, "packets")
         who.move()
         who.say(silence(0.4), pace_s=0.01)
         with contextlib.suppress(AssertionError):
-            wait_for("all are taken", lambda: packets(plane, who) == before + 20, 1)  # noqa: B023
-        heard.append(packets(plane, who) - before)
+            wait_for("all are taken", lambda: plane.counted(who.ssrc, "packets") == before + 20, 1)  # noqa: B023
+        heard.append(plane.counted(who.ssrc, "packets") - before)
     assert heard == [20] * len(heard)
 
 
 def test_forged_packets_cost_a_call_nothing(store: Store, plane: DataPlane, start: Callable[..., AsrHost]) -> None:
     start(VOICE_SESSION_PACKETS_PER_S=100)
     who = entered(store, plane, 7, KEY)
-    before = packets(plane, who)
+    before = plane.counted(who.ssrc, "packets")
     forger = Forger(plane, who.ssrc)
     forger.start()
     who.say(silence(10), pace_s=0.011)
     forger.stop()
     who.is_taken()
-    assert packets(plane, who) - before == 500
+    assert plane.counted(who.ssrc, "packets") - before == 500
     drops = plane.drops()
     assert drops["unauthenticated"] > 20
     assert drops["rate-limited"] > drops["unauthenticated"], "most of them cost no decryption"
@@ -109,11 +102,11 @@ def test_a_sender_whose_address_changes_is_found_among_forgers(store: Store, pla
     forger.start()
     who.say(silence(0.4), pace_s=0.02)
     who.move()
-    before = packets(plane, who)
+    before = plane.counted(who.ssrc, "packets")
 
     def is_heard() -> bool:
         who.say(silence(0.4), pace_s=0.02)
-        return packets(plane, who) > before + 10
+        return plane.counted(who.ssrc, "packets") > before + 10
 
     wait_for("it is heard from there", is_heard)
     forger.stop()
@@ -158,19 +151,19 @@ def test_a_session_whose_time_is_extended_goes_on(store: Store, plane: DataPlane
 @pytest.mark.usefixtures("host")
 def test_plain_rtp_is_taken_from_its_gateway_alone(store: Store, plane: DataPlane) -> None:
     who = entered(store, plane, 7)
-    before = packets(plane, who)
+    before = plane.counted(who.ssrc, "packets")
     thief = Caller(plane, who.ssrc, sender=Caller.open_socket(plane, plane.network.other_address))
     thief.sequence = who.sequence
     thief.say(silence(0.2))
     wait_for("it is refused", lambda: plane.drops()["unauthenticated"] >= 1)
     who.say(silence(0.2))
     who.is_taken()
-    assert packets(plane, who) - before == 10
+    assert plane.counted(who.ssrc, "packets") - before == 10
     store.do("HSET", "session:7", "gateway", plane.network.other_address)  # the caller's socket is another gateway's
 
     def is_heard() -> bool:
         thief.say(silence(0.1), pace_s=0.02)
-        return packets(plane, who) > before + 15
+        return plane.counted(who.ssrc, "packets") > before + 15
 
     wait_for("the new gateway is heard", is_heard, 10)
 
