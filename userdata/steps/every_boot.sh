@@ -21,9 +21,9 @@ install_self() {
 
 # tell REASON: into the host's stream of the log group
 tell() {
-  local stream=(--log-group-name "$LOG_GROUP" --log-stream-name "$TIER/host/$INSTANCE_ID")
-  aws logs create-log-stream "${stream[@]}"
-  aws logs put-log-events "${stream[@]}" \
+  local at=(--log-group-name "$LOG_GROUP" --log-stream-name "$TIER/host/$INSTANCE_ID")
+  aws logs create-log-stream "${at[@]}"
+  aws logs put-log-events "${at[@]}" \
     --log-events "timestamp=$(date +%s000),message=FAILED ${1//[^[:alnum:] .:@\/_-]/ }"
 }
 
