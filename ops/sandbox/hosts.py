@@ -34,7 +34,7 @@ from sandbox.hosts.cloud import Cloud, Host
 from sandbox.hosts.disk import CACHE, Disk, HostsError, disk
 from sandbox.hosts.facts import vad_facts
 from sandbox.hosts.network import namespace
-from sandbox.hosts.rehearsal import detached, launch, reboot, terminate, wait_for_metrics, with_digests
+from sandbox.hosts.rehearsal import balanced, detached, launch, reboot, terminate, wait_for_metrics, with_digests
 from sandbox.hosts.servers import filling, push
 from sandbox.hosts.timeline import timeline
 
@@ -137,10 +137,13 @@ def _life_of_a_vad_host(cloud: Cloud, progress: Progress) -> bool:
 def _calls(cloud: Cloud, host: Host, neighbours: Neighbours, progress: Progress) -> Iterator[Claim]:
     """Make a call, reboot, and terminate the host while a second call runs."""
     with progress.phase("gateway and Whisper beside it"):
-        gateway = neighbours.start(host)
+        gateway = neighbours.start()
+    with progress.phase("the load balancer finds it healthy"):
+        target = balanced(cloud, host)
     with progress.phase("a call through it"):
         heard = asyncio.run(speak(gateway))
     yield _understood(heard)
+    yield Claim(f"{target.passed_on} packets came through the load balancer", target.passed_on > 0)
     with progress.phase("its metrics in CloudWatch"):
         wait_for_metrics(cloud, host)
     with progress.phase("reboot"):
@@ -149,8 +152,10 @@ def _calls(cloud: Cloud, host: Host, neighbours: Neighbours, progress: Progress)
         yield replace(claim, text=f"after a reboot, {claim.text}")
     neighbours.wait_for_capacity(gateway)
     with progress.phase("terminate it in its group while a call runs"):
-        heard = asyncio.run(speak(gateway, meanwhile=lambda: terminate(cloud, host)))
+        # The load balancer moves the flows of a host that leaves, and has no other here: this caller sends past it.
+        heard = asyncio.run(speak(gateway, meanwhile=lambda: terminate(cloud, host), to=host.address))
     yield _understood(heard)
+    yield Claim("the load balancer has let go of it", cloud.balancer.target(host.address) is None)
     yield Claim("the XDP program is detached after the drain", detached(host))
 
 

@@ -14,8 +14,9 @@ from typing import Any, Self
 from blueprint.aws import names
 from blueprint.file.model.deployment import Deployment
 from sandbox.aws.process import LocalAws
+from sandbox.hosts.balancer import Balancer, Rules
 from sandbox.hosts.certificates import Authority
-from sandbox.hosts.disk import Disk, HostsError
+from sandbox.hosts.disk import Disk, HostsError, run
 from sandbox.hosts.front import Front
 from sandbox.hosts.machine import COMMON, Hardware, Machine
 from sandbox.hosts.metadata import Facts, MetadataService, Tree
@@ -81,6 +82,8 @@ class Cloud:
             stack.callback(Registry(self._registry, self.folder, self._registry_password()).close)
             self.store = self._open_store(self.authority)
             stack.callback(self.store.close)
+            self.balancer = self._open_balancer()
+            stack.callback(self.balancer.close)
             self._stack = stack.pop_all()
         return self
 
@@ -122,6 +125,25 @@ class Cloud:
         at = (str(endpoint["Address"]), int(endpoint["Port"]))
         return Store(self.network.services, at, users, authority=authority, folder=self.folder)
 
+    def _open_balancer(self) -> Balancer:
+        """Start the load balancer with the target group of the audio, and whom Auto Scaling registers there."""
+        client = self.aws.client("elbv2")
+        (group,) = [each for each in client.describe_target_groups()["TargetGroups"] if each["Protocol"] == "UDP"]
+        rules = Rules(
+            port=group["Port"],
+            health_port=int(group["HealthCheckPort"]),
+            interval_s=group["HealthCheckIntervalSeconds"],
+            healthy_after=group["HealthyThresholdCount"],
+            unhealthy_after=group["UnhealthyThresholdCount"],
+        )
+
+        def registered() -> set[str]:
+            answer = client.describe_target_health(TargetGroupArn=group["TargetGroupArn"])
+            ids = {each["Target"]["Id"] for each in answer["TargetHealthDescriptions"]}
+            return {host.address for host in self.hosts if host.instance in ids}
+
+        return Balancer(self.network.public, rules, registered)
+
     def _passwords(self) -> dict[str, str]:
         """Return the passwords of the store's users, by name."""
         client = self.aws.client("secretsmanager")
@@ -131,6 +153,22 @@ class Cloud:
             if text.startswith("{") and "username" in (secret := json.loads(text)):
                 found[str(secret["username"])] = str(secret["password"])
         return found
+
+    def environment(self, group: str, container: str, instance: str, address: str) -> dict[str, str]:
+        """Return what a host of a group would tell one of its containers; its user data's own functions say so."""
+        (found,) = self.aws.client("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=[group])[
+            "AutoScalingGroups"
+        ]
+        template = found["LaunchTemplate"]
+        (version,) = self.aws.client("ec2").describe_launch_template_versions(
+            LaunchTemplateId=template["LaunchTemplateId"], Versions=[template["Version"]]
+        )["LaunchTemplateVersions"]
+        script, _, _ = base64.b64decode(version["LaunchTemplateData"]["UserData"]).decode().rpartition("main ")
+        facts = f"INSTANCE_ID={instance} HOST_ADDRESS={address} INTERFACE=ens5"
+        said = run(
+            "env", f"VOICE_ROOT={self.folder / group}", "bash", "-c", f"{script}\n{facts}\nenvironment_of {container}"
+        )
+        return dict(line.split("=", 1) for line in said.splitlines())
 
     def instances(self, group: str) -> dict[str, str]:
         """Return the lifecycle states of a group's instances, by id."""

@@ -21,6 +21,19 @@ CPUS = 3
 """Two for two pollers that never sleep, one for all else."""
 _ANSWER_S = 600
 """Longest until the agent answers; its first answer waits for half of the boot."""
+_KERNEL = " ".join(
+    [
+        # Nobody is to be kept out of an emulated processor, and what keeps them out is what emulates slowest.
+        "mitigations=off init_on_alloc=0 audit=0 selinux=0",
+        # AppArmor's tools are not in the root: with it on, Docker starts nothing.
+        "apparmor=0",
+        # On a busy machine the emulated clock looks unstable: a kernel that then changed its own code panicked (int3 in
+        # sched_clock_cpu).
+        "tsc=reliable",
+        # Nobody logs in: systemd waited 90 s for the terminal.
+        "systemd.mask=serial-getty@ttyS0.service",
+    ]
+)
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\r")
 
 
@@ -180,9 +193,7 @@ def _qemu(disk: Disk, hardware: Hardware, tap: str, mac: str, agent: Path) -> li
         *("-machine", "pc,memory-backend=memory", "-m", memory, "-display", "none"),
         *("-smbios", f"type=1,manufacturer=Amazon EC2,uuid={identity},serial={identity}"),
         *("-kernel", str(disk.kernel), "-initrd", str(disk.initial_memory_disk)),
-        # AppArmor's tools are not in the root: with it on, Docker starts nothing. On a busy machine the emulated clock
-        # looks unstable: a kernel that then changed its own code panicked (int3 in sched_clock_cpu).
-        *("-append", "root=/dev/vda rw console=ttyS0 init_on_alloc=0 apparmor=0 tsc=reliable quiet"),
+        *("-append", f"root=/dev/vda rw console=ttyS0 {_KERNEL} quiet"),
         *("-drive", f"file={disk.root},format=raw,if=virtio,snapshot=on"),
         *("-netdev", f"tap,id=net,ifname={tap},script=no,downscript=no,queues={queues}"),
         *("-device", ",".join(interface)),
