@@ -15,7 +15,7 @@ from ops.findings import load_checked
 from ops.options import DeploymentFile, Json
 from ops.output import err, out, print_json, stop
 from ops.simulate.account import quota_codes
-from ops.simulate.capacity import FleetPlan, Overrides, fleet_plans
+from ops.simulate.capacity import FleetPlan, fleet_plans
 from ops.simulate.metrics import check_modelled
 from ops.simulate.plots import draw
 from ops.simulate.policies import policies
@@ -43,9 +43,6 @@ def simulate(  # noqa: PLR0917  typer's options
     ] = None,
     call_seconds: Annotated[float, Option(help="Mean length of a call, s; lengths are exponential.", min=1)] = 180.0,
     seed: Annotated[int, Option(help="The same seed gives the same result.", min=0)] = 1,
-    places: Annotated[
-        list[str] | None, Option(metavar="FLEET=CALLS", help="Calls that a host takes, as measured (FreeSlots).")
-    ] = None,
     boot: Annotated[
         list[str] | None,
         Option(metavar="FLEET=COLD/WARM", help="Seconds of a boot, new and from the warm pool (metric ColdStart)."),
@@ -61,14 +58,14 @@ def simulate(  # noqa: PLR0917  typer's options
     """Simulate callers and scaling: the seed's table, CPU target tracking, the file's own rules.
 
     Warm pools and quotas of the file count. The file's scaling rules are judged as CloudWatch and EC2 Auto Scaling
-    judge them. What is not known (calls a host takes, how long it boots) is taken from the catalogue and printed
-    with its source.
+    judge them. Calls of a host are those that `voice plan` shows; how long one boots is taken from the catalogue and
+    printed with its source.
 
     Example: voice simulate deployments/production-us-east-1.yaml --load spike --output build/spike
     """
     deployment = load_checked(file)
     try:
-        plans = _plans(deployment, places or [], boot or [])
+        plans = _plans(deployment, boot or [])
         trace = _trace(load, peak, plans)
         settings = Settings(
             zones=deployment.aws.availability_zones,
@@ -98,14 +95,11 @@ def simulate(  # noqa: PLR0917  typer's options
         err.print(f"wrote {escape(str(picture))}", soft_wrap=True)
 
 
-def _plans(deployment: Deployment, places: list[str], boot: list[str]) -> tuple[FleetPlan, ...]:
+def _plans(deployment: Deployment, boot: list[str]) -> tuple[FleetPlan, ...]:
     if deployment.aws_half is None:
         raise ValueError(f"{deployment.name} has no section `aws`: nothing scales by step policies")
-    overrides = Overrides(
-        places=_pairs("--places", places, r"[1-9]\d*", int),
-        boot_s=_pairs("--boot", boot, r"\d+/\d+", lambda text: (float(text.split("/")[0]), float(text.split("/")[1]))),
-    )
-    plans = fleet_plans(deployment, overrides)
+    measured = _pairs("--boot", boot, r"\d+/\d+", lambda text: (float(text.split("/")[0]), float(text.split("/")[1])))
+    plans = fleet_plans(deployment, measured)
     for plan in plans:
         check_modelled(plan)
     return plans

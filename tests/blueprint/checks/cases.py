@@ -126,6 +126,17 @@ CASES: tuple[Case, ...] = (
     Case("rx-queues-fit", QUEUES, queues(1, "c8g.large"), queues(1, "c8g.xlarge")),
     Case("rx-queues-fit", QUEUES, {**queues(4, "c8g.xlarge"), "aws.vad.data_path": ABSENT},
          {"aws.vad.data_path": ABSENT}, present=False),
+    # Load: the base document has 6 x 500, 30 x 8,000 and 20 x 221 places, and a store for 7,028 calls
+    Case("load-fits-tiers", "aws.edge.gateway.tasks", {"load": {"calls": 1501}}, {"load": {"calls": 1500}},
+         ("3,000", "3,002")),
+    Case("load-fits-tiers", "aws.asr.0.hosts", {"load": {"calls": 2211}, f"{EDGE}.gateway.tasks.max": 20},
+         {"load": {"calls": 2210}, f"{EDGE}.gateway.tasks.max": 20}, ("4,420", "4,422")),
+    Case("load-fits-tiers", "aws.state.node_type", {"load": {"calls": 135}, "aws.state.node_type": "cache.t4g.micro"},
+         {"load": {"calls": 134}, "aws.state.node_type": "cache.t4g.micro"}, ("268", "270")),
+    Case("tiers-balanced", "aws.vad.hosts_per_zone", {"aws.vad.hosts_per_zone.max": 3},
+         {"aws.vad.hosts_per_zone.max": 2}, ("72,000", "24 times", "4,192 USD")),
+    Case("tiers-balanced", "aws.vad.instance_type", pages(1, 2, "c8g.8xlarge"), pages(1, 2, "c8g.4xlarge"),
+         ("4 of 32 vCPU", "c8g.2xlarge", "699 USD")),
     # Capacity
     Case("instance-type-in-region", "aws.asr.0.instance_type", {"aws.asr.0.instance_type": "trn2.48xlarge"}, {},
          ("trn2.48xlarge", "us-east-1")),
