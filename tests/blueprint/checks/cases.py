@@ -137,6 +137,16 @@ CASES: tuple[Case, ...] = (
          {"aws.vad.hosts_per_zone.max": 2}, ("72,000", "24 times", "4,192 USD")),
     Case("tiers-balanced", "aws.vad.instance_type", pages(1, 2, "c8g.8xlarge"), pages(1, 2, "c8g.4xlarge"),
          ("4 of 32 vCPU", "c8g.2xlarge", "699 USD")),
+    Case("full-host-scales-out", "aws.vad.scaling", {"aws.vad.scaling.2": ABSENT}, {}, ("vad", "refuse")),
+    Case("full-host-scales-out", "aws.asr.1.scaling", {"aws.asr.1.scaling.2.metric": "GpuBusy"},
+         {"aws.asr.1.scaling.2": rule(name="free", metric="FreeSlots", threshold=20, steps=[{"adjustment": 1}])}),
+    Case("full-host-scales-out", "aws.asr.1.scaling", {"aws.asr.1.scaling.2.threshold": 100},
+         {"aws.asr.1.scaling.2.threshold": 99}),
+    Case("fleet-can-grow", "aws.asr.0.scaling", {"aws.asr.0.hosts.max": 5}, {}, ("p5", "5 hosts")),
+    Case("threshold-in-range", f"{ASR_RULE}.threshold", {f"{ASR_RULE}.threshold": 100}, {f"{ASR_RULE}.threshold": 99},
+         ("GpuBusy above 100",)),
+    Case("threshold-in-range", "aws.asr.1.scaling.1.threshold", {"aws.asr.1.scaling.1.threshold": 0},
+         {"aws.asr.1.scaling.1.threshold": 1}, ("GpuBusy below 0",)),
     # Capacity
     Case("instance-type-in-region", "aws.asr.0.instance_type", {"aws.asr.0.instance_type": "trn2.48xlarge"}, {},
          ("trn2.48xlarge", "us-east-1")),
@@ -174,8 +184,8 @@ CASES: tuple[Case, ...] = (
       for kind in ("inf2.xlarge", "trn1.2xlarge", "trn1n.32xlarge")),
     Case("quota-need", "aws.asr.0", {},
          {"aws.asr.0.purchase": {"option": "spot"}, "aws.asr.1.purchase": CAPACITY_BLOCK},
-         # 1 x p5.4xlarge + 1 x p5.48xlarge, 4 x + 2 x
-         ("L-417A185B", "208 vCPU at the minimum", "448 at the maximum")),
+         # 4 x p5.4xlarge + 1 x p5.48xlarge, 4 x + 2 x
+         ("L-417A185B", "256 vCPU at the minimum", "448 at the maximum")),
     # Network: a /16 in three zones makes subnets of /20 with 4091 addresses; the ASR fleets take 4 and 2 of them
     Case("subnets-hold-fleets", CIDR, {"aws.vad.hosts_per_zone.max": 4086}, {"aws.vad.hosts_per_zone.max": 4085},
          ("10.40.0.0/16", "/20", "4091", "4092")),
@@ -234,8 +244,8 @@ CASES: tuple[Case, ...] = (
     Case("scaling-direction", f"{VAD_RULE}.comparison", {f"{VAD_RULE}.comparison": "below"},
          {f"{VAD_RULE}.comparison": "below", f"{VAD_RULE}.metric": "SilenceDropped"}),
     Case("scale-in-beside-scale-out", "aws.vad.scaling", {"aws.vad.scaling.1": ABSENT}, {}, ("vad", "out", "never in")),
-    Case("scale-in-beside-scale-out", "aws.asr.1.scaling", {ASR_RULE: ABSENT}, {}, ("p5-large", "in but never out")),
-    Case("scale-in-beside-scale-out", "aws.asr.1.scaling", {ASR_RULE: ABSENT}, {"aws.asr.1.scaling": []}),
+    Case("scale-in-beside-scale-out", "aws.asr.1.scaling", {"aws.asr.1.scaling": [rule()]}, {}, ("p5-large", "in but never out")),
+    Case("scale-in-beside-scale-out", "aws.asr.1.scaling", {"aws.asr.1.scaling": [rule()]}, {"aws.asr.1.scaling": []}),
     Case("scaling-does-not-flap", VAD_RULE, thresholds(80, 81), thresholds(80, 80), ("above 80", "below 81")),
     Case("scaling-does-not-flap", VAD_RULE, thresholds(20, 20.5), thresholds(20, 19.5)),
     Case("scaling-does-not-flap", VAD_RULE, {"aws.vad.scaling.1.comparison": "above"},

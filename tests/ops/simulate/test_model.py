@@ -180,7 +180,7 @@ def test_a_summary_adds_up() -> None:
     result = Simulation(plans, policies(plans)[-1], steady(150, 3_600), SETTINGS).run()
     summary = summarize(result)
     assert summary.host_hours == pytest.approx({"vad": 6.0, "inf2": 2.0})
-    assert summary.usd == pytest.approx(6 * 1.91424 + 2 * 12.98127)
+    assert summary.usd == pytest.approx(6 * 0.31904 + 2 * 12.98127)
     assert summary.refused_call_seconds == summary.refused_calls * 60
     # Half as many calls again as there are places, throughout.
     assert (summary.short_of_places_s, summary.still_short) == (3_600, True)
