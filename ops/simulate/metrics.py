@@ -33,7 +33,8 @@ def load_percent(fleet: Fleet) -> Values:
 
 def busy_percent(fleet: Fleet) -> Values:
     """Return how busy each host's accelerator is."""
-    return np.minimum(100.0, fleet.busy_at_full * load_percent(fleet))
+    busy: Values = np.minimum(100.0, fleet.busy_at_full * load_percent(fleet))
+    return busy
 
 
 def ring_percent(fleet: Fleet) -> Values:

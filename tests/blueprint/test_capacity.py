@@ -1,5 +1,6 @@
 """How many calls a tier carries: by hand, and the same whoever asks."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -21,13 +22,13 @@ from blueprint.capacity import (
     vad_host,
 )
 from blueprint.contract.network import Tier
-from blueprint.engines.launch.whisper import whisper_engine
 from blueprint.file.model.aws import StateStore
 from blueprint.file.model.load import CallLoad
 from ops.cost.audio import aws_calls
 from ops.plan.capacity import capacity_as_dict
 from ops.simulate.capacity import fleet_plans
 from tests.blueprint.documents import DEPLOYMENTS, load_edited
+from tests.synthesized import shipped, user_data
 
 ROOT = Path(__file__).parents[2]
 PRODUCTION = blueprint.load(DEPLOYMENTS / "production-us-east-1.yaml")
@@ -86,9 +87,6 @@ def test_everybody_counts_alike(tmp_path: Path, generated: tuple[dict[str, objec
     simulated = {plan.name: plan.places for plan in fleet_plans(deployment, {})}
     assert planned == found
     assert simulated.items() <= found.items()
-    assert {fleet.name: int(whisper_engine(fleet).environment()["VOICE_SESSIONS"]) for fleet in aws.asr} == {
-        fleet.name: found[fleet.name] for fleet in aws.asr
-    }
     assert aws_calls(aws, None, 0.5).peak == pytest.approx(min(most for _, most in room.values()) * FILL)
     refused = any(finding.check.id == "load-fits-tiers" for finding in checks.run(deployment))
     assert refused == any(most < 2 * calls for _, most in room.values())
@@ -114,9 +112,16 @@ def test_what_a_plan_asks_for_carries_the_load_and_is_balanced(calls: int, tmp_p
     assert not found & {"load-fits-tiers", "tiers-balanced"}
 
 
-def test_the_launchers_tell_the_data_plane_what_it_carries(tmp_path: Path) -> None:
-    vad = load_edited({"aws.vad.data_path.rx_queues": 3}, tmp_path).aws.vad
-    assert least(vad_host(vad)).calls == 6000
+def test_hosts_are_told_to_admit_what_they_carry() -> None:
+    sandbox = blueprint.load(DEPLOYMENTS / "sandbox.yaml")
+    stacks = shipped("sandbox")
+    for each in capacities(sandbox.aws):
+        if each.tier not in {Tier.VAD, Tier.ASR}:
+            continue
+        variable = "VOICE_MAX_SESSIONS" if each.tier is Tier.VAD else "VOICE_SESSIONS"
+        stack = stacks["vad" if each.tier is Tier.VAD else f"asr-{each.name}"]
+        for template in stack.properties("EC2::LaunchTemplate"):
+            assert re.findall(rf"\b{variable}=(\d+)", user_data(template)) == [str(each.calls)]
 
 
 def test_production_has_room_for_its_peak() -> None:

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from blueprint import catalog
-from blueprint.capacity import asr_host, least
 from blueprint.catalog import Accelerator
 from blueprint.contract.environment import DECODERS, ENCODERS, MODEL, SESSIONS
 from blueprint.engines.launch.neuron import cores_of
@@ -40,8 +39,11 @@ class WhisperEngine:
         }
 
 
-def whisper_engine(fleet: AsrFleet) -> WhisperEngine:
+def whisper_engine(fleet: AsrFleet, sessions: int) -> WhisperEngine:
     """Return the engine of a fleet's hosts; beside vLLM it has no workers of its own to count.
+
+    Args:
+        sessions: Calls that a host carries, by ``blueprint.capacity``.
 
     Raises:
         ValueError: The host has no accelerator, or none that the engine runs on.
@@ -52,7 +54,7 @@ def whisper_engine(fleet: AsrFleet) -> WhisperEngine:
     model = fleet.model or DEFAULT_MODELS[kind.accelerator.kind]
     # vLLM has the accelerators then, and our engine no workers.
     workers = () if fleet.vllm else _workers(kind.accelerator)
-    return WhisperEngine(model, least(asr_host(fleet)).calls, *workers)
+    return WhisperEngine(model, sessions, *workers)
 
 
 def _workers(accelerator: Accelerator) -> tuple[int, int]:

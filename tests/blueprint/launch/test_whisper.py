@@ -3,9 +3,15 @@
 import pytest
 from pydantic import ValidationError
 
-from blueprint.engines.launch.whisper import whisper_engine
+from blueprint.capacity import asr_host, least
+from blueprint.engines.launch import whisper
+from blueprint.engines.launch.whisper import WhisperEngine
 from blueprint.file.model.aws import AsrFleet
 from tests.contract.sources import deployment
+
+
+def whisper_engine(fleet: AsrFleet) -> WhisperEngine:
+    return whisper.whisper_engine(fleet, least(asr_host(fleet)).calls)
 
 
 def fleet(name: str, **changes: object) -> AsrFleet:
