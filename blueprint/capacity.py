@@ -191,14 +191,14 @@ def peak_calls(load: CallLoad) -> int:
 
 
 def gateway_task(gateway: GatewayService) -> Bounds:
-    """Return the bounds of a gateway task."""
+    """Sockets are meant to be fewer than ``max_connections``, at which a task refuses."""
     calls = gateway.sockets_per_task // SOCKETS_PER_CALL
     source = f"sockets_per_task {gateway.sockets_per_task:,}, {SOCKETS_PER_CALL} a call"
     return (Bound("sockets", calls, "assumed", source),)
 
 
 def vad_host(vad: VadFleet) -> Bounds:
-    """Return the bounds of a VAD host."""
+    """What was measured takes the place of the assumption for each polled core."""
     kind, queues = catalog.instance_types()[vad.instance_type], vad.data_path.rx_queues
     packets = Bound(
         "packets",
@@ -227,7 +227,7 @@ def asr_host(fleet: AsrFleet) -> Bounds:
 
 
 def store(state: StateStore) -> Bounds:
-    """Return the bounds of the state store."""
+    """Each call has the audio of one utterance and its transcript in the store."""
     node = catalog.cache_node_types()[state.node_type]
     calls = int(node.memory_gib * 2**30 * STORE_SHARE / STORE_BYTES_PER_CALL)
     each = f"{STORE_BYTES_PER_CALL / 1e6:.1f} MB a call: {UTTERANCE_S} s of audio and a transcript"

@@ -34,7 +34,6 @@ INTERNAL = {
     "VOICE_PUBLISH_EVERY_S": "half of the 10 s at which alarms look",
     "VOICE_STATE_FILE": "beside the control socket",
     "VOICE_VAD_MODULE": "the image's own",
-    "VOICE_MAX_SESSIONS": "what was measured, and what `voice simulate` counts with",
     "VOICE_SESSION_PACKETS_PER_S": "twice what audio needs, whatever is deployed",
     "VOICE_ADMISSIONS_PER_S": "protects the store from floods, whatever is deployed",
     "VOICE_SILENT_AFTER_S": "bounds what a caller who is gone takes; who comes back is let in again",

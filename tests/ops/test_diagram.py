@@ -108,7 +108,7 @@ def test_every_scaling_alarm_appears_with_its_metric_and_change(production: Grap
         assert str(alarm["Threshold"]) in shown[name].condition
     changes = {name.removeprefix("production-us-east-1-"): signal.change for name, signal in shown.items()}
     assert changes["vad-slots-high"] == "+1 per zone"
-    assert changes["inf2-slots-high"] == "+1 above 80, +4 above 90, +10 above 98"
+    assert changes["inf2-slots-high"] == "+1 from 80, +4 from 90, +10 from 98"
     assert changes["inf2-headroom-low"] == "+1 below 20, +4 below 10, +10 below 2"
     assert changes["p5-slots-low"] == "-1"
 

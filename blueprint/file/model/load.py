@@ -21,7 +21,7 @@ class CallLoad(Model):
 
 
 class Measured(Model):
-    """Calls that one host carries, as measured; `voice bench --calibrate` writes it."""
+    """Calls that one host carries, as measured, such as by `voice loadtest`."""
 
     calls: int = Field(ge=1, le=8192)
     """Calls at the same time, with transcripts that keep up."""

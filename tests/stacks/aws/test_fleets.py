@@ -147,7 +147,7 @@ def test_silence_ends_every_scaling_alarm(sandbox: Stacks, tier: str) -> None:
 
 
 def test_bands_below_a_threshold_are_negative_distances(tmp_path: Path) -> None:
-    edits = {"aws.asr.0.scaling.0.steps": [{"adjustment": 1}, {"upper_bound": -10, "adjustment": 3}]}
+    edits = {"aws.asr.0.scaling.1.steps": [{"adjustment": 1}, {"upper_bound": -10, "adjustment": 3}]}
     asr = edited_sandbox(edits, tmp_path)["asr-inf2"]
     (policy,) = [
         policy["StepAdjustments"]
@@ -230,7 +230,7 @@ def test_hosts_without_a_digest_are_held_at_none() -> None:
     production = shipped("production-us-east-1")
     held = [groups(production[tier]).values() for tier in HOSTS]
     assert {group["MinSize"] for members in held for group in members} == {"0"}
-    assert {group["MaxSize"] for group in groups(production["vad"]).values()} == {"40"}
+    assert {group["MaxSize"] for group in groups(production["vad"]).values()} == {"2"}
     assert production["asr-inf2"].of_type("AutoScaling::WarmPool") == {}
 
 
