@@ -6,8 +6,9 @@ from itertools import groupby
 from blueprint import catalog
 from blueprint.capacity import Capacity, by_tier, capacities, least, peak_calls, sized, vad_host
 from blueprint.checks.base import Level, Violation, check
+from blueprint.checks.fleets import fleets
 from blueprint.contract.network import Tier
-from blueprint.file.model.deployment import Deployment
+from blueprint.file.model.deployment import Deployment, Environment
 
 FEW_TIMES = 4
 """A tier may have so many times the room of the least one; beyond, most of it can never be used."""
@@ -99,3 +100,60 @@ def _worth(deployment: Deployment, each: Capacity, hosts: int) -> str:
 
 def _place(each: Capacity) -> str:
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in each.location).lstrip(".")
+
+
+GATEWAY_BASE_MIB, SOCKET_KIB = 256, 128
+"""What a gateway task takes without callers, and for each open socket. ASSUMED."""
+
+
+@check(
+    "sockets-fit-task",
+    "A gateway task has the memory for the sockets at which it refuses more.",
+    source=f"assumed: {GATEWAY_BASE_MIB} MiB and {SOCKET_KIB} KiB a socket",
+)
+def sockets_fit_task(deployment: Deployment) -> Iterator[Violation]:
+    gateway = deployment.aws.edge.gateway
+    holds = (gateway.memory_gib * 1024 - GATEWAY_BASE_MIB) * 1024 // SOCKET_KIB
+    if gateway.max_connections > holds:
+        yield Violation(
+            ("aws", "edge", "gateway", "max_connections"),
+            f"{gateway.max_connections:,} sockets x {SOCKET_KIB} KiB do not fit a task's {gateway.memory_gib} GiB: "
+            f"they hold {holds:,}",
+            f"set max_connections to at most {holds}, or take more memory",
+        )
+
+
+@check(
+    "store-holds-calls",
+    "Without a typed load, the state store holds the calls that the other tiers carry.",
+    source="blueprint/capacity.py: audio and transcript of a call",
+    level=Level.WARNING,
+)
+def store_holds_calls(deployment: Deployment) -> Iterator[Violation]:
+    room = {tier: most for tier, (_, most) in by_tier(capacities(deployment.aws)).items()}
+    state = room.pop(Tier.STATE)
+    if deployment.load is None and state < min(room.values()):
+        yield Violation(
+            ("aws", "state", "node_type"),
+            f"{deployment.aws.state.node_type} holds {state:,} calls, the other tiers carry {min(room.values()):,}",
+            "take a larger node type, or type the `load` that is expected",
+        )
+
+
+@check(
+    "budget-covers-minimum",
+    "The budget covers the hosts that always run.",
+    source="On-Demand list prices of the catalogue",
+    level=Level.WARNING,
+)
+def budget_covers_minimum(deployment: Deployment) -> Iterator[Violation]:
+    region, budget = deployment.aws.region, deployment.aws.observability.monthly_budget_usd
+    usd = HOURS_PER_MONTH * sum(
+        fleet.min_hosts * fleet.instance_type.usd_per_hour.get(region, 0.0) for fleet in fleets(deployment)
+    )
+    if usd > budget and deployment.environment is not Environment.SANDBOX:
+        yield Violation(
+            ("aws", "observability", "monthly_budget_usd"),
+            f"the fewest hosts alone cost {usd:,.0f} USD a month, the budget is {budget:,}",
+            f"set monthly_budget_usd to {usd * 1.2:.0f} or more, or fewer hosts",  # what is rented beside hosts
+        )

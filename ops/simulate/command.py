@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -18,12 +19,14 @@ from ops.simulate.account import quota_codes
 from ops.simulate.capacity import FleetPlan, fleet_plans
 from ops.simulate.metrics import check_modelled
 from ops.simulate.plots import draw
-from ops.simulate.policies import policies
-from ops.simulate.report import as_dict, fleet_table, policy_table, summarize
+from ops.simulate.policies import Policy, policies
+from ops.simulate.report import as_dict, fleet_table, policy_table, summarize, sweep_table
 from ops.simulate.run import Result, Settings, Simulation
 from ops.simulate.shortfall import shortfall
 from ops.simulate.traces import BUILT_IN, Trace, TraceError, read
 
+SWEEP = (0.4, 0.7, 1.0, 1.5)
+"""How busy an ASR host is when its places are taken: slots bind first, both at once, or work does."""
 PEAK_SHARE = 0.8
 """Where no peak is given, the share of the calls that the file's ASR fleets can have at their maximum."""
 
@@ -77,12 +80,16 @@ def simulate(  # noqa: PLR0917  typer's options
         )
     except (TraceError, ValueError) as error:
         raise stop(str(error), REFUSED) from None
-    results = _run(plans, trace, settings)
+    results = _run(policies(plans), plans, trace, settings)
+    # A spike is what the fleet's speed decides; nobody has measured how busy a full host is, so all answers are shown.
+    swept = {busy: _of_busy(plans, trace, settings, busy, results[-1]) for busy in (SWEEP if load == "spike" else ())}
     if as_json:
-        print_json(as_dict(trace, results, seed=seed))
+        print_json(as_dict(trace, results, swept, seed=seed))
     else:
         title = f"{deployment.name}, {trace.name}: {trace.calls[0]:,.0f} calls, at most {trace.peak:,.0f}"
         out.print(policy_table(title, [summarize(result) for result in results]))
+        if swept:
+            out.print(sweep_table(swept))
         found = shortfall(results[-1])
         if found:
             out.print(f"{results[-1].policy}: {found}", soft_wrap=True)
@@ -132,11 +139,18 @@ def _of_codes(quotas: dict[str, int]) -> dict[str, int]:
     return {codes[family]: vcpus for family, vcpus in quotas.items()}
 
 
-def _run(plans: tuple[FleetPlan, ...], trace: Trace, settings: Settings) -> list[Result]:
+def _of_busy(plans: tuple[FleetPlan, ...], trace: Trace, settings: Settings, busy: float, at_one: Result) -> Result:
+    if busy == settings.busy_at_full:
+        return at_one
+    (result,) = _run(policies(plans)[-1:], plans, trace, replace(settings, busy_at_full=busy))
+    return result
+
+
+def _run(compared: Iterable[Policy], plans: tuple[FleetPlan, ...], trace: Trace, settings: Settings) -> list[Result]:
     results = []
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
-        for policy in policies(plans):
+        for policy in compared:
             task = progress.add_task(policy.name, total=trace.duration_s)
 
             def tell(second: float, task: TaskID = task) -> None:

@@ -134,7 +134,7 @@ aws:
     token_ttl_s: 300
     idle_timeout_s: 60
   observability:
-    monthly_budget_usd: 60000
+    monthly_budget_usd: 100000
     email: oncall@example.com
     log_retention_days: 30
 """

@@ -243,7 +243,7 @@ def test_shipped_deployment_is_not_blocked(name: str) -> None:
 
 def test_sandbox_has_a_digest_for_every_image() -> None:
     found = {finding.check.id for finding in checks.run(blueprint.load(DEPLOYMENTS / "sandbox.yaml"))}
-    assert found == {"neuron-lifecycle", "quota-need", "tiers-balanced"}
+    assert found == {"neuron-lifecycle", "quota-need", "store-holds-calls", "tiers-balanced"}
 
 
 @pytest.mark.parametrize(
