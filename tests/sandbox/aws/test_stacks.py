@@ -285,3 +285,10 @@ def test_an_attribute_that_a_type_lacks_is_named(stack: Deployed) -> None:
     stack.try_create({"P": PARAMETER}, Outputs=wrong)
     shown = stack.cloudformation.describe_stack_events(StackName=stack.name)["StackEvents"]
     assert any("P (AWS::SSM::Parameter) does not support attribute type Colour" in str(item) for item in shown)
+
+
+def test_a_change_set_that_is_gone_is_told_by_the_code_that_tools_wait_for(stack: Deployed) -> None:
+    """The CDK deletes an old change set before each update, and looks until it is not found."""
+    stack.create({"P": PARAMETER})
+    with pytest.raises(stack.cloudformation.exceptions.ChangeSetNotFoundException):
+        stack.cloudformation.describe_change_set(StackName=stack.name, ChangeSetName="gone")
