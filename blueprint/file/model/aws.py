@@ -99,6 +99,8 @@ class VadFleet(Model):
     huge_pages: HugePages
     ena_express: EnaExpress = EnaExpress()
     data_path: DataPath = DataPath()
+    sessions: int = Field(default=8192, ge=1, le=8192)
+    """Most sessions of a host; a full one takes no others. The VAD module keeps the state of 8,192."""
     root_volume_gib: int = Field(default=40, ge=30)
     """Root volume of a host, GiB; it holds the images."""
     drain_timeout_s: int = Field(default=600, ge=30, le=7200)
