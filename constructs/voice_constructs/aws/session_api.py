@@ -2,8 +2,9 @@
 
 import json
 
-from aws_cdk import Aws
+from aws_cdk import Aws, CfnOutput
 from aws_cdk import aws_apigateway as apigateway
+from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from blueprint.contract import session_api
@@ -72,6 +73,7 @@ class SessionApi(Construct):
         self._build_refusals()
         self._protect()
         self._build_keys()
+        self._build_outputs(domain)
         if domain is not None:
             self._name_it(domain)
 
@@ -99,9 +101,8 @@ class SessionApi(Construct):
                 throttling_burst_limit=throttle.burst,
             ),
         )
-        if domain is not None:
-            # CDK's output of the address that was just switched off.
-            api.node.try_remove_child("Endpoint")
+        # CDK's output, which names the address also where it is switched off.
+        api.node.try_remove_child("Endpoint")
         acknowledge(
             api,
             "AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/service-role/"
@@ -109,6 +110,22 @@ class SessionApi(Construct):
             "The role is the account's, for every API in it, and this policy is the one that API Gateway asks for",
         )
         return api
+
+    def _build_outputs(self, domain: EdgeDomain | None) -> None:
+        """Say where callers find the API, and with IAM what lets them in."""
+        address = f"https://{domain.api_host}" if domain else self.stage.url_for_path("/")
+        CfnOutput(self, "Address", value=address, description="Session API").override_logical_id("ApiAddress")
+        if self._context.settings.authorizer.kind == "iam":
+            opening = self.rest_api.arn_for_execute_api("POST", session_api.SESSIONS_PATH, STAGE)
+            policy = iam.ManagedPolicy(
+                self,
+                "Callers",
+                description=f"Opens sessions of {self._context.deployment.name}",
+                statements=[iam.PolicyStatement(actions=["execute-api:Invoke"], resources=[opening])],
+            )
+            CfnOutput(
+                self, "CallersPolicy", value=policy.managed_policy_arn, description="Attach it to who opens sessions"
+            ).override_logical_id("CallersPolicy")
 
     def _build_execution_log(self) -> None:
         # API Gateway would make it itself, unencrypted and for ever.
