@@ -1,4 +1,4 @@
-"""CloudWatch: composite alarms, metric math; alarms start without data and keep their state when they are changed."""
+"""CloudWatch: composite alarms, metric math, alarms that start without data and keep their state when changed."""
 
 from __future__ import annotations
 
