@@ -59,7 +59,7 @@ def azure_audio(azure: Azure, utilisation: float) -> Audio:
             reasons.append(f"{service.name}, {bounds} replicas x {each} sessions")
     if not reasons:
         return Audio(None, "no service of the file takes audio")
-    return _audio(sessions, "; ".join(reasons))
+    return _audio(sessions, "; ".join(reasons) + "; sessions are ceilings of memory, so the hours are at the most")
 
 
 def _audio(sessions: Amount, why: str) -> Audio:

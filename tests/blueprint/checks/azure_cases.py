@@ -14,6 +14,15 @@ RESERVED = {
 SPOT = {"option": "spot"}
 NIL = "00000000-0000-0000-0000-000000000000"
 WHISPER = {"model": "whisper-large-v3", "load": {"sessions": 20, "session_tokens": 400, "context_tokens": 448}}
+AGGREGATED = {
+    "kind": "aggregated",
+    "name": "cell",
+    "model": "voxtral-small-24b",
+    "pool": "cells",
+    "replicas": {"min": 1, "max": 2},
+    "load": {"sessions": 400, "session_tokens": 1500, "context_tokens": 32768},
+    "tensor_parallel": 2,
+}
 LARGE = {f"{PAIR}.load.context_tokens": 32768}
 
 
@@ -127,6 +136,7 @@ CASES: tuple[Case, ...] = (
     case("engine-on-one-nvlink-domain", f"{PAIR}.tensor_parallel",
          pair_pool("Standard_ND96isr_H200_v5", tensor_parallel=3),
          pair_pool("Standard_ND96isr_H200_v5", tensor_parallel=4), ("3 GPUs do not divide", "(8)")),
+    case("cell-gpus-reach-each-other", f"{CELL}.kind", {}, {CELL: AGGREGATED}, ("no peer access",)),
     case("cell-has-two-domains", f"{CELL}.pool", {f"{CELLS}.vm_size": "Standard_NC80adis_H100_v5"}, {},
          ("two NVLink pairs", "has 1")),
     case("cell-has-two-domains", f"{CELL}.pool", {f"{CELLS}.vm_size": "Standard_NC24ads_A100_v4"}, {}),
