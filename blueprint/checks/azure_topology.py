@@ -133,8 +133,8 @@ def cell_gpus_reach_each_other(deployment: Deployment) -> Iterator[Violation]:
                 pod.place.at("kind"),
                 f"{pod.name} hands KV cache between the NVLink pairs of {pod.size.name}; a public report shows no peer "
                 "access between them, and audio goes straight to decode, so that prefill's GPUs take no part in it",
-                "use an aggregated service on the same pool, as the shipped files do; `voice plan` shows both layouts. "
-                "A cell's start-up check refuses such a node, or warns (without_peer_access)",
+                "use an aggregated service on the same pool, as production-azure.yaml does; `voice plan` shows both "
+                "layouts. A cell's start-up check refuses such a node, or warns (without_peer_access)",
             )
 
 

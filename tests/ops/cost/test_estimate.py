@@ -24,7 +24,7 @@ from tests.stacks.azure.recorded import cluster
 from tests.synthesized import ROOT, shipped
 
 SANDBOX = blueprint.load(ROOT / "deployments/sandbox.yaml")
-AZURE = blueprint.load(ROOT / "deployments/production-azure.yaml")
+AZURE = blueprint.load(ROOT / "deployments/cells.yaml")
 NO_AUDIO = Audio(None, "not asked")
 GROUP = "AWS::AutoScaling::AutoScalingGroup"
 
@@ -42,7 +42,7 @@ def priced(stacks: Stacks, region: str = "us-east-1") -> Estimate:
 
 @cache
 def graphs() -> tuple[Graph, ...]:
-    text = (ROOT / "deployments/production-azure.yaml").read_text(encoding="utf-8")
+    text = (ROOT / "deployments/cells.yaml").read_text(encoding="utf-8")
     return cluster(text), workloads(text)
 
 
