@@ -1,7 +1,7 @@
 """A call through a VAD host's machine: gateway and Whisper engine beside it are processes of this machine.
 
-Two cores are too slow for a second machine (docs/guides/hosts.md). The engine's process is told what the launch template
-of the ASR fleet tells its container.
+Two cores are too slow for a second machine (docs/guides/hosts.md). The engine's process is told what the launch
+template of the ASR fleet tells its container.
 """
 
 from __future__ import annotations
