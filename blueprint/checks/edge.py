@@ -1,15 +1,14 @@
 """Checks on how callers reach the platform."""
 
-import contextlib
 from collections.abc import Iterator
 
 from blueprint.aws import edge
+from blueprint.capacity import by_tier, capacities
 from blueprint.checks.base import Level, Violation, check
+from blueprint.contract.network import Tier
 from blueprint.contract.session_api import HEARTBEATS_PER_IDLE_TIMEOUT
-from blueprint.engines.launch.whisper import whisper_engine
 from blueprint.file.model.deployment import Deployment, Environment
 from blueprint.file.model.edge import ApiKeyAuthorizer, IamAuthorizer, NoAuthorizer
-from blueprint.hosts import fleets_with
 
 PLACEHOLDER_DOMAINS = ("example.com", "example.net", "example.org", "example", "invalid", "test")
 """Reserved by RFC 2606: nobody can own them."""
@@ -94,12 +93,8 @@ def api_limits(deployment: Deployment) -> Iterator[Violation]:
 
 def _most_sessions(deployment: Deployment) -> int:
     """Return what the tiers take with every fleet at its maximum."""
-    aws, asr = deployment.aws, 0
-    for fleet in (*fleets_with(deployment, "neuron"), *fleets_with(deployment, "gpu")):
-        # On an accelerator that the engine does not run on nobody can call: not a matter of limits.
-        with contextlib.suppress(ValueError):
-            asr += whisper_engine(fleet).sessions * fleet.hosts.max
-    return min(asr, aws.vad.sessions * aws.vad.hosts_per_zone.max * len(aws.availability_zones))
+    room = by_tier(capacities(deployment.aws))
+    return min(most for tier, (_, most) in room.items() if tier in {Tier.VAD, Tier.ASR})
 
 
 @check(

@@ -106,6 +106,7 @@ class Setting(NamedTuple):
     images: tuple[Image, ...] = tuple(Image)
 
 
+MEASURED = {"date": "2026-11-22", "conditions": "measured by hand"}
 WHISPER = (Image.WHISPER_ENGINE, Image.ASR_NEURON)
 EDGE = "aws.edge"
 SETTINGS: tuple[tuple[Variable, Setting], ...] = (
@@ -115,7 +116,6 @@ SETTINGS: tuple[tuple[Variable, Setting], ...] = (
     (variables.DATA_PATH, Setting("aws.vad.data_path.mode", "vfio", "vfio")),
     (variables.RX_QUEUES, Setting("aws.vad.data_path.rx_queues", 3, "3")),
     (variables.RX_RING_SIZE, Setting("aws.vad.data_path.rx_ring_size", 1024, "1024")),
-    (variables.MAX_SESSIONS, Setting("aws.vad.sessions", 4097, "4097")),
     (variables.HUGE_PAGE_SIZE_MIB, Setting("aws.vad.huge_pages", {"size_mib": 1024, "count": 24}, "1024")),
     (variables.DRAIN_TIMEOUT_S, Setting("aws.vad.drain_timeout_s", 611, "611", (Image.VAD_DATAPLANE,))),
     (variables.DRAIN_TIMEOUT_S, Setting("aws.asr.0.drain_timeout_s", 612, "612", (Image.ASR_NEURON,))),
@@ -123,8 +123,9 @@ SETTINGS: tuple[tuple[Variable, Setting], ...] = (
     (variables.MODEL, Setting("aws.asr.0.model", "openai/whisper-tiny", "openai/whisper-tiny", (Image.ASR_NEURON,))),
     (variables.MODEL, Setting("aws.asr.2.model", "some/tiny", "some/tiny", (Image.WHISPER_ENGINE,))),
     (variables.CHUNK_KIND, Setting("aws.asr.2.model", "some/tiny", "pcm16")),
-    (variables.SESSIONS, Setting("aws.asr.0.sessions", 77, "77", (Image.ASR_NEURON,))),
-    (variables.SESSIONS, Setting("aws.asr.2.sessions", 78, "78", (Image.WHISPER_ENGINE,))),
+    (variables.SESSIONS, Setting("aws.asr.0.measured", MEASURED | {"calls": 77}, "77", (Image.ASR_NEURON,))),
+    (variables.SESSIONS, Setting("aws.asr.2.measured", MEASURED | {"calls": 78}, "78", (Image.WHISPER_ENGINE,))),
+    (variables.MAX_SESSIONS, Setting("aws.vad.measured", MEASURED | {"calls": 1234}, "1234")),
     (variables.ENCODERS, Setting("aws.asr.0.instance_type", "inf2.24xlarge", "6", (Image.ASR_NEURON,))),
     (variables.DECODERS, Setting("aws.asr.0.instance_type", "inf2.24xlarge", "6", (Image.ASR_NEURON,))),
     (variables.ENCODERS, Setting("aws.asr.2.instance_type", "p5.48xlarge", "8", (Image.WHISPER_ENGINE,))),
