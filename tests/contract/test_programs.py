@@ -116,7 +116,6 @@ SETTINGS: tuple[tuple[Variable, Setting], ...] = (
     (variables.DATA_PATH, Setting("aws.vad.data_path.mode", "vfio", "vfio")),
     (variables.RX_QUEUES, Setting("aws.vad.data_path.rx_queues", 3, "3")),
     (variables.RX_RING_SIZE, Setting("aws.vad.data_path.rx_ring_size", 1024, "1024")),
-    (variables.MAX_SESSIONS, Setting("aws.vad.sessions", 4097, "4097")),
     (variables.HUGE_PAGE_SIZE_MIB, Setting("aws.vad.huge_pages", {"size_mib": 1024, "count": 24}, "1024")),
     (variables.DRAIN_TIMEOUT_S, Setting("aws.vad.drain_timeout_s", 611, "611", (Image.VAD_DATAPLANE,))),
     (variables.DRAIN_TIMEOUT_S, Setting("aws.asr.0.drain_timeout_s", 612, "612", (Image.ASR_NEURON,))),
