@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import threading
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network
@@ -26,6 +27,7 @@ from sandbox.hosts.servers import REGISTRY_PORT, Registry, Store, StoreUser
 HELD = "Pending:Wait"
 """State of an instance that a launch hook holds."""
 _REGISTRY_NAME = ".dkr.ecr."
+_FOLLOW_S = 1
 _TARGETS = {"Terminating": "Terminated", "Terminated": "Terminated"}
 """Where Auto Scaling takes a host, by the first part of its state; every other host is on its way into service."""
 
@@ -69,6 +71,8 @@ class Cloud:
         self.hosts: list[Host] = []
         self.registry_refuses = 0
         self.authority = disk.authority
+        self._states: dict[str, str] = {}
+        self._closing = threading.Event()
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -84,6 +88,10 @@ class Cloud:
             stack.callback(self.store.close)
             self.balancer = self._open_balancer()
             stack.callback(self.balancer.close)
+            following = threading.Thread(target=self._follow, daemon=True)
+            following.start()
+            stack.callback(following.join)
+            stack.callback(self._closing.set)
             self._stack = stack.pop_all()
         return self
 
@@ -176,6 +184,15 @@ class Cloud:
         (found,) = client.describe_auto_scaling_groups(AutoScalingGroupNames=[group])["AutoScalingGroups"]
         return {instance["InstanceId"]: instance["LifecycleState"] for instance in found["Instances"]}
 
+    def _follow(self) -> None:
+        """Keep the states of all hosts at hand: a host asks its metadata for its own, and waits two seconds at most."""
+        client = self.aws.client("autoscaling")
+        while not self._closing.wait(_FOLLOW_S):
+            groups = client.describe_auto_scaling_groups()["AutoScalingGroups"]
+            self._states = {
+                each["InstanceId"]: each["LifecycleState"] for group in groups for each in group["Instances"]
+            }
+
     def launched(self, group: str) -> str:
         """Ask a group for a host, where it has none yet, and return the instance that it holds until it is ready."""
         client = self.aws.client("autoscaling")
@@ -194,6 +211,7 @@ class Cloud:
         machine = Machine(instance, self._disk, hardware, tap=tap, mac=mac, folder=self.folder)
         host = Host(instance, group, address, mac, tap, machine)
         self.hosts.append(host)
+        self._states = {**self._states, instance: HELD}
         attribute = ec2.describe_instance_attribute(InstanceId=instance, Attribute="userData")["UserData"]
         facts = Facts(
             user_data=_decoded(attribute),
@@ -223,8 +241,7 @@ class Cloud:
         }
         tree: Tree = {
             "ami-id": described["ImageId"],
-            # Asked for in its turn alone: the AWS CLI waits a second for its credentials.
-            "autoscaling": {"target-lifecycle-state": lambda: self._target(host)},
+            "autoscaling": {"target-lifecycle-state": self._target(host)},
             "hostname": described["PrivateDnsName"],
             "iam": {"security-credentials": {profile: json.dumps(credentials)}},
             "instance-id": host.instance,
@@ -240,7 +257,7 @@ class Cloud:
         return tree
 
     def _target(self, host: Host) -> str:
-        state = self.instances(host.group).get(host.instance, "Terminated")
+        state = self._states.get(host.instance, "Terminated")
         return _TARGETS.get(state.partition(":")[0], "InService")
 
     def failure(self, host: Host) -> str | None:

@@ -17,6 +17,8 @@ from typing import Any
 from sandbox.hosts.disk import Disk, HostsError
 from sandbox.hosts.network import MTU
 
+NOTE = "rehearsal: "
+"""Begins a line that the machine has not said itself."""
 CPUS = 3
 """Two for two pollers that never sleep, one for all else."""
 _ANSWER_S = 600
@@ -94,10 +96,17 @@ class Machine:
         assert self._process.stdout is not None  # noqa: S101  asked for above
         with self.console.open("w", encoding="utf-8") as file:
             for raw in self._process.stdout:
-                line = Line(time.monotonic() - self._start, _ESCAPES.sub("", raw.decode(errors="replace")).rstrip())
+                line = Line(self.age_s, _ESCAPES.sub("", raw.decode(errors="replace")).rstrip())
                 print(f"{line.at_s:7.1f} {line.text}", file=file, flush=True)
-                with self._changed:
-                    self._lines.append(line)
+                self._add(line)
+
+    def _add(self, line: Line) -> None:
+        with self._changed:
+            self._lines.append(line)
+
+    def note(self, text: str) -> None:
+        """Put what happens to the machine among the lines that it says."""
+        self._add(Line(self.age_s, f"{NOTE}{text}"))
 
     @property
     def age_s(self) -> float:
