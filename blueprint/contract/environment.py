@@ -33,6 +33,7 @@ DATA_PATH = Variable("VOICE_DATA_PATH", "af_xdp, or vfio on a secondary interfac
 INTERFACE = Variable("VOICE_INTERFACE", "Network interface that receives audio")
 RX_QUEUES = Variable("VOICE_RX_QUEUES", "Receive queues that are polled, one core each")
 RX_RING_SIZE = Variable("VOICE_RX_RING_SIZE", "Descriptors in each receive ring")
+MAX_SESSIONS = Variable("VOICE_MAX_SESSIONS", "Most sessions of a VAD host at a time; a full one refuses")
 HUGE_PAGE_SIZE_MIB = Variable("VOICE_HUGE_PAGE_SIZE_MIB", "Size of one huge page, MiB")
 HOST_KIND = Variable("VOICE_HOST_KIND", "neuron or gpu: placement fills Neuron hosts first")
 ENGINE = Variable("VOICE_ENGINE", "whisper, or vllm on the host's loopback")
@@ -42,7 +43,7 @@ ENCODERS = Variable("VOICE_ENCODERS", "Worker processes for Whisper's prefill")
 DECODERS = Variable("VOICE_DECODERS", "Worker processes for Whisper's decode")
 CHUNK_KIND = Variable("VOICE_CHUNK_KIND", "log-mel, or pcm16 for fleets whose engine makes features of its own")
 CACHE_DIR = Variable("VOICE_CACHE_DIR", "Directory for compile caches and weights; local NVMe where it exists")
-TELEMETRY_SOURCES = Variable("VOICE_TELEMETRY_SOURCES", "Comma-separated: dataplane, neuron, gpu, engine")
+TELEMETRY_SOURCES = Variable("VOICE_TELEMETRY_SOURCES", "Comma-separated: dataplane, nic, neuron, gpu, engine")
 TOKEN_KEY = Variable("VOICE_TOKEN_KEY", "Key that signs session tokens (injected secret)")
 TOKEN_TTL_S = Variable("VOICE_TOKEN_TTL_S", "Lifetime of a session token, seconds")
 JWT_ISSUER = Variable(
@@ -67,8 +68,8 @@ _WHISPER = (
 
 ENVIRONMENT: dict[Image, tuple[Variable, ...]] = {
     Image.VAD_DATAPLANE: (
-        HOST, HOST_ADDRESS, *_STATE, DATA_PATH, INTERFACE, RX_QUEUES, RX_RING_SIZE, HUGE_PAGE_SIZE_MIB, RTP_PORT,
-        CHUNK_PORT, CHUNK_KIND, HEALTH_PORT, DRAIN_TIMEOUT_S,
+        HOST, HOST_ADDRESS, *_STATE, DATA_PATH, INTERFACE, RX_QUEUES, RX_RING_SIZE, MAX_SESSIONS, HUGE_PAGE_SIZE_MIB,
+        RTP_PORT, CHUNK_PORT, CHUNK_KIND, HEALTH_PORT, DRAIN_TIMEOUT_S,
     ),
     Image.WHISPER_ENGINE: _WHISPER,
     Image.ASR_NEURON: _WHISPER,
@@ -79,7 +80,7 @@ ENVIRONMENT: dict[Image, tuple[Variable, ...]] = {
     Image.PD_ROUTER: (),
     Image.DEVICE_PLUGIN: (),
     Image.DCGM_EXPORTER: (),
-    Image.TELEMETRY: (DEPLOYMENT, FLEET, HOST, REGION, *_STATE, TELEMETRY_SOURCES, PROMETHEUS_PORT),
+    Image.TELEMETRY: (DEPLOYMENT, FLEET, HOST, REGION, INTERFACE, *_STATE, TELEMETRY_SOURCES, PROMETHEUS_PORT),
     Image.GATEWAY: (
         DEPLOYMENT, FLEET, VALKEY_HOST, VALKEY_PORT, VALKEY_USER, VALKEY_PASSWORD, HTTP_PORT, MEDIA_PORT, RTP_PORT,
         TOKEN_KEY, TOKEN_TTL_S, JWT_ISSUER, JWT_AUDIENCE, ALLOWED_ORIGINS, RECONNECT_GRACE_S, SESSION_MAX_S,

@@ -39,6 +39,7 @@ class Settings:
         cross_zone: Whether the load balancer crosses zones.
         quotas: Ceilings in vCPU by quota code.
         interruptions_per_day: Of each spot host.
+        busy_at_full: How busy an ASR host is when all of its places are taken.
     """
 
     zones: tuple[str, ...]
@@ -47,6 +48,7 @@ class Settings:
     seed: int
     quotas: Mapping[str, int] = field(default_factory=dict)
     interruptions_per_day: float = 0.0
+    busy_at_full: float = 1.0
     tick_s: int | None = None
     lead_in_s: int = LEAD_IN_S
 
@@ -115,7 +117,7 @@ class Simulation:
         self.tick_s = settings.tick_s or (FINE_TICK_S if trace.duration_s <= FINE_S else DAY_TICK_S)
         self.env = simpy.Environment(initial_time=-settings.lead_in_s)
         self.account = Account(dict(settings.quotas))
-        self.fleets = [Fleet(plan, settings.zones) for plan in plans]
+        self.fleets = [Fleet(plan, settings.zones, settings.busy_at_full) for plan in plans]
         self.calls = self.make_calls()
         for fleet in self.fleets:
             warm = fleet.plan.warm_hosts if policy.warm_pools else 0

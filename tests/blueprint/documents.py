@@ -69,10 +69,20 @@ aws:
         evaluation_periods: 3
         missing_data: not-breaching
         steps: [{{adjustment: -1}}]
+      - name: slots-high
+        metric: SlotsTaken
+        statistic: average
+        comparison: above
+        threshold: 70
+        period_s: 10
+        datapoints_to_alarm: 3
+        evaluation_periods: 3
+        missing_data: not-breaching
+        steps: [{{adjustment: 1}}]
   asr:
     - name: p5
       instance_type: p5.4xlarge
-      hosts: {{min: 1, max: 4}}
+      hosts: {{min: 4, max: 4}}
       engine: whisper
       purchase: {{option: on-demand}}
       scaling: []
@@ -105,16 +115,28 @@ aws:
           evaluation_periods: 3
           missing_data: not-breaching
           steps: [{{adjustment: -1}}]
+        - name: slots-high
+          metric: SlotsTaken
+          statistic: average
+          comparison: above
+          threshold: 80
+          period_s: 10
+          datapoints_to_alarm: 3
+          evaluation_periods: 3
+          missing_data: not-breaching
+          steps: [{{adjustment: 1}}]
   edge:
     authorizer: {{kind: iam}}
     domain: {{name: voice.callers.dev, zone_id: Z0123456789EXAMPLE, zone_name: callers.dev}}
-    throttle: {{requests_per_s: 100, burst: 200, requests_per_address_5_min: 1000}}
+    throttle: {{requests_per_s: 100, burst: 200, requests_per_address_5_min: 10000}}
+    caller_sessions: 10000
+    caller_creations_per_s: 10
     gateway: {{vcpu: 1, memory_gib: 2, tasks: {{min: 3, max: 6}}, sockets_per_task: 1000}}
     cross_zone: false
     token_ttl_s: 300
     idle_timeout_s: 60
   observability:
-    monthly_budget_usd: 60000
+    monthly_budget_usd: 100000
     email: oncall@example.com
     log_retention_days: 30
 """

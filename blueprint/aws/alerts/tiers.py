@@ -7,9 +7,9 @@ from blueprint.aws.alarms import AlarmRule
 from blueprint.aws.alerts.base import MINUTE_S, Alert, above, below
 from blueprint.aws.metrics import API_GATEWAY, NETWORK_LOAD_BALANCER
 from blueprint.aws.series import Resource, Series, Statistic, of_fleet, of_node, of_service
-from blueprint.contract.metrics import DropReason
+from blueprint.contract.metrics import Allowance, DropReason
 from blueprint.contract.network import Tier
-from blueprint.file.model.aws import AsrFleet
+from blueprint.file.model.aws import AsrFleet, DataPathMode
 from blueprint.file.model.deployment import Deployment
 from blueprint.hosts import fleets_with
 
@@ -17,13 +17,13 @@ from blueprint.hosts import fleets_with
 def of_vad(deployment: Deployment) -> Iterator[Alert]:
     """Yield the packet tier's alerts."""
     fleet = names.VAD_FLEET
-    # Scaling acts far below; a minute above 95 % says that new hosts do not relieve the ring.
+    # The seed's threshold. It is no scaling rule: flows stay with their host, which new ones do not relieve.
     yield Alert(
         "vad-ring-full",
         Tier.VAD,
-        "A receive ring of a VAD host has been all but full for a minute: packets are about to be dropped.",
+        "A receive ring of a VAD host fills up again and again: packets are about to be dropped.",
         (of_fleet(deployment, fleet, "RxRingOccupancy", "Maximum"),),
-        above(95, 6, 6),
+        above(80, 2, 3),
         10,
     )
     # 50 packets of 20 ms are one second of one caller.
@@ -36,6 +36,18 @@ def of_vad(deployment: Deployment) -> Iterator[Alert]:
         MINUTE_S,
         callers_affected=True,
     )
+    # The same measure where EC2 drops them, before the host.
+    for allowance in Allowance if deployment.aws.vad.data_path.mode is DataPathMode.AF_XDP else ():
+        yield Alert(
+            "vad-allowance-exceeded",
+            Tier.VAD,
+            "EC2 holds packets of VAD hosts back, since they exceed what their type is allowed: callers lose words.",
+            (of_fleet(deployment, fleet, "AllowanceExceeded", "Sum", part=allowance),),
+            above(50, 2, 3),
+            MINUTE_S,
+            callers_affected=True,
+            target=allowance.removesuffix("_allowance_exceeded").replace("_", "-"),
+        )
     yield Alert(
         "vad-stopped",
         Tier.VAD,

@@ -12,7 +12,15 @@ import userdata
 from blueprint import catalog
 from blueprint.aws import names
 from blueprint.aws.alerts import scaling_runbook
-from blueprint.contract.environment import CHUNK_KIND, CHUNK_PORT, DRAIN_TIMEOUT_S, HEALTH_PORT, RTP_PORT
+from blueprint.capacity import least, vad_host
+from blueprint.contract.environment import (
+    CHUNK_KIND,
+    CHUNK_PORT,
+    DRAIN_TIMEOUT_S,
+    HEALTH_PORT,
+    MAX_SESSIONS,
+    RTP_PORT,
+)
 from blueprint.contract.images import Image
 from blueprint.contract.metrics import CONTROL_SOCKET
 from blueprint.contract.network import CHUNK, RTP, VAD_HEALTH, Tier
@@ -147,6 +155,7 @@ class VadFleet(Construct):
                 CHUNK_KIND: self._chunk_kind(),
                 HEALTH_PORT: str(VAD_HEALTH.number),
                 DRAIN_TIMEOUT_S: str(self._fleet.drain_timeout_s),
+                MAX_SESSIONS: str(least(vad_host(self._fleet)).calls),
             },
             userdata.HealthPort(VAD_HEALTH.number),
             capabilities=VFIO_CAPABILITIES if self._vfio else DATAPLANE_CAPABILITIES,
@@ -161,8 +170,10 @@ class VadFleet(Construct):
 
     def _telemetry(self) -> userdata.Container:
         """Return the publisher of the fleet's metrics, in the group that the data plane's socket belongs to."""
+        # DPDK's own driver takes the interface from the kernel, which then has no counters of it.
+        sources = ["dataplane"] if self._vfio else ["dataplane", "nic"]
         return replace(
-            self._context.telemetry(["dataplane"]),
+            self._context.telemetry(sources),
             groups=(self._dataplane().user_id,),
             mounts=(userdata.Mount(CONTROL_DIR, CONTROL_DIR),),
         )

@@ -139,7 +139,8 @@ def test_check_says_what_it_is_about_and_where_that_comes_from(check: checks.Che
 @pytest.mark.parametrize(
     ("base", "informs"),
     [
-        (BASE, {"quota-need"}),
+        # Its VAD hosts have the memory that other checks need.
+        (BASE, {"quota-need", "tiers-balanced"}),
         # No source says that a cell's GPUs reach each other's memory: its check warns of every cell.
         (AZURE_BASE, {"family-quota-need", "cell-gpus-reach-each-other"}),
     ],
@@ -246,7 +247,7 @@ def test_shipped_deployment_is_not_blocked(name: str) -> None:
 
 def test_sandbox_has_a_digest_for_every_image() -> None:
     found = {finding.check.id for finding in checks.run(blueprint.load(DEPLOYMENTS / "sandbox.yaml"))}
-    assert found == {"neuron-lifecycle", "quota-need"}
+    assert found == {"neuron-lifecycle", "quota-need", "store-holds-calls", "tiers-balanced"}
 
 
 @pytest.mark.parametrize(
