@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from blueprint import catalog
-from blueprint.checks.base import Level, Violation, check
-from blueprint.engines.sizing.live import call_tokens
+from blueprint.checks.base import Level, Violation, check, refusal
+from blueprint.engines.sizing.live import call_tokens, check_call
 from blueprint.engines.sizing.result import DoesNotFitError, EngineSizing
 from blueprint.engines.sizing.service import size_fleet, size_service
 from blueprint.file.model.deployment import Deployment
@@ -34,6 +34,8 @@ class _Live:
 )
 def live_load_is_a_call(deployment: Deployment) -> Iterator[Violation]:
     for live in _live(deployment):
+        if live.at[0] == "aws":  # of a service on Azure, context-fits-model says it
+            yield from refusal((*live.at, "load"), live.name, check_call, catalog.models()[live.model], live.load)
         if live.load.longest_call_s is None:
             model, tokens = catalog.models()[live.model], live.load.session_tokens
             rate = model.audio_tokens_per_s or 1

@@ -23,6 +23,7 @@ SUBSCRIPTIONS = ("ARM_SUBSCRIPTION_ID", "AZURE_SUBSCRIPTION_ID")
 TOPICS: dict[str, Callable[[Account], Iterable[Row]]] = {
     "identity": roles.identity_rows,
     "permissions of the deploy": roles.permission_rows,
+    "administrators of the cluster": roles.administrator_rows,
     f"compute {QUOTAS}": quotas.compute_rows,
     f"network {QUOTAS}": quotas.network_rows,
     "VM sizes in the location and its zones": sizes.size_rows,

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+from blueprint.checks.azure_pools import PLACEHOLDER
+from blueprint.file.model.deployment import Environment
 from ops.preflight.azure.account import AREA, Account
 from ops.preflight.azure.permissions import actions_of, allows
 from ops.preflight.report import Row, answer
@@ -33,6 +35,19 @@ def permission_rows(account: Account) -> Iterator[Row]:
         f"denied: {', '.join(denied[:SHOWN])}{more}" if denied else "allowed",
         f"{len(needs)} actions",
         blocks=remedy if denied else "",
+    )
+
+
+def administrator_rows(account: Account) -> Iterator[Row]:
+    """Refuse a placeholder where somebody has to administer production; `voice plan` warns of it in any file."""
+    deployment = account.deployment
+    made_up = PLACEHOLDER in deployment.azure.admin_groups and deployment.environment is Environment.PRODUCTION
+    yield answer(
+        AREA,
+        "administrators of the cluster",
+        f"{PLACEHOLDER}, which is nobody" if made_up else ", ".join(deployment.azure.admin_groups),
+        "groups of your Microsoft Entra tenant",
+        blocks="set admin_groups: `az ad group show --group NAME --query id` says yours" if made_up else "",
     )
 
 

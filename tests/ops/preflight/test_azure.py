@@ -14,12 +14,14 @@ import pytest
 import blueprint
 from blueprint import Deployment
 from blueprint.checks.azure_capacity import family_quota_need
+from blueprint.file.model.deployment import Environment
 from ops.preflight import azure
 from ops.preflight.azure.account import Account
 from ops.preflight.azure.permissions import allows
 from ops.preflight.azure.quotas import vcpu_needs
+from ops.preflight.azure.roles import administrator_rows
 from ops.preflight.report import IncreaseError, Row, Status
-from tests.blueprint.documents import DEPLOYMENTS
+from tests.blueprint.documents import DEPLOYMENTS, edited, load_text
 from tests.ops.preflight.azure_stub import (
     OWNER,
     SUBSCRIPTION,
@@ -40,9 +42,13 @@ A100_NEED = (2 * 96 + 24, 4 * 96 + 6 * 24)
 CONTRIBUTOR = (["*"], ["Microsoft.Authorization/*/Write", "Microsoft.Authorization/*/Delete"])
 
 
+GROUP = "11111111-2222-3333-4444-555555555555"
+
+
 @pytest.fixture(scope="module")
-def production() -> Deployment:
-    return blueprint.load(DEPLOYMENTS / "cells.yaml")
+def production(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
+    text = (DEPLOYMENTS / "cells.yaml").read_text(encoding="utf-8")
+    return load_text(edited({"azure.admin_groups": [GROUP]}, text), tmp_path_factory.mktemp("preflight"))
 
 
 @pytest.fixture
@@ -85,12 +91,26 @@ def the(rows: list[Row], about: str) -> Row:
 
 def test_a_subscription_that_has_everything_blocks_nothing(ask: Ask) -> None:
     rows = ask()
-    assert len(rows) == 2 + 6 + 2 + 6 + 6
+    assert len(rows) == 2 + 1 + 6 + 2 + 6 + 6
     assert bad(rows) == []
     assert rows[0].found == "operator@example.com of tenant 7e4a"
 
 
 # --- quotas ---------------------------------------------------------------------------------------------------
+
+
+def test_production_without_administrators_blocks(production: Deployment) -> None:
+    def asked(deployment: Deployment) -> Row:
+        account = Account(deployment, Counter(), SUBSCRIPTION, Operator(), {})
+        (row,) = administrator_rows(account)
+        return row
+
+    assert (asked(production).status, asked(production).found) == (Status.FINE, GROUP)
+    shipped = blueprint.load(DEPLOYMENTS / "cells.yaml")
+    assert asked(shipped).status is Status.BLOCKS
+    assert "00000000-0000-0000-0000-000000000000" in asked(shipped).found
+    staging = shipped.model_copy(update={"environment": Environment.STAGING})
+    assert asked(staging).status is Status.FINE
 
 
 def test_needs_are_those_of_the_check(production: Deployment) -> None:
