@@ -12,6 +12,8 @@ SHOWN: Mapping[str, object] = {
     "Aws.account": "999999999999",
     "Network.cidr": "10.99.0.0/16",
     "Network.interface_endpoints": ["monitoring"],
+    "VadFleet.machine_image": "/zq/vad:2",
+    "AsrFleet.machine_image": "ami-aaaaaaaa",
     "ScalingRule.name": "zq",
     "AsrFleet.name": "zq-fleet",
     "AsrFleet.model": "zq/whisper",

@@ -69,13 +69,17 @@ class EnaExpress(Model):
         return self
 
 
+MachineImage = Annotated[str, Field(pattern=r"^(ami-[0-9a-f]{8,17}|/[\w./-]+(:[1-9][0-9]*)?)$")]
+"""An AMI's id, or an SSM parameter that holds one, with the parameter's version behind a colon."""
+
+
 class DataPathMode(StrEnum):
     """How packets reach the data plane."""
 
     AF_XDP = "af_xdp"
     """XDP on the primary interface, redirecting audio to AF_XDP sockets that DPDK polls."""
     VFIO = "vfio"
-    """DPDK's ENA driver on a secondary interface of its own."""
+    """DPDK's ENA driver on a secondary interface of its own; needs a `machine_image` that a pipeline has baked."""
 
 
 class DataPath(Model):
@@ -99,6 +103,9 @@ class VadFleet(Model):
     huge_pages: HugePages
     ena_express: EnaExpress = EnaExpress()
     data_path: DataPath = DataPath()
+    machine_image: MachineImage | None = None
+    """What a host boots: an AMI's id, or an SSM parameter and its version, such as ``/voice/production/vad:3``. By
+    default AWS's newest, which changes under the fleet at any deploy; ``voice images ami`` proposes one to pin."""
     root_volume_gib: int = Field(default=40, ge=30)
     """Root volume of a host, GiB; it holds the images."""
     drain_timeout_s: int = Field(default=600, ge=30, le=7200)
@@ -146,6 +153,16 @@ class WarmPool(Model):
     """Hosts that are kept ready, however many are in service; a host that leaves the pool is followed by another."""
 
 
+class HostImages(Model):
+    """A pipeline of EC2 Image Builder for each fleet: hosts of its images install and pull nothing when they boot.
+
+    A pipeline runs when it is started (docs/runbooks/patching.md), and costs the machine that it builds on meanwhile.
+    """
+
+    vfio: bool = False
+    """Whether the VAD fleet's image gets a vfio-pci with write combining, which `mode: vfio` needs."""
+
+
 class Engine(StrEnum):
     """What turns chunks into text on an ASR host."""
 
@@ -178,6 +195,9 @@ class AsrFleet(Model):
     availability_zones: tuple[str, ...] | None = None
     """Zones of this fleet, where it cannot use all of the deployment's."""
     warm_pool: WarmPool | None = None
+    machine_image: MachineImage | None = None
+    """What a host boots: an AMI's id, or an SSM parameter and its version, such as ``/voice/production/inf2:3``. By
+    default AWS's newest, which changes under the fleet at any deploy; ``voice images ami`` proposes one to pin."""
     root_volume_gib: int = Field(default=200, ge=30)
     """Root volume of a host, GiB; it holds the images."""
     drain_timeout_s: int = Field(default=900, ge=30, le=7200)
@@ -211,6 +231,7 @@ class Aws(Model):
     that is protected before its first deploy has succeeded cannot be tried again, as the CDK deletes it first."""
     network: Network = Network()
     state: StateStore
+    host_images: HostImages | None = None
     vad: VadFleet
     asr: tuple[AsrFleet, ...]
     edge: Edge

@@ -93,6 +93,7 @@ class AcceleratorFleet(Construct):
                 user_data=userdata.render(self._boot()),
                 purchase=fleet.purchase,
             ),
+                machine_image=fleet.machine_image,
         )
         group = host_group(
             self,

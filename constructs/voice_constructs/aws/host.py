@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aws_cdk import Aws, Duration
+from aws_cdk import Aws, CfnDynamicReference, CfnDynamicReferenceService, Duration, Stack
 from aws_cdk import aws_autoscaling as autoscaling
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_ecr as ecr
@@ -18,14 +18,6 @@ from blueprint.catalog import InstanceType
 from blueprint.contract.metrics import NAMESPACE
 from blueprint.file.model.aws import CapacityBlock, CapacityReservation, Purchase, Spot
 from voice_constructs.aws.acknowledge import acknowledge
-
-AMI_PARAMETERS = {
-    None: "/aws/service/ecs/optimized-ami/amazon-linux-2023/arm64/recommended/image_id",
-    "neuron": "/aws/service/ecs/optimized-ami/amazon-linux-2023/neuron/recommended/image_id",
-    "gpu": "/aws/service/ecs/optimized-ami/amazon-linux-2023/gpu/recommended/image_id",
-}
-"""ECS-optimized Amazon Linux 2023: Docker and the accelerator's runtime are in it, the ECS agent is switched off.
-By kind of accelerator. Source: https://docs.aws.amazon.com/AmazonECS/latest/developerguide/retrieve-ecs-optimized_AMI.html"""
 
 ROOT_DEVICE = "/dev/xvda"
 
@@ -111,6 +103,7 @@ class HostTemplateProps:
     """
 
     instance_type: InstanceType
+        machine_image: As in the file; ``None`` for AWS's newest.
     role: iam.IRole
     security_group: ec2.ISecurityGroup
     volume_key: kms.IKey
@@ -122,13 +115,13 @@ class HostTemplateProps:
 
 
 def host_template(scope: Construct, id_: str, *, props: HostTemplateProps) -> ec2.LaunchTemplate:
+    machine_image: str | None = None
     """Make a launch template: IMDSv2 only, encrypted gp3 root volume, no public address."""
-    accelerator = props.instance_type.accelerator
     template = ec2.LaunchTemplate(
         scope,
         id_,
         instance_type=ec2.InstanceType(props.instance_type.name),
-        machine_image=ec2.MachineImage.from_ssm_parameter(AMI_PARAMETERS[accelerator.kind if accelerator else None]),
+        machine_image=_machine_image(scope, props),
         role=props.role,
         security_group=props.security_group,
         user_data=ec2.UserData.custom(props.user_data),
@@ -164,6 +157,19 @@ def host_template(scope: Construct, id_: str, *, props: HostTemplateProps) -> ec
 def _configure_interfaces(template: ec2.LaunchTemplate, props: HostTemplateProps) -> None:
     data = "LaunchTemplateData.NetworkInterfaces"
     cfn = _cfn(template)
+def _machine_image(scope: Construct, props: HostTemplateProps) -> ec2.IMachineImage:
+    """Return an image that CloudFormation resolves: a template's launch version then names an AMI, and goes back to it.
+
+    A parameter of a template takes the newest version at each deploy, a dynamic reference the one that it names.
+    """
+    chosen = props.machine_image or machine_images.public_parameter(props.instance_type)
+    if machine_images.floats(chosen):
+        return ec2.MachineImage.from_ssm_parameter(chosen)
+    if not machine_images.is_ami(chosen):
+        chosen = CfnDynamicReference(CfnDynamicReferenceService.SSM, chosen).to_string()
+    return ec2.MachineImage.generic_linux({Stack.of(scope).region: chosen})
+
+
     if props.secondary_interface:
         cfn.add_property_override(
             f"{data}.1",

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from aws_cdk import Duration
+from aws_cdk import Duration, Stack
 from aws_cdk import aws_autoscaling as autoscaling
 from aws_cdk import aws_elasticloadbalancingv2 as elbv2
 from constructs import Construct
@@ -45,7 +45,8 @@ class VadFleet(Construct):
 
     Attributes:
         groups: Auto Scaling groups in zone order.
-        target_group: UDP target group for RTP; the public load balancer's listener forwards to it.
+        target_group: UDP target group for RTP that the data path in use fills; the public load balancer's listener
+            forwards to it.
         scaling: One for each scaling rule.
     """
 
@@ -55,22 +56,25 @@ class VadFleet(Construct):
         self._deployment = context.deployment
         self._fleet = context.deployment.aws.vad
         self._vfio = self._fleet.data_path.mode is DataPathMode.VFIO
-        self.target_group = self._build_target_group()
+        # Both stand and are exported whatever the mode is: the other stacks may use either, so a fleet can change over.
+        by_instance = self._build_target_group("Targets", elbv2.TargetType.INSTANCE)
+        by_address = self._build_target_group("AddressTargets", elbv2.TargetType.IP)
+        self.target_group = by_address if self._vfio else by_instance
         role = context.role(self, "Role", groups=names.vad_groups(self._deployment), tier=Tier.VAD, images=VAD_IMAGES)
         if self._vfio:
             role.allow_target_registration(self.target_group.target_group_arn)
         self.groups = [self._build_group(zone, role) for zone in self._deployment.aws.availability_zones]
         self.scaling = self._build_scaling()
 
-    def _build_target_group(self) -> elbv2.NetworkTargetGroup:
-        return elbv2.NetworkTargetGroup(
+    def _build_target_group(self, id_: str, kind: elbv2.TargetType) -> elbv2.NetworkTargetGroup:
+        """Make a target group: Auto Scaling fills one of instances, a vfio host itself one of addresses."""
+        group = elbv2.NetworkTargetGroup(
             self,
-            "Targets",
+            id_,
             vpc=self._context.network.vpc,
             port=RTP.number,
             protocol=elbv2.Protocol.UDP,
-            # Auto Scaling registers primary interfaces; a vfio host registers its secondary one's address itself.
-            target_type=elbv2.TargetType.IP if self._vfio else elbv2.TargetType.INSTANCE,
+            target_type=kind,
             health_check=elbv2.HealthCheck(
                 protocol=elbv2.Protocol.TCP, port=str(VAD_HEALTH.number), interval=Duration.seconds(10)
             ),
@@ -83,6 +87,10 @@ class VadFleet(Construct):
         suffix = zone.removeprefix(self._deployment.aws.region).upper()
         name = names.group(self._deployment, names.VAD_FLEET, zone)
         express = self._fleet.ena_express
+        stack = Stack.of(self)
+        stack.export_value(group.target_group_arn)
+        stack.export_value(group.target_group_full_name)
+        return group
         template = host_template(
             self,
             f"Template{suffix}",
@@ -101,6 +109,7 @@ class VadFleet(Construct):
         bounds = self._fleet.hosts_per_zone
         group = host_group(
             self,
+                machine_image=self._fleet.machine_image,
             f"Group{suffix}",
             props=HostGroupProps(
                 name=name,

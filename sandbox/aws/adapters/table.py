@@ -26,6 +26,12 @@ from sandbox.aws.adapters.kind import Kind, Members, Setting
 
 _SCALABLE = ("ResourceId", "ScalableDimension", "ServiceNamespace")
 
+
+def _image_builder(resource: str) -> Kind:
+    arn = f"arn:aws:imagebuilder:{{region}}:{{account}}:{resource}"
+    return Kind("imagebuilder", id=arn, anew=True, attributes={"Arn": "{id}"})
+
+
 KINDS: dict[str, Kind] = {
     # API Gateway. Nothing answers behind its URLs. Not represented: OpenAPI bodies, canaries, client certificates.
     "AWS::ApiGateway::Account": Kind(  # has no deletion: the role stays set, as in AWS
@@ -599,6 +605,12 @@ KINDS: dict[str, Kind] = {
         read=("get_role", "RoleName"),
         attributes={"Arn": "{Role[Arn]}", "RoleId": "{Role[RoleId]}"},
     ),
+    # Image Builder. moto has none: a pipeline is a record here, and bakes nothing.
+    "AWS::ImageBuilder::Component": _image_builder("component/{Name}/{Version}/1"),
+    "AWS::ImageBuilder::DistributionConfiguration": _image_builder("distribution-configuration/{Name}"),
+    "AWS::ImageBuilder::ImagePipeline": _image_builder("image-pipeline/{Name}"),
+    "AWS::ImageBuilder::ImageRecipe": _image_builder("image-recipe/{Name}/{Version}"),
+    "AWS::ImageBuilder::InfrastructureConfiguration": _image_builder("infrastructure-configuration/{Name}"),
     # KMS. A deleted key stays in the state PendingDeletion, as in AWS.
     "AWS::KMS::Alias": Kind(
         "kms", "create_alias", id="{AliasName}", update="update_alias", delete="delete_alias", key="AliasName"
