@@ -70,6 +70,7 @@ OTHER: Mapping[str, object] = {
     "AggregatedService.pool": "pairs2",
     "TtsService.pool": "voice2",
     "AggregatedService.tensor_parallel": 1,
+    "Rollout.checkpoint_percentages": [20],
     "Load.sessions": 200,
     "Load.session_tokens": 3000,
     "Load.context_tokens": 8192,

@@ -153,6 +153,27 @@ class WarmPool(Model):
     """Hosts that are kept ready, however many are in service; a host that leaves the pool is followed by another."""
 
 
+class Rollout(Model):
+    """How a deploy replaces hosts whose images, user data or machine image have changed: an instance refresh."""
+
+    surge_percent: int = Field(default=10, ge=1, le=100)
+    """Hosts that a group launches before as many old ones leave, percent of its desired number, at least one. Fleets of
+    a reservation or Capacity Block have no room for more hosts: there as many leave first."""
+    checkpoint_percentages: tuple[Annotated[int, Field(ge=1, le=99)], ...] = (10, 50)
+    """Shares of a group's hosts after whose replacement the refresh pauses, for alarms and probes to tell; percent."""
+    checkpoint_pause_s: int = Field(default=600, ge=0, le=172800)
+    """How long it pauses there, seconds."""
+    bake_s: int = Field(default=600, ge=0, le=172800)
+    """How long the alarms watch on after the last host was replaced, seconds."""
+
+    @field_validator("checkpoint_percentages")
+    @classmethod
+    def _ascends(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        if list(value) != sorted(set(value)):
+            raise ValueError(f"checkpoints ascend: {', '.join(map(str, sorted(set(value))))}")
+        return value
+
+
 class HostImages(Model):
     """A pipeline of EC2 Image Builder for each fleet: hosts of its images install and pull nothing when they boot.
 
@@ -232,6 +253,7 @@ class Aws(Model):
     network: Network = Network()
     state: StateStore
     host_images: HostImages | None = None
+    rollout: Rollout = Rollout()
     vad: VadFleet
     asr: tuple[AsrFleet, ...]
     edge: Edge

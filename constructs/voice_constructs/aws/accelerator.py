@@ -10,6 +10,7 @@ import userdata
 from blueprint import catalog
 from blueprint.aws import names
 from blueprint.aws.alerts import scaling_runbook
+from blueprint.aws.rollouts import guards
 from blueprint.contract.environment import CACHE_DIR, CHUNK_PORT, DRAIN_TIMEOUT_S, ENGINE, HEALTH_PORT, HOST_KIND
 from blueprint.contract.images import UNPRIVILEGED_USER, Image
 from blueprint.contract.metrics import NEURON_TOOLS_DIR, START_PHASES_FILE
@@ -92,8 +93,8 @@ class AcceleratorFleet(Construct):
                 root_volume_gib=fleet.root_volume_gib,
                 user_data=userdata.render(self._boot()),
                 purchase=fleet.purchase,
-            ),
                 machine_image=fleet.machine_image,
+            ),
         )
         group = host_group(
             self,
@@ -106,6 +107,9 @@ class AcceleratorFleet(Construct):
                 min_hosts=context.min_hosts(fleet.hosts.min, self._images),
                 max_hosts=fleet.hosts.max,
                 warm_up_s=fleet.warm_up_s,
+                rollout=self._deployment.aws.rollout,
+                guards=guards(self._deployment, Tier.ASR, fleet.name),
+                purchase=fleet.purchase,
             ),
         )
         # A host without its image would boot, fail, and be launched again for ever.

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from aws_cdk import Aws, CfnDynamicReference, CfnDynamicReferenceService, Duration, Stack
 from aws_cdk import aws_autoscaling as autoscaling
+from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_iam as iam
@@ -14,9 +15,11 @@ from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
 import userdata
+from blueprint.aws import machine_images
+from blueprint.aws.rollouts import surges
 from blueprint.catalog import InstanceType
 from blueprint.contract.metrics import NAMESPACE
-from blueprint.file.model.aws import CapacityBlock, CapacityReservation, Purchase, Spot
+from blueprint.file.model.aws import CapacityBlock, CapacityReservation, Purchase, Rollout, Spot
 from voice_constructs.aws.acknowledge import acknowledge
 
 ROOT_DEVICE = "/dev/xvda"
@@ -100,10 +103,10 @@ class HostTemplateProps:
     Attributes:
         secondary_interface: Whether the host gets a second network interface, for DPDK alone.
         ena_express_udp: ``None`` for plain ENA, else whether UDP uses ENA Express too.
+        machine_image: As in the file; ``None`` for AWS's newest.
     """
 
     instance_type: InstanceType
-        machine_image: As in the file; ``None`` for AWS's newest.
     role: iam.IRole
     security_group: ec2.ISecurityGroup
     volume_key: kms.IKey
@@ -112,10 +115,10 @@ class HostTemplateProps:
     purchase: Purchase
     secondary_interface: bool = False
     ena_express_udp: bool | None = None
+    machine_image: str | None = None
 
 
 def host_template(scope: Construct, id_: str, *, props: HostTemplateProps) -> ec2.LaunchTemplate:
-    machine_image: str | None = None
     """Make a launch template: IMDSv2 only, encrypted gp3 root volume, no public address."""
     template = ec2.LaunchTemplate(
         scope,
@@ -154,9 +157,6 @@ def host_template(scope: Construct, id_: str, *, props: HostTemplateProps) -> ec
     return template
 
 
-def _configure_interfaces(template: ec2.LaunchTemplate, props: HostTemplateProps) -> None:
-    data = "LaunchTemplateData.NetworkInterfaces"
-    cfn = _cfn(template)
 def _machine_image(scope: Construct, props: HostTemplateProps) -> ec2.IMachineImage:
     """Return an image that CloudFormation resolves: a template's launch version then names an AMI, and goes back to it.
 
@@ -170,6 +170,9 @@ def _machine_image(scope: Construct, props: HostTemplateProps) -> ec2.IMachineIm
     return ec2.MachineImage.generic_linux({Stack.of(scope).region: chosen})
 
 
+def _configure_interfaces(template: ec2.LaunchTemplate, props: HostTemplateProps) -> None:
+    data = "LaunchTemplateData.NetworkInterfaces"
+    cfn = _cfn(template)
     if props.secondary_interface:
         cfn.add_property_override(
             f"{data}.1",
@@ -235,6 +238,8 @@ class HostGroupProps:
     Attributes:
         name: Name of the group; user data and policies refer to it.
         min_hosts: Fewest hosts, 0 while an image has no digest.
+        rollout: How a deploy replaces hosts.
+        guards: Names of the alarms that stop it.
     """
 
     name: str
@@ -244,6 +249,9 @@ class HostGroupProps:
     min_hosts: int
     max_hosts: int
     warm_up_s: int
+    rollout: Rollout
+    guards: Sequence[str]
+    purchase: Purchase
     behind_load_balancer: bool = False
 
 
@@ -269,17 +277,7 @@ def host_group(scope: Construct, id_: str, *, props: HostGroupProps) -> autoscal
         if props.behind_load_balancer
         else autoscaling.HealthChecks.ec2(grace_period=grace),
         group_metrics=[autoscaling.GroupMetrics.all()],
-        update_policy=autoscaling.UpdatePolicy.rolling_update(
-            max_batch_size=1,
-            min_instances_in_service=min(props.min_hosts, props.max_hosts - 1),
-            # CloudFormation waits no longer than the launch hook; an abandoned host rolls the update back.
-            pause_time=Duration.seconds(0),
-            suspend_processes=[
-                autoscaling.ScalingProcess.AZ_REBALANCE,
-                autoscaling.ScalingProcess.ALARM_NOTIFICATION,
-                autoscaling.ScalingProcess.SCHEDULED_ACTIONS,
-            ],
-        ),
+        update_policy=_refresh(scope, id_, props),
     )
     cfn = group.node.default_child
     assert isinstance(cfn, autoscaling.CfnAutoScalingGroup)  # noqa: S101  narrows jsii's IConstruct
@@ -298,3 +296,24 @@ def host_group(scope: Construct, id_: str, *, props: HostGroupProps) -> autoscal
         "Operators are told by the alarms' topic; a message for every launch and termination is noise",
     )
     return group
+
+
+def _refresh(scope: Construct, id_: str, props: HostGroupProps) -> autoscaling.UpdatePolicy:
+    """Replace hosts by instance refresh: scaling goes on meanwhile, the warm pool's hosts are replaced too.
+
+    An alarm fails it, and CloudFormation then goes back to the launch template before.
+    """
+    rollout, room = props.rollout, surges(props.purchase)
+    return autoscaling.UpdatePolicy.instance_refresh(
+        strategy=autoscaling.InstanceRefreshStrategy.ROLLING,
+        min_healthy_percentage=100 if room else 100 - rollout.surge_percent,
+        max_healthy_percentage=100 + rollout.surge_percent if room else 100,
+        checkpoint_percentages=[*rollout.checkpoint_percentages, 100],
+        checkpoint_delay=Duration.seconds(rollout.checkpoint_pause_s),
+        bake_time=Duration.seconds(rollout.bake_s),
+        skip_matching=True,
+        alarms=[
+            cloudwatch.Alarm.from_alarm_name(scope, f"{id_}Guard{number}", name)
+            for number, name in enumerate(props.guards)
+        ],
+    )

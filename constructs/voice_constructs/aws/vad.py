@@ -1,6 +1,7 @@
 """The packet tier: Graviton4 hosts that drop silence."""
 
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import PurePosixPath
 
 from aws_cdk import Duration, Stack
@@ -12,6 +13,7 @@ import userdata
 from blueprint import catalog
 from blueprint.aws import names
 from blueprint.aws.alerts import scaling_runbook
+from blueprint.aws.rollouts import guards
 from blueprint.contract.environment import CHUNK_KIND, CHUNK_PORT, DRAIN_TIMEOUT_S, HEALTH_PORT, RTP_PORT
 from blueprint.contract.images import Image
 from blueprint.contract.metrics import CONTROL_SOCKET
@@ -64,6 +66,9 @@ class VadFleet(Construct):
         if self._vfio:
             role.allow_target_registration(self.target_group.target_group_arn)
         self.groups = [self._build_group(zone, role) for zone in self._deployment.aws.availability_zones]
+        # One zone after the other: what is wrong with new hosts is seen in one zone first.
+        for before, after in pairwise(self.groups):
+            after.node.add_dependency(before)
         self.scaling = self._build_scaling()
 
     def _build_target_group(self, id_: str, kind: elbv2.TargetType) -> elbv2.NetworkTargetGroup:
@@ -82,15 +87,15 @@ class VadFleet(Construct):
             deregistration_delay=Duration.seconds(0),
             connection_termination=True,
         )
+        stack = Stack.of(self)
+        stack.export_value(group.target_group_arn)
+        stack.export_value(group.target_group_full_name)
+        return group
 
     def _build_group(self, zone: str, role: HostRole) -> autoscaling.AutoScalingGroup:
         suffix = zone.removeprefix(self._deployment.aws.region).upper()
         name = names.group(self._deployment, names.VAD_FLEET, zone)
         express = self._fleet.ena_express
-        stack = Stack.of(self)
-        stack.export_value(group.target_group_arn)
-        stack.export_value(group.target_group_full_name)
-        return group
         template = host_template(
             self,
             f"Template{suffix}",
@@ -104,12 +109,12 @@ class VadFleet(Construct):
                 purchase=OnDemand(),
                 secondary_interface=self._vfio,
                 ena_express_udp=express.udp if express.enabled else None,
+                machine_image=self._fleet.machine_image,
             ),
         )
         bounds = self._fleet.hosts_per_zone
         group = host_group(
             self,
-                machine_image=self._fleet.machine_image,
             f"Group{suffix}",
             props=HostGroupProps(
                 name=name,
@@ -119,6 +124,9 @@ class VadFleet(Construct):
                 min_hosts=self._context.min_hosts(bounds.min, VAD_IMAGES),
                 max_hosts=bounds.max,
                 warm_up_s=self._fleet.warm_up_s,
+                rollout=self._deployment.aws.rollout,
+                guards=guards(self._deployment, Tier.VAD, names.VAD_FLEET),
+                purchase=OnDemand(),
                 behind_load_balancer=not self._vfio,
             ),
         )

@@ -177,8 +177,8 @@ KINDS: dict[str, Kind] = {
         place=("PolicyName", *_SCALABLE),
         adapter=application_autoscaling.ScalingPolicy,
     ),
-    # EC2 Auto Scaling. Not represented: `UpdatePolicy` and `CreationPolicy` (no rolling replacement, no waiting for
-    # signals), notification configurations. The drill evaluates policies.
+    # EC2 Auto Scaling. Not represented: rolling updates (of `UpdatePolicy`, instance refresh is), `CreationPolicy` (no
+    # waiting for signals), notification configurations. The drill evaluates policies.
     "AWS::AutoScaling::AutoScalingGroup": Kind(
         "autoscaling",
         "create_auto_scaling_group",

@@ -276,3 +276,42 @@ def test_an_asr_fleet_shares_no_stack_with_another(sandbox: Stacks) -> None:
     exports = {fleet: json.dumps(sandbox[fleet].template) for fleet in ASR}
     for fleet, other in ((fleet, other) for fleet in ASR for other in ASR if fleet != other):
         assert f"sandbox-{other}:" not in exports[fleet]
+
+
+def refreshes(stack: Stack) -> list[dict[str, Any]]:
+    return [
+        group["UpdatePolicy"]["AutoScalingInstanceRefresh"]["Preferences"]
+        for group in stack.of_type("AutoScaling::AutoScalingGroup").values()
+    ]
+
+
+@pytest.mark.parametrize("tier", HOSTS)
+def test_a_rollout_is_watched_by_alarms_that_exist(sandbox: Stacks, tier: str) -> None:
+    known = set(alarms(sandbox["observability"]))
+    for preferences in refreshes(sandbox[tier]):
+        watched = preferences["AlarmSpecification"]["Alarms"]
+        assert known >= set(watched)
+        assert len(watched) <= 10, "more than Auto Scaling takes"
+        assert {"sandbox-alert-sessions-refused", f"sandbox-alert-hosts-abandoned-{tier[:3]}"} <= set(watched)
+        # A neighbour's alarm takes no fleet back.
+        assert not any(name.endswith(f"-{other}") for other in ("inf2", "trn1", "p5") for name in watched
+                       if other not in tier)  # fmt: skip
+
+
+def test_a_rollout_launches_first_where_there_is_room(tmp_path: Path) -> None:
+    reserved = {"option": "capacity-reservation", "reservation_id": "cr-0123456789abcdef0"}
+    edits = {"aws.asr.2.purchase": reserved, "aws.rollout": {"surge_percent": 25}}
+    stacks = edited_sandbox(edits, tmp_path)
+    bounds = {
+        tier: {(each["MinHealthyPercentage"], each["MaxHealthyPercentage"]) for each in refreshes(stacks[tier])}
+        for tier in ("vad", "asr-p5")
+    }
+    assert bounds == {"vad": {(100, 125)}, "asr-p5": {(75, 100)}}
+
+
+def test_zones_roll_one_after_the_other(sandbox: Stacks) -> None:
+    found = sandbox["vad"].of_type("AutoScaling::AutoScalingGroup")
+    assert [set(found) & set(group.get("DependsOn", [])) for group in found.values()] == [
+        set(),
+        *({name} for name in list(found)[:-1]),
+    ]
