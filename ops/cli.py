@@ -24,6 +24,7 @@ COMMANDS = {
     "cost": "Price a deployment from its templates and its Pulumi graph: by tier and by audio hour.",
     "status": "Show fleets, alarms, drift, image versions and cost so far of a deployed file.",
     "rollout": "Show which hosts a deploy would replace: order, duration, additional vCPUs, alarms that take it back.",
+    "rotate": "Rotate the passwords of the state store's users: begin, and when run again later, end.",
     "drain": "Let a host finish its sessions, and have its group terminate it.",
     "teardown": "Show what goes, what stays and what that costs; delete the stacks; say what is left.",
     "checks": "List every check: what must hold, how much it matters, where the rule comes from.",

@@ -45,9 +45,16 @@ give_up_if_dead() {
   unready=0
 }
 
+# A password that was rotated reaches the containers within this time.
+REREAD_EVERY_S=300
+
 watch() {
-  local unready=0
+  local unready=0 since_read=0
   while :; do
+    if (((since_read += 5) >= REREAD_EVERY_S)); then
+      since_read=0
+      reread_secret || log 'the secret cannot be read now'
+    fi
     case $(metadata autoscaling/target-lifecycle-state || true) in
       *Terminated)
         leave

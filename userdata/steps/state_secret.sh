@@ -6,6 +6,16 @@ fetch_secret() {
     python3 -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]], end="")' "$SECRET_FIELD" >"$RUN/fetched"
 }
 
+# Into the files that the containers have: programs read them whenever they connect.
+reread_secret() {
+  local name
+  fetch_secret && [[ -s $RUN/fetched ]] || return 0
+  for name in "${CONTAINERS[@]}"; do
+    grep -qxFf "$RUN/fetched" "$RUN/secrets/$name" || cat "$RUN/fetched" >"$RUN/secrets/$name"
+  done
+  rm "$RUN/fetched"
+}
+
 # A copy for each container, owned by the user that it runs as.
 state_secret() {
   local name

@@ -39,6 +39,8 @@ class StateStore(Model):
 
     node_type: str
     """ElastiCache node type of the catalogue, such as ``cache.r7g.large``."""
+    engine_version: Literal["7.2", "8.0", "8.1"] = "8.1"
+    """Version of Valkey. A newer one is an upgrade in place; there is no way back but a snapshot."""
     replicas: int = Field(default=1, ge=0, le=5)
     """Replicas of the primary; one or more makes the store survive the loss of a zone."""
     snapshot_retention_days: int = Field(default=1, ge=0, le=35)
