@@ -266,9 +266,10 @@ def test_a_host_whose_engine_is_dead_drains_and_is_replaced(
 def test_a_password_that_was_rotated_reaches_the_containers_of_a_host_that_serves(
     machine: Machine, ready_port: int
 ) -> None:
-    machine.set("secret", "\n".join(json.dumps({"password": each}) for each in (PASSWORD, "after-the-rotation")))
+    rotated = PASSWORD[::-1]
+    machine.set("secret", "\n".join(json.dumps({"password": each}) for each in (PASSWORD, rotated)))
     machine.targets(*["InService"] * 61, "Terminated")
     machine.launch(hosts.vad(ready_port))
     # In place: a container has the file itself, and not what lies under its name.
-    assert machine.file("run/voice/secrets/vad-dataplane") == "after-the-rotation"
-    assert machine.file("run/voice/secrets/telemetry") == "after-the-rotation"
+    assert machine.file("run/voice/secrets/vad-dataplane") == rotated
+    assert machine.file("run/voice/secrets/telemetry") == rotated

@@ -45,16 +45,11 @@ give_up_if_dead() {
   unready=0
 }
 
-# A password that was rotated reaches the containers within this time.
-REREAD_EVERY_S=300
-
 watch() {
-  local unready=0 since_read=0
+  local unready=0 polls=0
   while :; do
-    if (((since_read += 5) >= REREAD_EVERY_S)); then
-      since_read=0
-      reread_secret || log 'the secret cannot be read now'
-    fi
+    # A password that was rotated is taken up within five minutes.
+    ((++polls % 60)) || reread_secret
     case $(metadata autoscaling/target-lifecycle-state || true) in
       *Terminated)
         leave

@@ -6,13 +6,12 @@ fetch_secret() {
     python3 -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]], end="")' "$SECRET_FIELD" >"$RUN/fetched"
 }
 
-# Into the files that the containers have: programs read them whenever they connect.
+# Into the files that containers have, which programs read whenever they connect; never empty meanwhile: all passwords
+# are equally long.
 reread_secret() {
   local name
-  fetch_secret && [[ -s $RUN/fetched ]] || return 0
-  for name in "${CONTAINERS[@]}"; do
-    grep -qxFf "$RUN/fetched" "$RUN/secrets/$name" || cat "$RUN/fetched" >"$RUN/secrets/$name"
-  done
+  fetch_secret || return 0
+  for name in "${CONTAINERS[@]}"; do cat "$RUN/fetched" 1<>"$RUN/secrets/$name"; done
   rm "$RUN/fetched"
 }
 
