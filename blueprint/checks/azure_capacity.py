@@ -207,9 +207,9 @@ def family_quota_need(deployment: Deployment) -> Iterator[Violation]:
         counted[SPOT_QUOTA if pool.is_spot else pool.size.quota_family].append(pool)
     for family, members in counted.items():
         low = sum(pool.min_nodes * pool.size.vcpus for pool in members)
-        high = sum(pool.max_nodes * pool.size.vcpus for pool in members)
+        high = sum((pool.max_nodes + pool.surge_nodes) * pool.size.vcpus for pool in members)
         yield Violation(
             members[0].place.at(),
-            f"{family}: {low} vCPU at the minimum, {high} at the maximum",
+            f"{family}: {low} vCPU at the minimum, {high} at the maximum and in an upgrade",
             f"compare: az vm list-usage --location {deployment.azure.location} --output table",
         )

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from blueprint import catalog
 from blueprint.azure.names import SYSTEM_POOL, pool_taints
+from blueprint.azure.rollout import surge_pods
 from blueprint.azure.topology import Request
 from blueprint.catalog import Gpu, ModelCard, VmSize
 from blueprint.catalog.inference import Task
@@ -64,6 +65,7 @@ class Pool:
     is_system: bool = False
     is_spot: bool = False
     is_reserved: bool = False
+    surge_nodes: int = 0
 
     @property
     def gpu(self) -> Gpu | None:
@@ -107,6 +109,7 @@ class Pod:
         requests: What the kubelet aligns, container by container.
         memory_gib: What one pod may take, by what takes it.
         nvme_gib: Volumes of one pod on the node's own disks.
+        surge: Pods that a rollout adds before it stops one.
         is_cell: Whether it is a whole prefill/decode cell.
     """
 
@@ -121,6 +124,7 @@ class Pod:
     nvme_gib: float
     min_replicas: int
     max_replicas: int
+    surge: int
     engines: tuple[Engine, ...]
     is_cell: bool = False
 
@@ -216,6 +220,7 @@ def _pools(azure: Azure) -> Iterator[Pool]:
             pool.availability_zones or (),
             is_spot=isinstance(pool.purchase, SpotNodes),
             is_reserved=isinstance(pool.purchase, ReservedNodes),
+            surge_nodes=pool.surge_nodes,
         )
 
 
@@ -232,7 +237,7 @@ def _pods(azure: Azure, pools: dict[str, Pool]) -> Iterator[Pod]:
 
 def _pod(service: AzureService, place: Place, pool: Pool, pool_at: Location) -> Pod:
     size, lmcache = pool.size, _lmcache(service)
-    gpus, cpus = 1, float(service.cpus)
+    gpus, cpus, replicas = 1, float(service.cpus), service.replicas_on(pool.name)
     requests: tuple[Request, ...]
     match service:
         case PrefillDecodeCell():
@@ -255,8 +260,9 @@ def _pod(service: AzureService, place: Place, pool: Pool, pool_at: Location) -> 
         requests=requests,
         memory_gib=host_parts(gpus, lmcache.l1_gib if lmcache else 0, helpers_gib(service)),
         nvme_gib=lmcache.l2_nvme_gib * FILE_SYSTEM_SHARE if lmcache else 0,
-        min_replicas=service.replicas.min,
-        max_replicas=service.replicas.max,
+        min_replicas=replicas.min,
+        max_replicas=replicas.max,
+        surge=surge_pods(replicas),
         engines=tuple(_engines(service, size)),
         is_cell=isinstance(service, PrefillDecodeCell),
     )

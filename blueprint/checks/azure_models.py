@@ -110,21 +110,20 @@ def weights_type_computes(deployment: Deployment) -> Iterator[Violation]:
             )
 
 
-@check(
+@cluster_check(
     "driver-runs-engine",
     "The NVIDIA driver of every pool's node image runs the CUDA build of its engine.",
     source="https://github.com/Azure/AKS/issues/5875 and https://docs.nvidia.com/deploy/cuda-compatibility",
-    level=Level.WARNING,
 )
-def driver_runs_engine(deployment: Deployment) -> Iterator[Violation]:
-    for pod, engine in _engines(cluster_in(deployment.azure)):
+def driver_runs_engine(cluster: Cluster) -> Iterator[Violation]:
+    for pod, engine in _engines(cluster):
         driver = HELD_BACK_DRIVERS.get(pod.size.gpu or "")
-        release = catalog.engines()[engine.model.served_by]
+        release = catalog.engines()[engine.kind]
         if driver and release.min_driver and not _runs(driver, release.min_driver):
             yield Violation(
                 pod.pool_at,
                 f"{pod.size.name} comes with driver {driver}; {release.name} {release.version} is built for CUDA 13, "
-                f"which needs {release.min_driver}",
+                f"which needs {release.min_driver}: the engine would start again and again, and the node be paid for",
                 "put the service on an A100, H100 or H200 pool, or bring a node image with that driver and accept "
                 "this check",
             )

@@ -1,19 +1,20 @@
 """Checks on who uses which pool, on the ranges that nodes and pods take, and on who administers the cluster."""
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator
 from ipaddress import IPv4Network
 
 from blueprint.checks.azure_cluster import Cluster, Pod, cluster_in
 from blueprint.checks.base import Level, Violation, check, cluster_check
-from blueprint.file.model.azure import Azure
+from blueprint.file.model.azure import Azure, ChatService
 from blueprint.file.model.deployment import Deployment
 
 PLACEHOLDER = "00000000-0000-0000-0000-000000000000"
 POD_PREFIX = 24
 """Every node takes a range of this size from the pods' overlay."""
 SYSTEM_SURGE = 1 / 3
-"""Share of the system pool that AKS adds while it upgrades it; GPU pools upgrade without another node."""
+"""Share of the system pool that AKS adds while it upgrades it; a GPU pool says its own."""
 AZURE_RESERVED_ADDRESSES = 5
 """In every subnet."""
 
@@ -36,19 +37,68 @@ def pool_has_service(deployment: Deployment) -> Iterator[Violation]:
 
 @cluster_check(
     "pool-holds-replicas",
-    "Every pool at its maximum has GPUs for all replicas of its services.",
-    source="https://learn.microsoft.com/azure/aks/cluster-autoscaler-overview",
+    "Every pool at its maximum has GPUs for all replicas of its services, and for those that a rollout adds.",
+    source="https://learn.microsoft.com/azure/aks/cluster-autoscaler-overview and "
+    "https://kubernetes.io/docs/concepts/workloads/controllers/deployment/#max-surge",
 )
 def pool_holds_replicas(cluster: Cluster) -> Iterator[Violation]:
     for pods in cluster.pods_by_pool().values():
         pool = pods[0].pool
-        need = sum(_nodes(pod, pod.max_replicas) for pod in pods)
+        need = sum(_nodes(pod, pod.max_replicas + pod.surge) for pod in pods)
         if need > pool.max_nodes:
-            parts = ", ".join(f"{pod.max_replicas} replicas of {pod.name} at {pod.per_node} a node" for pod in pods)
+            parts = ", ".join(
+                f"{pod.max_replicas} replicas of {pod.name}{f' and {pod.surge} of a rollout' if pod.surge else ''} "
+                f"at {pod.per_node} a node"
+                for pod in pods
+            )
             yield Violation(
                 pods[0].place.at("replicas"),
                 f"pool {pool.name} has {pool.max_nodes} nodes at the most; {parts} take {need}",
                 f"set nodes.max of the pool to {need}, or lower replicas.max",
+            )
+
+
+@check(
+    "service-wakes",
+    "Every service keeps a replica on its first pool.",
+    source="https://keda.sh/docs/latest/concepts/scaling-deployments (a scaler wakes a workload by a metric; these are "
+    "published by the engines themselves)",
+)
+def service_wakes(deployment: Deployment) -> Iterator[Violation]:
+    for index, service in enumerate(deployment.azure.services):
+        pool = service.pools[0] if isinstance(service, ChatService) else service.pool
+        if service.replicas_on(pool).min == 0:
+            yield Violation(
+                ("azure", "services", index),
+                f"{service.name} may have 0 replicas on pool {pool}: nothing publishes the metrics that would wake one",
+                "set min to 1 or more; later pools of a chat service may have 0",
+            )
+
+
+@check(
+    "upgrade-keeps-service",
+    "No service is away while a node of its pool is upgraded.",
+    source="https://learn.microsoft.com/azure/aks/upgrade-aks-cluster#customize-node-surge-upgrade (node images come "
+    "weekly)",
+    level=Level.WARNING,
+)
+def upgrade_keeps_service(deployment: Deployment) -> Iterator[Violation]:
+    azure = deployment.azure
+    services: dict[str, list[Pod]] = defaultdict(list)
+    for pod in cluster_in(azure).pods:
+        if pod.per_node and pod.min_replicas:
+            services[pod.name].append(pod)
+    for name, pods in services.items():
+        pool = pods[0].pool
+        if sum(_nodes(pod, pod.min_replicas) for pod in pods) == 1 and not pool.surge_nodes:
+            window = azure.maintenance
+            yield Violation(
+                pool.place.at("nodes"),
+                f"{name} may run on one node of pool {pool.name}, and an upgrade empties it before another one "
+                f"serves: {name} is away on {window.day} from {window.start} UTC until a node has booted and its "
+                "engine has loaded, each time that there is a node image",
+                f"set surge_nodes: 1 (quota for {pool.size.vcpus} vCPU more), raise the service's minimum beyond one "
+                "node, or accept this check if nobody calls in that window",
             )
 
 
@@ -148,4 +198,5 @@ def _nodes(pod: Pod, replicas: int) -> int:
 
 def _most_nodes(azure: Azure) -> int:
     system = azure.system_pool.nodes.max
-    return system + math.ceil(system * SYSTEM_SURGE) + sum(pool.nodes.max for pool in azure.pools)
+    pools = sum(pool.nodes.max + pool.surge_nodes for pool in azure.pools)
+    return system + math.ceil(system * SYSTEM_SURGE) + pools

@@ -337,6 +337,8 @@ def _azure_names(azure: Azure) -> Iterator[_Named]:
         if isinstance(service, ChatService):
             for number, pool_name in enumerate(service.pools):
                 yield (*place, "pools", number), pool_name, "pool of this file", pools
+            for number, bounds in enumerate(service.pool_replicas):
+                yield (*place, "pool_replicas", number, "pool"), bounds.pool, "pool of this service", service.pools
         else:
             yield (*place, "pool"), service.pool, "pool of this file", pools
     for index, agreement in enumerate(azure.model_agreements):

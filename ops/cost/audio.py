@@ -53,7 +53,7 @@ def azure_audio(azure: Azure, utilisation: float) -> Audio:
             continue
         for pool in sized.pools:
             nodes = next(each.nodes for each in azure.pools if each.name == pool.pool)
-            low = min(service.replicas.min, nodes.min * pool.replicas_per_node)
+            low = min(service.replicas_on(pool.pool).min, nodes.min * pool.replicas_per_node)
             sessions += Amount.between(low, pool.most_replicas, utilisation) * pool.engine.sessions
             bounds, each = f"{low}-{pool.most_replicas}", pool.engine.sessions
             reasons.append(f"{service.name}, {bounds} replicas x {each} sessions")

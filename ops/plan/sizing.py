@@ -54,11 +54,11 @@ def _service_table(services: dict[str, Sized]) -> Table:
     table = empty_table(
         "engines by service and pool",
         ("service", "pool", "GPUs"),
-        ("sessions", "full", "replicas", "nodes", "most"),
+        ("sessions", "full", "kept", "replicas", "nodes", "most"),
         "bound by",
-        "sessions: that one engine carries at the asked length; full: at full context. Replicas and nodes: what the "
-        "asked load needs; most: sessions at the maximum of both. Ceilings of memory or of published figures, not "
-        "measured latency",
+        "sessions: that one engine carries at the asked length; full: at full context; kept: replicas that KEDA holds "
+        "without any load. Replicas and nodes: what the asked load needs, or what is kept; most: sessions at the "
+        "maximum of both. Ceilings of memory or of published figures, not measured latency",
     )
     for name, sized in services.items():
         for pool in sized.pools if isinstance(sized, ServiceSizing) else ():
@@ -75,7 +75,8 @@ def _gpus(pool: PoolSizing) -> str:
 
 def _numbers(pool: PoolSizing) -> tuple[str, ...]:
     full = f"{pool.engine.sessions_at_full_context:.1f}" if isinstance(pool.engine, EngineSizing) else "-"
-    return str(pool.engine.sessions), full, str(pool.replicas), str(pool.nodes), str(pool.sessions)
+    counts = pool.bounds.min, pool.replicas, pool.nodes, pool.sessions
+    return str(pool.engine.sessions), full, *map(str, counts)
 
 
 def _layout_table(services: dict[str, Sized]) -> Table:

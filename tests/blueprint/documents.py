@@ -145,23 +145,27 @@ azure:
   pools:
     - name: cells
       vm_size: Standard_NC96ads_A100_v4
-      nodes: {{min: 1, max: 2}}
+      nodes: {{min: 1, max: 3}}
+      surge_nodes: 1
       availability_zones: ["1"]
       purchase: {{option: on-demand}}
       topology_policy: best-effort
     - name: pairs
       vm_size: Standard_NC96ads_A100_v4
       nodes: {{min: 1, max: 2}}
+      surge_nodes: 1
       purchase: {{option: on-demand}}
       topology_policy: restricted
     - name: h200
       vm_size: Standard_ND96isr_H200_v5
       nodes: {{min: 1, max: 1}}
+      surge_nodes: 1
       purchase: {{option: on-demand}}
       topology_policy: best-effort
     - name: a100
       vm_size: Standard_NC24ads_A100_v4
-      nodes: {{min: 1, max: 4}}
+      nodes: {{min: 1, max: 5}}
+      surge_nodes: 1
       purchase: {{option: on-demand}}
       topology_policy: single-numa-node
   services:

@@ -69,6 +69,7 @@ OTHER: Mapping[str, object] = {
     "PrefillDecodeCell.pool": "cells2",
     "AggregatedService.pool": "pairs2",
     "TtsService.pool": "voice2",
+    "PoolReplicas.pool": "pairs2",
     "AggregatedService.tensor_parallel": 1,
     "Rollout.checkpoint_percentages": [20],
     "Load.sessions": 200,
@@ -99,7 +100,7 @@ WITH_OTHERS: Mapping[Key, Edits] = {
 ALONE: Mapping[Key, Edits] = {
     (*AWS, "Aws.availability_zones"): {"aws.availability_zones": ["us-east-1a", "us-east-1c"]},
     (*AWS, "Aws.vad", "VadFleet.ena_express", "EnaExpress.enabled"): {"aws.vad.ena_express": {}},
-    (*AZURE, "Azure.services", "ChatService.pools"): {"azure.services.4.pools": ["pairs2"]},
+    (*AZURE, "Azure.services", "ChatService.pools"): {"azure.services.4.pools": ["pairs"]},
     **{
         (*AWS, *fleet, "ScalingRule.comparison"): {
             f"{place}.comparison": "below",

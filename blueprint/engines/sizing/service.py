@@ -25,6 +25,7 @@ from blueprint.file.model.azure import (
     PrefillDecodeCell,
     TtsService,
 )
+from blueprint.file.model.base import HostCount
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,9 @@ class PoolSizing:
         prefill: The engine of a cell that prefills.
         gpus_per_replica: GPUs that one pod asks for.
         replicas_per_node: Replicas that fit one node.
-        replicas_max: The service's ``replicas.max``; of a chat service, on each of its pools.
+        bounds: The service's bounds on this pool; KEDA keeps ``bounds.min`` whatever the load.
         nodes_max: The pool's ``nodes.max``.
-        replicas: Replicas that carry this pool's part of the load.
+        replicas: Replicas that carry this pool's part of the load, or the minimum where that is more.
         nodes: Nodes for these.
         host: Memory of a full node.
     """
@@ -50,7 +51,7 @@ class PoolSizing:
     prefill: EngineSizing | None
     gpus_per_replica: int
     replicas_per_node: int
-    replicas_max: int
+    bounds: HostCount
     nodes_max: int
     replicas: int
     nodes: int
@@ -59,13 +60,13 @@ class PoolSizing:
     @property
     def most_replicas(self) -> int:
         """What ``replicas.max`` and the pool's nodes both allow."""
-        return min(self.replicas_max, self.nodes_max * self.replicas_per_node)
+        return min(self.bounds.max, self.nodes_max * self.replicas_per_node)
 
     @property
     def bottleneck(self) -> str:
         """Which of the two allows less."""
-        if self.replicas_max <= self.nodes_max * self.replicas_per_node:
-            return f"replicas.max {self.replicas_max}"
+        if self.bounds.max <= self.nodes_max * self.replicas_per_node:
+            return f"replicas.max {self.bounds.max}"
         return f"{self.nodes_max} nodes of {self.replicas_per_node}"
 
     @property
@@ -193,7 +194,8 @@ def _sized(
 ) -> ServiceSizing:
     left, filled = sessions, []
     for place in places:
-        replicas = min(place.most_replicas, math.ceil(max(0, left) / place.engine.sessions))
+        needed = min(place.most_replicas, math.ceil(max(0, left) / place.engine.sessions))
+        replicas = max(place.bounds.min, needed)
         left -= replicas * place.engine.sessions
         filled.append(replace(place, replicas=replicas, nodes=math.ceil(replicas / place.replicas_per_node)))
     return ServiceSizing(service.name, service.kind, service.model, sessions, tuple(filled), compared)
@@ -266,7 +268,7 @@ def _place(
         prefill=prefill,
         gpus_per_replica=gpus,
         replicas_per_node=per_node,
-        replicas_max=service.replicas.max,
+        bounds=service.replicas_on(node.pool.name),
         nodes_max=node.pool.nodes.max,
         replicas=0,
         nodes=0,

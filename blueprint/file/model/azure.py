@@ -108,6 +108,9 @@ class GpuPool(Model):
     purchase: NodePurchase = PayAsYouGo()
     """How the nodes are bought: by the second, spot, or from a capacity reservation."""
     topology_policy: TopologyPolicy = TopologyPolicy.BEST_EFFORT
+    surge_nodes: int = Field(default=0, ge=0, le=10)
+    """Nodes that an upgrade adds before it empties one. They take quota and free machines, without which the upgrade
+    fails; with 0 the pool is one node short instead."""
     os_disk_gib: int = Field(default=256, ge=128, le=2048)
     """Holds the images; an inference image unpacks to about 30 GiB."""
 
@@ -133,6 +136,10 @@ class Service(Model):
     replicas: HostCount
     drain_timeout_s: int = Field(default=600, ge=30, le=3600)
     """Time that a stopping replica may finish requests in, seconds."""
+
+    def replicas_on(self, pool: str) -> HostCount:  # noqa: ARG002  one kind of service has bounds for each pool
+        """Return the bounds of the service's replicas on a pool."""
+        return self.replicas
 
 
 class PrefillDecodeCell(Service):
@@ -165,21 +172,34 @@ class AggregatedService(Service):
     profile: Profile = Profile.TUNED
 
 
+class PoolReplicas(HostCount):
+    """Bounds of a service's replicas on one of its pools."""
+
+    pool: PoolName
+    """A pool of the service."""
+
+
 class ChatService(Service):
     """A text model on one or more GPU pools; each pool is an engine class with flags of its own.
 
-    ``replicas`` bounds each pool; ``load`` is what all of them carry together.
+    ``load`` is what all of them carry together. Earlier pools are filled first: a later one grows beyond its minimum
+    when those before it are at their most.
     """
 
     kind: Literal["chat"]
     pools: tuple[PoolName, ...] = Field(min_length=1)
     """Pools of this file that run replicas; each gets flags of its own."""
+    pool_replicas: tuple[PoolReplicas, ...] = ()
+    """Bounds on single pools; a pool without any has ``replicas``."""
     load: Load
     cpus: int = Field(default=10, gt=0)
     """CPUs that a replica's pod asks for."""
     quantization: Quantization = Quantization.NONE
     kv_cache_type: KvCacheType = KvCacheType.AUTO
     profile: Profile = Profile.TUNED
+
+    def replicas_on(self, pool: str) -> HostCount:
+        return next((bounds for bounds in self.pool_replicas if bounds.pool == pool), self.replicas)
 
 
 class TtsService(Service):

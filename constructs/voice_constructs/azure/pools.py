@@ -153,17 +153,18 @@ def _linux() -> aks.LinuxOSConfigArgs:
 
 
 def _upgrade(azure: Azure, pool: GpuPool) -> aks.AgentPoolUpgradeSettingsArgs:
-    """One node at a time is emptied and made anew; no node is added.
+    """One node at a time is emptied and made anew; a node is added first only where the file asks for it.
 
     A surge node needs quota and a free machine, and GPU sizes often have neither: the upgrade would hang
     (https://github.com/Azure/AKS/issues/5059). The price is that the pool is one node short meanwhile; a pool of one
-    node is away. A node that cannot be drained is given back to the scheduler as it was, since nothing replaces it.
+    node is away, of which a check warns. A node that cannot be drained is given back to the scheduler as it was, since
+    nothing replaces it.
     """
     drain_s = max((s.drain_timeout_s for s in azure.services if pool.name in _pools_of(s)), default=0)
     wait_s = drain_s + DRAIN_MARGIN_S if drain_s else _DRAIN_WITHOUT_SERVICE_S
     return aks.AgentPoolUpgradeSettingsArgs(
-        max_surge="0",
-        max_unavailable="1",
+        max_surge=str(pool.surge_nodes),
+        max_unavailable="0" if pool.surge_nodes else "1",
         drain_timeout_in_minutes=math.ceil(wait_s / 60),
         undrainable_node_behavior=aks.UndrainableNodeBehavior.SCHEDULE,
     )

@@ -9,7 +9,8 @@ from azure.mgmt.quota import models
 from blueprint import catalog
 from blueprint.azure import names as azure_names
 from blueprint.checks.azure_capacity import SPOT_QUOTA
-from blueprint.file.model.azure import Azure, SpotNodes
+from blueprint.checks.azure_cluster import cluster_in
+from blueprint.file.model.azure import Azure
 from ops.preflight.azure.account import AREA, Account
 from ops.preflight.azure.refusals import explain
 from ops.preflight.quota import Pending, QuotaState, quota_row
@@ -27,15 +28,16 @@ NETWORK_QUOTAS = {
 
 
 def vcpu_needs(azure: Azure) -> dict[str, tuple[int, int]]:
-    """Return vCPUs at the minimum and at the maximum by quota: each family, the location, spot nodes apart."""
+    """Return vCPUs at the minimum and at the maximum by quota: each family, the location, spot nodes apart.
+
+    The maximum has the nodes that an upgrade adds.
+    """
     needs: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
-    pools = [(azure.system_pool.vm_size, azure.system_pool.nodes, False)]
-    pools += [(pool.vm_size, pool.nodes, isinstance(pool.purchase, SpotNodes)) for pool in azure.pools]
-    for vm_size, nodes, spot in pools:
-        size = catalog.vm_sizes()[vm_size]
-        for quota in (SPOT_QUOTA,) if spot else (size.quota_family, REGIONAL):
+    for pool in cluster_in(azure).pools:
+        for quota in (SPOT_QUOTA,) if pool.is_spot else (pool.size.quota_family, REGIONAL):
             low, high = needs[quota]
-            needs[quota] = (low + nodes.min * size.vcpus, high + nodes.max * size.vcpus)
+            most = pool.max_nodes + pool.surge_nodes
+            needs[quota] = (low + pool.min_nodes * pool.size.vcpus, high + most * pool.size.vcpus)
     return dict(needs)
 
 

@@ -168,6 +168,7 @@ def _pods(stack: Stack, known: dict[str, Pool], filed: Cluster) -> Iterator[Pod]
             nvme_gib=ephemeral_gib(pod),
             min_replicas=0,
             max_replicas=replicas,
+            surge=int(pod.resource.props.at("spec", "strategy", "rollingUpdate", "maxSurge").number or 0),
             engines=tuple(
                 _engine(engine, engine.model, asked.get(engine.container.name, 0), filed_pod)
                 for engine in own

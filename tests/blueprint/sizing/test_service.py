@@ -8,7 +8,15 @@ import blueprint
 from blueprint.engines.sizing.result import DoesNotFitError, Limit
 from blueprint.engines.sizing.service import ServiceSizing, size_fleet, size_service, size_services
 from blueprint.file.model.aws import AsrFleet
-from blueprint.file.model.azure import AggregatedService, Azure, ChatService, LmcachePool, PrefillDecodeCell, TtsService
+from blueprint.file.model.azure import (
+    AggregatedService,
+    Azure,
+    ChatService,
+    LmcachePool,
+    PoolReplicas,
+    PrefillDecodeCell,
+    TtsService,
+)
 from blueprint.file.model.base import HostCount
 from blueprint.file.model.serving import Load
 
@@ -64,14 +72,17 @@ def test_speech() -> None:
 
 
 def test_chat_fills_its_pools_in_the_order_of_the_file() -> None:
-    a100, a10 = sized("qwen").pools
+    a100, h100 = sized("qwen").pools
     assert (a100.pool, a100.engine.gpu, a100.replicas) == ("a100", "A100-80", 2)
-    assert (a10.pool, a10.engine.gpu, a10.replicas) == ("a10", "A10", 0)
-    assert a100.engine.max_num_seqs != a10.engine.max_num_seqs  # an engine class of its own
+    assert (h100.pool, h100.engine.gpu, h100.replicas) == ("h100spot", "H100-NVL", 0)
+    assert a100.engine.max_num_seqs != h100.engine.max_num_seqs  # an engine class of its own
     service = next(service for service in AZURE.services if isinstance(service, ChatService))
     more = service.model_copy(update={"load": service.load.model_copy(update={"sessions": a100.sessions + 40})})
     first, second = size_service(AZURE, more).pools
-    assert (first.replicas, second.replicas) == (first.most_replicas, 2)
+    assert (first.replicas, second.replicas) == (first.most_replicas, 1)
+    # What KEDA keeps without any load is what runs.
+    kept = service.model_copy(update={"pool_replicas": (PoolReplicas(pool="h100spot", min=1, max=4),)})
+    assert [pool.replicas for pool in size_service(AZURE, kept).pools] == [2, 1]
 
 
 def test_too_few_replicas_are_an_answer_and_no_error() -> None:
@@ -106,7 +117,9 @@ def test_pools_of_host_memory_count_for_every_replica_of_a_node() -> None:
 
 
 def test_a_refusal_takes_no_other_service_with_it() -> None:
-    azure = AZURE.model_copy(update={"services": (*AZURE.services, aggregated(model="voxtral-small-24b", pool="a10"))})
+    small = AZURE.pools[0].model_copy(update={"name": "small", "vm_size": "Standard_NV36ads_A10_v5"})
+    services = (*AZURE.services, aggregated(model="voxtral-small-24b", pool="small"))
+    azure = AZURE.model_copy(update={"pools": (*AZURE.pools, small), "services": services})
     answers = size_services(azure)
     assert isinstance(answers["asr"], DoesNotFitError)
     assert all(isinstance(answers[service.name], ServiceSizing) for service in AZURE.services)

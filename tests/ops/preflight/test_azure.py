@@ -35,7 +35,7 @@ from tests.ops.preflight.conftest import bad
 from tests.stacks.azure.recorded import cluster
 
 A100 = "StandardNCADSA100v4Family"
-A100_NEED = (2 * 96 + 24, 4 * 96 + 5 * 24)
+A100_NEED = (2 * 96 + 24, 4 * 96 + 6 * 24)
 """Pools `cells` and `a100` of the production file, vCPU."""
 CONTRIBUTOR = (["*"], ["Microsoft.Authorization/*/Write", "Microsoft.Authorization/*/Delete"])
 
@@ -95,10 +95,13 @@ def test_a_subscription_that_has_everything_blocks_nothing(ask: Ask) -> None:
 
 def test_needs_are_those_of_the_check(production: Deployment) -> None:
     needs = vcpu_needs(production.azure)
-    said = {f"{quota}: {low} vCPU at the minimum, {high} at the maximum" for quota, (low, high) in needs.items()}
+    said = {
+        f"{quota}: {low} vCPU at the minimum, {high} at the maximum and in an upgrade"
+        for quota, (low, high) in needs.items()
+    }
     assert {violation.message for violation in family_quota_need.examine(production)} < said
     assert needs[A100] == A100_NEED
-    assert needs["lowPriorityCores"] == (0, 8 * 36)
+    assert needs["lowPriorityCores"] == (0, 4 * 40)
     assert needs["cores"][1] == sum(high for quota, (_, high) in needs.items() if quota.lower().startswith("standard"))
 
 
@@ -224,7 +227,7 @@ def _replace(subscription: Subscription, *changed: object) -> None:
 def test_a_size_that_is_restricted_for_the_subscription_blocks(ask: Ask, subscription: Subscription) -> None:
     restriction = {"type": "Location", "values": ["southcentralus"], "reasonCode": "NotAvailableForSubscription"}
     _replace(subscription, sku("Standard_NC80adis_H100_v5", restrictions=[restriction]))
-    row = the(ask(), "for h100")
+    row = the(ask(), "NC80adis_H100_v5 for h100")
     assert (row.status, row.found) == (Status.BLOCKS, "restricted: NotAvailableForSubscription")
 
 
@@ -236,12 +239,12 @@ def test_a_restricted_zone_blocks_the_pool_that_wants_it(ask: Ask, subscription:
 
 
 def test_a_spot_pool_of_a_size_without_spot_blocks(ask: Ask, subscription: Subscription) -> None:
-    changed = sku("Standard_NV36ads_A10_v5")
+    changed = sku("Standard_NC40ads_H100_v5")
     for capability in changed.capabilities or ():
         if capability.name == "LowPriorityCapable":
             capability["value"] = "False"
     _replace(subscription, changed)
-    assert the(ask(), "NV36ads_A10_v5 for a10").found == "not sold as spot"
+    assert the(ask(), "NC40ads_H100_v5 for h100spot").found == "not sold as spot"
 
 
 def test_drift_of_the_catalogue_is_reported(ask: Ask, subscription: Subscription) -> None:

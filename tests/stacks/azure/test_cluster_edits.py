@@ -13,9 +13,9 @@ CASES: dict[str, tuple[Edits, Changes]] = {
     "disk": ({"azure.pools.0.os_disk_gib": 512}, {"containerservice:AgentPool cells"}),
     "price limit": (
         {"azure.pools.4.purchase": {"option": "spot", "max_usd_per_hour": 2.0}},
-        {"containerservice:AgentPool a10"},
+        {"containerservice:AgentPool h100spot"},
     ),
-    "no spot": ({"azure.pools.4.purchase": ABSENT}, {"containerservice:AgentPool a10"}),
+    "no spot": ({"azure.pools.4.purchase": ABSENT}, {"containerservice:AgentPool h100spot"}),
     "logs": ({"azure.log_retention_days": 90}, {"operationalinsights:Workspace logs"}),
     "window": (
         {"azure.maintenance": {"day": "Tuesday", "start": "02:00", "hours": 4}},

@@ -95,9 +95,14 @@ def test_labels_say_pool_and_gpu(graph: Graph) -> None:
         assert pool["nodeLabels"]["accelerator"] == "nvidia"
 
 
-def test_upgrades_need_no_spare_gpu_node(graph: Graph) -> None:
-    for pool in _pools(graph).values():
-        assert (pool["upgradeSettings"]["maxSurge"], pool["upgradeSettings"]["maxUnavailable"]) == ("0", "1")
+@pytest.mark.parametrize("file", FILES)
+def test_an_upgrade_takes_a_spare_node_where_the_file_asks_for_one(
+    file: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    pools = _pools(cluster(FILES[file]))
+    for pool in _azure(file, tmp_path_factory).pools:
+        upgrade = pools[pool.name]["upgradeSettings"]
+        assert (upgrade["maxSurge"], upgrade["maxUnavailable"]) == (("1", "0") if pool.surge_nodes else ("0", "1"))
 
 
 @pytest.mark.parametrize("file", FILES)
@@ -111,18 +116,18 @@ def test_a_drained_node_waits_for_its_slowest_service(file: str, tmp_path_factor
 def test_spot_pools_and_no_others_can_be_evicted() -> None:
     pools = _pools(cluster(FILES["production"]))
     spot = {name for name, pool in pools.items() if pool["scaleSetPriority"] == "Spot"}
-    assert spot == {"a10"}
-    assert pools["a10"]["scaleSetEvictionPolicy"] == "Delete"
-    assert pools["a10"]["spotMaxPrice"] == -1  # never for its price
-    assert "kubernetes.azure.com/scalesetpriority=spot:NoSchedule" in pools["a10"]["nodeTaints"]
-    assert pools["a10"]["nodeLabels"]["kubernetes.azure.com/scalesetpriority"] == "spot"
+    assert spot == {"h100spot"}
+    assert pools["h100spot"]["scaleSetEvictionPolicy"] == "Delete"
+    assert pools["h100spot"]["spotMaxPrice"] == -1  # never for its price
+    assert "kubernetes.azure.com/scalesetpriority=spot:NoSchedule" in pools["h100spot"]["nodeTaints"]
+    assert pools["h100spot"]["nodeLabels"]["kubernetes.azure.com/scalesetpriority"] == "spot"
     for name in set(pools) - spot:
         assert not {"scaleSetEvictionPolicy", "spotMaxPrice"} & set(pools[name])
         assert not any("scalesetpriority" in taint for taint in pools[name]["nodeTaints"])
 
 
 def test_a_price_limit_is_the_files() -> None:
-    assert _pools(cluster(FILES["reserved"]))["a10"]["spotMaxPrice"] == 1.5
+    assert _pools(cluster(FILES["reserved"]))["h100spot"]["spotMaxPrice"] == 1.5
 
 
 def test_reserved_pools_draw_from_their_group_once_they_may() -> None:

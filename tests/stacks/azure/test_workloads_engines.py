@@ -234,15 +234,39 @@ def test_every_deployment_of_engines_is_scaled_within_the_files_bounds(graph: Gr
     scaled = {each["spec"]["scaleTargetRef"]["name"]: each for each in manifests(graph, "ScaledObject")}
     assert scaled.keys() == {each.name for each in engine_pods(graph)}
     for each in engine_pods(graph):
-        spec, bounds = scaled[each.name]["spec"], service_of(each, azure).replicas
+        spec, bounds = scaled[each.name]["spec"], service_of(each, azure).replicas_on(each.labels[POOL_LABEL])
         assert (spec["minReplicaCount"], spec["maxReplicaCount"]) == (bounds.min, bounds.max)
-        assert bounds.min <= spec["fallback"]["replicas"] <= bounds.max
+        # https://keda.sh/docs/2.17/reference/scaledobject-spec/#fallback: an outage of Prometheus buys no GPU.
+        assert spec["fallback"] == {"failureThreshold": 4, "behavior": "currentReplicas", "replicas": bounds.max}
         for trigger in spec["triggers"]:
             assert trigger["type"] == "prometheus"
             assert trigger["metricType"] == "AverageValue"  # the one kind that a fallback exists for
             assert {"serverAddress", "query", "threshold"} <= trigger["metadata"].keys()
             assert trigger["authenticationRef"]["name"] == "prometheus"
-            assert f'voice_pool="{each.labels[POOL_LABEL]}"' in trigger["metadata"]["query"]
+            own = f'voice_pool="{each.labels[POOL_LABEL]}"' in trigger["metadata"]["query"]
+            assert own or each.name == "qwen-h100spot"
+
+
+def test_a_later_pool_takes_what_the_earlier_ones_cannot(graph: Graph, azure: Azure) -> None:
+    (spot,) = (each["spec"] for each in manifests(graph, "ScaledObject") if each["metadata"]["name"] == "qwen-h100spot")
+    earlier, later = size_service(azure, next(s for s in azure.services if s.name == "qwen")).pools
+    assert (spot["minReplicaCount"], spot["maxReplicaCount"]) == (0, 4)
+    requests = spot["triggers"][0]["metadata"]
+    whole = f"{total(EngineMetric.RUNNING, voice_service='qwen')} + {total(EngineMetric.WAITING, voice_service='qwen')}"
+    assert requests["query"] == f"clamp_min({whole} - {earlier.sessions * 0.8:g}, 0)"
+    assert requests["threshold"] == f"{later.engine.sessions * 0.8:g}"
+
+
+def test_a_rollout_has_a_place_to_go_to(graph: Graph, azure: Azure) -> None:
+    """At the maximum a pool still has GPUs for the pods that a rollout adds before it stops one."""
+    most = {each["metadata"]["name"]: each["spec"]["maxReplicaCount"] for each in manifests(graph, "ScaledObject")}
+    for pool in azure.pools:
+        here = [each for each in engine_pods(graph) if each.labels[POOL_LABEL] == pool.name]
+        gpus = sum(
+            each.asks(GPU_RESOURCE) * (most[each.name] + each.owner["spec"]["strategy"]["rollingUpdate"]["maxSurge"])
+            for each in here
+        )
+        assert gpus <= pool.nodes.max * catalog.vm_sizes()[pool.vm_size].gpu_count, pool.name
 
 
 def test_thresholds_follow_sizing(graph: Graph, azure: Azure) -> None:
@@ -280,7 +304,7 @@ def test_what_has_no_image_waits() -> None:
 
 def test_a_digest_lets_it_go(graph: Graph, azure: Azure) -> None:
     for each in engine_pods(graph):
-        assert each.owner["spec"]["replicas"] == service_of(each, azure).replicas.min
+        assert each.owner["spec"]["replicas"] == service_of(each, azure).replicas_on(each.labels[POOL_LABEL]).min
     assert not any(each["metadata"].get("annotations") for each in manifests(graph, "ScaledObject"))
     assert not any(job["spec"]["suspend"] for job in manifests(graph, "Job"))
     assert not any(each["spec"]["template"]["spec"].get("nodeSelector") for each in manifests(graph, "DaemonSet"))

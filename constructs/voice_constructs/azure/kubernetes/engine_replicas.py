@@ -8,9 +8,11 @@ import pulumi_kubernetes as k8s
 
 from blueprint.azure.contract import NVME_DIR, SERVICE_LABEL, Component
 from blueprint.azure.names import POOL_LABEL, pool_taints
+from blueprint.azure.rollout import surge_pods
 from blueprint.contract.images import Image
 from blueprint.engines.sizing.host import FILE_SYSTEM_SHARE
 from blueprint.file.model.azure import AzureService
+from blueprint.file.model.base import HostCount
 from blueprint.hosts import service_images
 from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata, pod_labels
 from voice_constructs.azure.kubernetes.namespaces import Claim
@@ -70,16 +72,21 @@ class EngineReplicasProps:
         return service_images(self.service)
 
     @property
+    def bounds(self) -> HostCount:
+        """Fewest and most replicas."""
+        return self.service.replicas_on(self.pool)
+
+    @property
     def surge(self) -> int:
-        """Pods beyond the replicas during an update: GPUs are scarce, so only a lone replica gets a second one."""
-        return 1 if self.service.replicas.min <= 1 else 0
+        """Pods beyond the replicas during an update."""
+        return surge_pods(self.bounds)
 
     @property
     def claim(self) -> Claim:
         """What all replicas take at most."""
         running = [container.share for container in (*self.sidecars, *self.engines)]
         return Claim(
-            pods=self.service.replicas.max + self.surge,
+            pods=self.bounds.max + self.surge,
             cpus=sum(share.cpus for share in running),
             memory_gib=sum(share.memory_gib for share in running),
             gpus=sum(share.gpus for share in running),
@@ -120,7 +127,7 @@ class EngineReplicas(pulumi.ComponentResource):
         scaling.scale(
             self.deployment,
             props.name,
-            bounds=props.service.replicas,
+            bounds=props.bounds,
             triggers=props.triggers,
             held=context.held(props.images),
             parent=self,
@@ -145,7 +152,7 @@ class EngineReplicas(pulumi.ComponentResource):
                 annotations={"pulumi.com/skipAwait": "true"},
             ),
             spec=k8s.apps.v1.DeploymentSpecArgs(
-                replicas=self._context.replicas(props.service.replicas.min, props.images),
+                replicas=self._context.replicas(props.bounds.min, props.images),
                 selector=k8s.meta.v1.LabelSelectorArgs(match_labels=self._selector()),
                 strategy=k8s.apps.v1.DeploymentStrategyArgs(
                     type="RollingUpdate",

@@ -24,7 +24,7 @@ SCALE_DOWN_AFTER_S = 1800
 """A replica is taken away only after so long without need of it: its caches and its node cost minutes to get back."""
 
 FAILED_POLLS = 4
-"""Then the fallback holds: the most replicas, since nobody knows how many are needed."""
+"""Then the fallback holds: the replicas that there are. A metric that fails says nothing about callers."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,26 @@ class Trigger:
     per_replica: float
 
 
-def aggregated_triggers(service: str, pool: str, sessions: int, *, kv_cache: bool = True) -> list[Trigger]:
-    """Return the triggers of engines that prefill and decode: requests in flight, and memory that sessions hold."""
+def aggregated_triggers(
+    service: str, pool: str, sessions: int, *, kv_cache: bool = True, earlier_sessions: int = 0
+) -> list[Trigger]:
+    """Return the triggers of engines that prefill and decode: requests in flight, and memory that sessions hold.
+
+    Args:
+        service: Name of the service.
+        pool: Name of the pool.
+        sessions: What one replica carries.
+        kv_cache: Whether the engine says how full its KV cache is.
+        earlier_sessions: What the service's earlier pools carry at their most. A later pool is asked for what is more,
+            over the whole service: where it has no replica, it has no figures of its own.
+    """
     labels = {SERVICE_SERIES: service, POOL_SERIES: pool}
-    in_flight = f"{total(EngineMetric.RUNNING, **labels)} + {total(EngineMetric.WAITING, **labels)}"
+    if earlier_sessions:
+        whole = {SERVICE_SERIES: service}
+        in_flight = f"{total(EngineMetric.RUNNING, **whole)} + {total(EngineMetric.WAITING, **whole)}"
+        in_flight = f"clamp_min({in_flight} - {earlier_sessions * TARGET_SHARE:g}, 0)"
+    else:
+        in_flight = f"{total(EngineMetric.RUNNING, **labels)} + {total(EngineMetric.WAITING, **labels)}"
     triggers = [Trigger("requests", in_flight, sessions * TARGET_SHARE)]
     if kv_cache:
         triggers.append(Trigger("kv-cache", total(EngineMetric.KV_USAGE, **labels), TARGET_SHARE))
@@ -123,7 +139,12 @@ class Scaling(pulumi.ComponentResource):
                 "maxReplicaCount": bounds.max,
                 "pollingInterval": POLL_S,
                 "cooldownPeriod": SCALE_DOWN_AFTER_S,
-                "fallback": {"failureThreshold": FAILED_POLLS, "replicas": bounds.max},
+                # The number is for `static` only, but KEDA wants one.
+                "fallback": {
+                    "failureThreshold": FAILED_POLLS,
+                    "behavior": "currentReplicas",
+                    "replicas": bounds.max,
+                },
                 "advanced": {"horizontalPodAutoscalerConfig": {"behavior": _BEHAVIOR}},
                 "triggers": [self._trigger(trigger) for trigger in triggers],
             },

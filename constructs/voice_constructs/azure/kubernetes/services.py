@@ -23,7 +23,7 @@ from voice_constructs.azure.kubernetes.pods import (
     model_cache_mount,
     shared_memory_mount,
 )
-from voice_constructs.azure.kubernetes.scaling import aggregated_triggers
+from voice_constructs.azure.kubernetes.scaling import Trigger, aggregated_triggers
 from voice_constructs.azure.kubernetes.topology_check import topology_check
 
 
@@ -35,7 +35,11 @@ def replicas_of(context: ClusterContext, service: AzureService) -> list[EngineRe
         case AggregatedService():
             return [_aggregated(context, service)]
         case ChatService():
-            return [_chat(context, service, sized) for sized in size_service(context.azure, service).pools]
+            pools = size_service(context.azure, service).pools
+            return [
+                _chat(context, service, sized, sum(each.sessions for each in pools[:index]))
+                for index, sized in enumerate(pools)
+            ]
         case TtsService():
             return [_tts(context, service)]
     assert_never(service)
@@ -68,17 +72,20 @@ def _aggregated(context: ClusterContext, service: AggregatedService) -> EngineRe
     )
 
 
-def _chat(context: ClusterContext, service: ChatService, sized: PoolSizing) -> EngineReplicasProps:
+def _chat(context: ClusterContext, service: ChatService, sized: PoolSizing, earlier: int) -> EngineReplicasProps:
     """One engine class of a chat service: its replicas on one of its pools, with the flags of that pool's GPU."""
     launcher = chat_launch(context.azure, service, sized.pool)
-    return _one_engine(context, service, launcher, sized, kind="ChatReplicas", name=f"{service.name}-{sized.pool}")
+    name = f"{service.name}-{sized.pool}"
+    triggers = aggregated_triggers(service.name, sized.pool, sized.engine.sessions, earlier_sessions=earlier)
+    return _one_engine(context, service, launcher, sized, kind="ChatReplicas", name=name, triggers=triggers)
 
 
 def _tts(context: ClusterContext, service: TtsService) -> EngineReplicasProps:
     """Text to speech: one GPU with both stages, which hand sound over through shared memory."""
     (sized,) = size_service(context.azure, service).pools
     launcher = tts_launch(context.azure, service)
-    return _one_engine(context, service, launcher, sized, kind="TtsReplicas", name=service.name, kv_cache=False)
+    triggers = aggregated_triggers(service.name, sized.pool, sized.engine.sessions, kv_cache=False)
+    return _one_engine(context, service, launcher, sized, kind="TtsReplicas", name=service.name, triggers=triggers)
 
 
 def _one_engine(
@@ -89,7 +96,7 @@ def _one_engine(
     *,
     kind: str,
     name: str,
-    kv_cache: bool = True,
+    triggers: list[Trigger],
 ) -> EngineReplicasProps:
     (image,) = service_images(service)
     return EngineReplicasProps(
@@ -98,7 +105,7 @@ def _one_engine(
         pool=sized.pool,
         name=name,
         engines=[_engine(context.image_uri(image), launcher, service.cpus, sized)],
-        triggers=aggregated_triggers(service.name, sized.pool, sized.engine.sessions, kv_cache=kv_cache),
+        triggers=triggers,
         shared_memory_gib=_of_one_pod(sized, sized.host.shared_memory_gib),
     )
 

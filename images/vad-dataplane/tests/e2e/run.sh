@@ -7,4 +7,4 @@ here=$(cd "$(dirname "$0")" && pwd)
 build=$1
 shift
 PYTHONPATH=$here VOICE_DATAPLANE_BUILD=$(realpath "$build/src") \
-  pytest -q -p no:cacheprovider -p scene --confcutdir="$here" "$@" "$here"
+  pytest -q -n 2 --dist worksteal -p no:cacheprovider -p scene --confcutdir="$here" "$@" "$here"

@@ -213,8 +213,9 @@ class DataPlane:
         return int(self.environment[name])
 
     def start(self) -> Self:
+        environment = self.environment | {"RUNTIME_DIRECTORY": str(self.folder)}  # DPDK's lock: others run beside
         with self.network.near():
-            self.process = subprocess.Popen(self.command, env=self.environment, stderr=subprocess.PIPE)
+            self.process = subprocess.Popen(self.command, env=environment, stderr=subprocess.PIPE)
         wait_for("the data plane is ready", self._is_ready)
         return self
 
