@@ -134,7 +134,7 @@ class AcceleratorFleet(Construct):
             tier=Tier.ASR,
             region=self._deployment.aws.region,
             auto_scaling_group=self._name,
-            hooks=lifecycle_hooks(self._fleet.drain_timeout_s),
+            hooks=lifecycle_hooks(self._images, self._fleet.drain_timeout_s),
             containers=tuple(
                 self._telemetry() if image is Image.TELEMETRY else self._accelerated(image) for image in self._images
             ),

@@ -18,7 +18,9 @@ import userdata
 from blueprint.aws import machine_images
 from blueprint.aws.rollouts import surges
 from blueprint.catalog import InstanceType
+from blueprint.contract.images import Image
 from blueprint.contract.metrics import NAMESPACE
+from blueprint.engines.launch.coldstart import ready_budget_s
 from blueprint.file.model.aws import CapacityBlock, CapacityReservation, Purchase, Rollout, Spot
 from voice_constructs.aws.acknowledge import acknowledge
 
@@ -215,18 +217,15 @@ LAUNCH_HOOK = "ready"
 TERMINATE_HOOK = "drain"
 HEARTBEAT_S = 900
 """A host that is silent for so long is given up. The pull of one accelerator image, minutes, sends no heartbeat."""
-READY_BUDGET_S = 900
-"""Longest that started containers may take to report ready; accelerator engines fetch weights and compile at their
-first start (blueprint/engines/launch/coldstart.py)."""
 
 
-def lifecycle_hooks(drain_timeout_s: int) -> userdata.LifecycleHooks:
-    """Return what a host is told of its group's hooks."""
+def lifecycle_hooks(images: Sequence[Image], drain_timeout_s: int) -> userdata.LifecycleHooks:
+    """Return what a host that runs these images is told of its group's hooks."""
     return userdata.LifecycleHooks(
         launch=LAUNCH_HOOK,
         terminate=TERMINATE_HOOK,
         heartbeat_s=HEARTBEAT_S,
-        ready_budget_s=READY_BUDGET_S,
+        ready_budget_s=ready_budget_s(images),
         drain_budget_s=drain_timeout_s,
     )
 

@@ -142,7 +142,7 @@ class VadFleet(Construct):
             tier=Tier.VAD,
             region=self._deployment.aws.region,
             auto_scaling_group=group,
-            hooks=lifecycle_hooks(fleet.drain_timeout_s),
+            hooks=lifecycle_hooks(VAD_IMAGES, fleet.drain_timeout_s),
             containers=(self._dataplane(), self._telemetry()),
             log_group=context.log_group.log_group_name,
             environment=context.shared_environment(Tier.VAD),
