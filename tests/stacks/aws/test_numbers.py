@@ -136,6 +136,14 @@ SWITCHES: dict[str, dict[str, set[object]]] = {
         "PublicAccessBlockConfiguration.IgnorePublicAcls": {True},
         "PublicAccessBlockConfiguration.RestrictPublicBuckets": {True},
     },
+    "ImageBuilder::ImageRecipe": {
+        "BlockDeviceMappings.Ebs.DeleteOnTermination": {True},
+        "BlockDeviceMappings.Ebs.Encrypted": {True},
+    },
+    "ImageBuilder::InfrastructureConfiguration": {
+        "InstanceMetadataOptions.HttpPutResponseHopLimit": {1},
+        "TerminateInstanceOnFailure": {True},
+    },
     "SecretsManager::Secret": {"GenerateSecretString.ExcludePunctuation": {True}},
     "WAFv2::WebACL": {
         "Rules.Priority": {0, 1, 2},
@@ -173,6 +181,7 @@ OF_THE_FILE: dict[str, dict[str, set[object]]] = {
         "ReplicasPerNodeGroup": {1},
         "SnapshotRetentionLimit": {0},
     },
+    "ImageBuilder::ImageRecipe": {"BlockDeviceMappings.Ebs.VolumeSize": {40, 200}},
     "Logs::LogGroup": {"RetentionInDays": {1}},
     "S3::Bucket": {"LifecycleConfiguration.Rules.ExpirationInDays": {1}},
     "WAFv2::WebACL": {"Rules.Statement.RateBasedStatement.Limit": {1000}},
