@@ -20,7 +20,8 @@ def store(tmp_path: Path) -> Iterator[Redis]:
     """A server with a user that has two passwords, and its administrator's connection."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    arguments = ["--port", str(port), "--dir", str(tmp_path), "--save", "", "--user", "vad on >one >two ~* +@all"]
+    user = ["--user", "vad", "on", ">one", ">two", "~*", "+@all"]
+    arguments = ["--port", str(port), "--dir", str(tmp_path), "--save", "", *user]
     with subprocess.Popen(["redis-server", *arguments], stdout=subprocess.DEVNULL) as server:
         admin, limit = Redis(port=port), time.monotonic() + PATIENCE_S
         while True:
