@@ -10,7 +10,7 @@ from pathlib import Path
 
 import blueprint
 from ops.output import err, out
-from ops.simulate.capacity import FleetPlan, Overrides, fleet_plans
+from ops.simulate.capacity import FleetPlan, fleet_plans
 from ops.simulate.policies import policies
 from ops.simulate.run import Settings, Simulation
 from ops.simulate.traces import diurnal
@@ -23,7 +23,7 @@ TARGET_S, TARGET_MIB = 60, 1024
 
 def scaled(peak: float) -> tuple[FleetPlan, ...]:
     """Return the production file's fleets, with as many more hosts as the peak needs, and steps as much larger."""
-    plans = fleet_plans(blueprint.load(FILE), Overrides({}, {}))
+    plans = fleet_plans(blueprint.load(FILE), {})
     factor = max(1, round(1.25 * peak / sum(plan.max_hosts * plan.places for plan in plans[1:])))
     return tuple(_times(plan, factor) for plan in plans)
 

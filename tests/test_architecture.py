@@ -124,7 +124,7 @@ def modules(folder: Path) -> set[str]:
 
 def test_blueprint_has_one_folder_for_each_subject() -> None:
     subjects = {"file", "contract", "catalog", "checks", "aws", "azure", "engines"}
-    assert modules(ROOT / "blueprint") == subjects | {"__init__", "base", "hosts", "images"}
+    assert modules(ROOT / "blueprint") == subjects | {"__init__", "base", "capacity", "hosts", "images"}
 
 
 def test_each_command_has_a_folder_with_its_command() -> None:

@@ -11,6 +11,7 @@ from blueprint.checks import (
     azure_topology,
     capacity,
     edge,
+    load,
     network,
     scaling,
     supply,
@@ -48,7 +49,7 @@ def _of(*modules: ModuleType) -> tuple[Check, ...]:
     return tuple(value for module in modules for value in vars(module).values() if isinstance(value, Check))
 
 
-AWS_CHECKS = _of(vad_host, capacity, network, edge, scaling)
+AWS_CHECKS = _of(vad_host, capacity, load, network, edge, scaling)
 AZURE_CHECKS = _of(azure_capacity, azure_pools, azure_topology, azure_sizing, azure_models)
 COMMON_CHECKS = (*_of(supply), accepted_checks_exist)
 CHECKS: tuple[Check, ...] = (*AWS_CHECKS, *AZURE_CHECKS, *COMMON_CHECKS)

@@ -8,6 +8,8 @@ from blueprint.checks.base import Level, Violation, check
 from blueprint.checks.fleets import Fleet, fleets
 from blueprint.file.model.aws import CapacityBlock, Engine, OnDemand, Spot
 from blueprint.file.model.deployment import Deployment
+from blueprint.hosts import asr_images
+from blueprint.images import specs
 
 
 @check(
@@ -154,3 +156,82 @@ def quota_need(deployment: Deployment) -> Iterator[Violation]:
             f"compare: aws service-quotas get-service-quota --service-code ec2 --quota-code {code} "
             f"--region {deployment.aws.region}",
         )
+
+
+@check(
+    "vad-on-graviton",
+    "VAD hosts are arm64, and have no accelerator.",
+    source="images/vad-dataplane/image.yaml (linux/arm64 on AWS); the machine image is chosen by the accelerator",
+)
+def vad_on_graviton(deployment: Deployment) -> Iterator[Violation]:
+    row = catalog.instance_types()[deployment.aws.vad.instance_type]
+    if row.architecture != "arm64" or row.accelerator:
+        has = f"is {row.architecture}" + (f" with {row.accelerator.model}" if row.accelerator else "")
+        yield Violation(
+            ("aws", "vad", "instance_type"), f"{row.name} {has}: the data plane runs on Graviton", "take a c8g type"
+        )
+
+
+@check(
+    "images-run-on-hosts",
+    "Every image is built for the architecture of the hosts that run it.",
+    source="platforms of images/*/image.yaml",
+)
+def images_run_on_hosts(deployment: Deployment) -> Iterator[Violation]:
+    built = specs()
+    for index, fleet in enumerate(deployment.aws.asr):
+        row = catalog.instance_types()[fleet.instance_type]
+        platform = "linux/arm64" if row.architecture == "arm64" else "linux/amd64"
+        for image in asr_images(fleet):
+            if platform not in built[image].platforms:
+                yield Violation(
+                    ("aws", "asr", index, "instance_type"),
+                    f"{image} is built for {', '.join(built[image].platforms)}, and {row.name} is {row.architecture}",
+                    "take another type",
+                )
+
+
+@check(
+    "asr-has-fleets",
+    "There is a fleet that recognises speech.",
+    source="a session without an ASR host is refused",
+)
+def asr_has_fleets(deployment: Deployment) -> Iterator[Violation]:
+    if not deployment.aws.asr:
+        yield Violation(("aws", "asr"), "no ASR fleet: every session would be refused", "add one")
+
+
+SPOT_DRAIN_S = 100
+"""Of the two minutes after a spot notice, what a host may drain in (userdata/steps/drain.sh)."""
+
+
+@check(
+    "spot-drain-fits-notice",
+    "A spot host's drain fits the notice that it gets.",
+    source="https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-instance-termination-notices.html (two minutes)",
+    level=Level.WARNING,
+)
+def spot_drain_fits_notice(deployment: Deployment) -> Iterator[Violation]:
+    for index, fleet in enumerate(deployment.aws.asr):
+        if isinstance(fleet.purchase, Spot) and fleet.drain_timeout_s > SPOT_DRAIN_S:
+            yield Violation(
+                ("aws", "asr", index, "drain_timeout_s"),
+                f"fleet {fleet.name} drains for {fleet.drain_timeout_s} s, and a spot notice leaves {SPOT_DRAIN_S}",
+                f"set drain_timeout_s to at most {SPOT_DRAIN_S}, or accept that longer calls change their host",
+            )
+
+
+@check(
+    "warm-pool-in-fleet",
+    "A warm pool is no larger than its fleet.",
+    source="https://docs.aws.amazon.com/autoscaling/ec2/userguide/ec2-auto-scaling-warm-pools.html",
+)
+def warm_pool_in_fleet(deployment: Deployment) -> Iterator[Violation]:
+    for index, fleet in enumerate(deployment.aws.asr):
+        most = fleet.hosts.max - fleet.hosts.min
+        if fleet.warm_pool and fleet.warm_pool.size > most:
+            yield Violation(
+                ("aws", "asr", index, "warm_pool", "size"),
+                f"{fleet.warm_pool.size} hosts wait for fleet {fleet.name}, which can take {most} more",
+                f"set size to at most {most}" if most else "remove warm_pool",
+            )

@@ -6,6 +6,7 @@ from ipaddress import IPv4Network
 from blueprint.aws.network import SUBNET_TIERS, subnet_prefix
 from blueprint.checks.base import Level, Violation, check
 from blueprint.checks.fleets import fleets
+from blueprint.file.loading import suggestion
 from blueprint.file.model.deployment import Deployment, Environment
 
 AWS_RESERVED_ADDRESSES = 5
@@ -61,6 +62,29 @@ def subnets_large_enough(deployment: Deployment) -> Iterator[Violation]:
             f"{aws.network.cidr} split for {zones} zones x {SUBNET_TIERS} subnets gives /{prefix}",
             "use a larger range; a /16 is free of charge",
         )
+
+
+PRIVATELINK = {
+    *NEEDED_ENDPOINTS,
+    *("application-autoscaling", "cloudformation", "ec2messages", "ecs", "ecs-agent", "ecs-telemetry", "elasticache"),
+    *("events", "execute-api", "kms", "s3", "servicequotas", "sns", "sqs", "sts", "xray"),
+}
+"""Services with interface endpoints, as far as this product or what runs beside it could call them."""
+
+
+@check(
+    "endpoints-exist",
+    "Interface endpoints are of services that have one.",
+    source="https://docs.aws.amazon.com/vpc/latest/privatelink/aws-services-privatelink-support.html",
+)
+def endpoints_exist(deployment: Deployment) -> Iterator[Violation]:
+    for index, name in enumerate(deployment.aws.network.interface_endpoints):
+        if name not in PRIVATELINK:
+            yield Violation(
+                ("aws", "network", "interface_endpoints", index),
+                f"there is no interface endpoint `{name}`{suggestion(name, sorted(PRIVATELINK))}",
+                f"choose among {', '.join(sorted(PRIVATELINK))}",
+            )
 
 
 @check(

@@ -1,5 +1,6 @@
 """Checks on scaling rules: what CloudWatch can do, and what would scale the wrong way."""
 
+import math
 from collections.abc import Iterator
 
 from blueprint.checks.base import Level, Violation, check
@@ -7,7 +8,7 @@ from blueprint.checks.fleets import Fleet, fleets
 from blueprint.contract.metrics import METRICS
 from blueprint.file.loading import suggestion
 from blueprint.file.model.deployment import Deployment
-from blueprint.file.model.scaling import Comparison, MissingData, ScalingRule
+from blueprint.file.model.scaling import Comparison, MissingData, ScalingRule, Statistic
 from blueprint.file.source import Location
 
 _PUT_METRIC_ALARM = "https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html"
@@ -117,6 +118,71 @@ def scale_in_beside_scale_out(deployment: Deployment) -> Iterator[Violation]:
                 (*fleet.location, "scaling"),
                 f"fleet {fleet.name} scales {only} but never {lacking}",
                 f"add a rule that scales {lacking}",
+            )
+
+
+@check(
+    "full-host-scales-out",
+    "A fleet whose hosts have no place left grows, whatever its other metrics say.",
+    source="admission is by slots: a full host refuses, however little its accelerator is busy",
+)
+def full_host_scales_out(deployment: Deployment) -> Iterator[Violation]:
+    for fleet in fleets(deployment):
+        # What every host publishes when it is full.
+        full = {"SlotsTaken": 100.0, "FreeSlots": 0.0}
+        fires = any(
+            rule.adds_hosts
+            and rule.metric in full
+            and (
+                full[rule.metric] > rule.threshold
+                if rule.comparison is Comparison.ABOVE
+                else full[rule.metric] < rule.threshold
+            )
+            for rule in fleet.rules
+        )
+        if fleet.rules and fleet.max_hosts > fleet.min_hosts and not fires:
+            yield Violation(
+                (*fleet.location, "scaling"),
+                f"no rule of fleet {fleet.name} adds a host when all of its places are taken: it would refuse calls "
+                "and stay as small as it is",
+                "add a rule on SlotsTaken above 80",
+            )
+
+
+@check(
+    "fleet-can-grow",
+    "A fleet that may have more hosts than its minimum has a rule that adds them.",
+    source="https://docs.aws.amazon.com/autoscaling/ec2/userguide/as-scaling-simple-step.html",
+    level=Level.WARNING,
+)
+def fleet_can_grow(deployment: Deployment) -> Iterator[Violation]:
+    for fleet in fleets(deployment):
+        if fleet.max_hosts > fleet.min_hosts and not fleet.rules:
+            yield Violation(
+                (*fleet.location, "scaling"),
+                f"fleet {fleet.name} may have {fleet.max_hosts} hosts and no rule adds one to its {fleet.min_hosts}",
+                "add a rule on SlotsTaken, or set max to min",
+            )
+
+
+@check(
+    "threshold-in-range",
+    "Thresholds lie in the range of their metrics.",
+    source="blueprint/contract/metrics.py (units)",
+)
+def threshold_in_range(deployment: Deployment) -> Iterator[Violation]:
+    for _, rule, location in _rules(deployment):
+        metric = METRICS.get(rule.metric)
+        most = 100.0 if metric and metric.unit == "Percent" and rule.statistic is not Statistic.SUM else math.inf
+        # Above the highest value, or below the lowest, a rule never fires; on the other side it always does.
+        if metric and not (
+            0 <= rule.threshold < most if rule.comparison is Comparison.ABOVE else 0 < rule.threshold <= most
+        ):
+            yield Violation(
+                (*location, "threshold"),
+                f"{rule.metric} {rule.comparison} {rule.threshold:g} never fires, or always: the metric is 0 to "
+                f"{'100' if most < math.inf else 'any number'}",
+                "choose a value between",
             )
 
 

@@ -33,6 +33,7 @@ DATA_PATH = Variable("VOICE_DATA_PATH", "af_xdp, or vfio on a secondary interfac
 INTERFACE = Variable("VOICE_INTERFACE", "Network interface that receives audio")
 RX_QUEUES = Variable("VOICE_RX_QUEUES", "Receive queues that are polled, one core each")
 RX_RING_SIZE = Variable("VOICE_RX_RING_SIZE", "Descriptors in each receive ring")
+MAX_SESSIONS = Variable("VOICE_MAX_SESSIONS", "Most sessions of a VAD host at a time; a full one refuses")
 HUGE_PAGE_SIZE_MIB = Variable("VOICE_HUGE_PAGE_SIZE_MIB", "Size of one huge page, MiB")
 HOST_KIND = Variable("VOICE_HOST_KIND", "neuron or gpu: placement fills Neuron hosts first")
 ENGINE = Variable("VOICE_ENGINE", "whisper, or vllm on the host's loopback")
@@ -67,8 +68,8 @@ _WHISPER = (
 
 ENVIRONMENT: dict[Image, tuple[Variable, ...]] = {
     Image.VAD_DATAPLANE: (
-        HOST, HOST_ADDRESS, *_STATE, DATA_PATH, INTERFACE, RX_QUEUES, RX_RING_SIZE, HUGE_PAGE_SIZE_MIB, RTP_PORT,
-        CHUNK_PORT, CHUNK_KIND, HEALTH_PORT, DRAIN_TIMEOUT_S,
+        HOST, HOST_ADDRESS, *_STATE, DATA_PATH, INTERFACE, RX_QUEUES, RX_RING_SIZE, MAX_SESSIONS, HUGE_PAGE_SIZE_MIB,
+        RTP_PORT, CHUNK_PORT, CHUNK_KIND, HEALTH_PORT, DRAIN_TIMEOUT_S,
     ),
     Image.WHISPER_ENGINE: _WHISPER,
     Image.ASR_NEURON: _WHISPER,

@@ -1,45 +1,38 @@
 """Audio hours that a deployment carries in a month: what its cost is divided by."""
 
 from blueprint import catalog
+from blueprint.capacity import FILL, by_tier, capacities, peak_calls
 from blueprint.catalog.inference import Task
 from blueprint.engines.sizing.result import DoesNotFitError
 from blueprint.engines.sizing.service import size_services
 from blueprint.file.model.aws import Aws
 from blueprint.file.model.azure import Azure
-from ops.cost.model import NOTHING, Amount, Audio, total
+from blueprint.file.model.load import CallLoad
+from ops.cost.model import NOTHING, Amount, Audio
 from ops.cost.prices import HOURS_PER_MONTH
-
-BUSY = 0.7
-"""Share of the sessions that the hosts in service could carry; the rest is the head start of scaling."""
 
 _TRANSCRIBED = frozenset({Task.AUDIO_CHAT, Task.TRANSCRIPTION})
 
 
-def aws_audio(aws: Aws, sessions_per_host: int | None, utilisation: float) -> Audio:
-    """Return the audio hours of the AWS half: what its gateway and its ASR hosts carry, whichever is less.
+def aws_calls(aws: Aws, load: CallLoad | None, utilisation: float) -> Amount:
+    """Return the calls of the AWS half at the same time: those of the typed load, or what the least tier carries."""
+    room = by_tier(capacities(aws)).values()
+    low, most = min(low for low, _ in room), min(most for _, most in room)
+    if load:
+        return Amount(min(low * FILL, load.calls), load.calls, peak_calls(load))
+    return Amount.between(low, most, utilisation) * FILL
 
-    Args:
-        sessions_per_host: Callers that an ASR host carries, as measured; ``None`` where nobody has.
-    """
-    tasks = aws.edge.gateway.tasks
-    sockets = aws.edge.gateway.sockets_per_task
-    gateway = Amount.between(tasks.min, tasks.max, utilisation) * sockets
-    sessions, why = gateway, f"gateway, {tasks.min}-{tasks.max} tasks x {sockets} sockets"
-    carried = {fleet.name: fleet.vllm.load.sessions if fleet.vllm else sessions_per_host for fleet in aws.asr}
-    if None in carried.values():
-        unknown = ", ".join(name for name, count in carried.items() if count is None)
-        why += f"; at best, since nobody measured what a host of {unknown} carries (--sessions-per-host)"
-    else:
-        asr = total(
-            Amount.between(fleet.hosts.min, fleet.hosts.max, utilisation) * (carried[fleet.name] or 0)
-            for fleet in aws.asr
+
+def aws_audio(aws: Aws, load: CallLoad | None, utilisation: float) -> Audio:
+    """Return the audio hours of the AWS half."""
+    calls = aws_calls(aws, load, utilisation)
+    if load:
+        return Audio(
+            calls * HOURS_PER_MONTH, f"load of the file: {load.calls:,} calls, {peak_calls(load):,} at the peak"
         )
-        least = Amount(*map(min, zip(gateway.cases, asr.cases, strict=True)))
-        why += "; ASR " + " + ".join(
-            f"{fleet.hosts.min}-{fleet.hosts.max} {fleet.name} x {carried[fleet.name]} sessions" for fleet in aws.asr
-        )
-        sessions = least
-    return _audio(sessions, why)
+    room = {each.name: f"{each.low:,}-{each.most:,} ({each.binding.name})" for each in capacities(aws)}
+    why = ", ".join(f"{name} {calls} calls" for name, calls in room.items())
+    return Audio(calls * HOURS_PER_MONTH, f"{why}; {FILL:.0%} of the least in use, day and night")
 
 
 def azure_audio(azure: Azure, utilisation: float) -> Audio:
@@ -59,8 +52,5 @@ def azure_audio(azure: Azure, utilisation: float) -> Audio:
             reasons.append(f"{service.name}, {bounds} replicas x {each} sessions")
     if not reasons:
         return Audio(None, "no service of the file takes audio")
-    return _audio(sessions, "; ".join(reasons))
-
-
-def _audio(sessions: Amount, why: str) -> Audio:
-    return Audio(sessions * (BUSY * HOURS_PER_MONTH), f"{why}; {BUSY:.0%} of them in use, day and night")
+    why = f"{'; '.join(reasons)}; {FILL:.0%} of them in use, day and night"
+    return Audio(sessions * (FILL * HOURS_PER_MONTH), why)

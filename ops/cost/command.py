@@ -24,7 +24,6 @@ FETCHED = Path(__file__).parents[2] / ".voice/prices.json"
 DIFF_HELP = f"Show what FILE costs more or less than another file, or than itself at a git revision or {LAST_RELEASE}."
 REFRESH_HELP = "Ask the price APIs first, and keep their answers for later runs in .voice/prices.json."
 UTILISATION_HELP = "Place of the expected size between the smallest (0) and the largest (1)."
-SESSIONS_HELP = "Callers that one ASR host on AWS carries, as `voice loadtest` measured it."
 
 
 def cost(
@@ -35,9 +34,6 @@ def cost(
     utilisation: Annotated[
         float, typer.Option("--utilisation", min=0, max=1, help=UTILISATION_HELP)
     ] = EXPECTED_UTILISATION,
-    sessions_per_host: Annotated[
-        int | None, typer.Option("--sessions-per-host", metavar="N", min=1, help=SESSIONS_HELP)
-    ] = None,
     as_json: Json = False,
 ) -> None:
     """Price a deployment from its templates and its Pulumi graph: by tier and by audio hour.
@@ -47,7 +43,7 @@ def cost(
 
     Example: voice cost deployments/production-us-east-1.yaml --diff last-release
     """
-    assumed = Assumptions(utilisation, sessions_per_host)
+    assumed = Assumptions(utilisation)
     deployment = load_checked(file)
     against, before = _other(file, diff) if diff else ("", None)
     ours = _halves(deployment, assumed)

@@ -31,11 +31,9 @@ class Assumptions:
 
     Attributes:
         utilisation: Place of the expected size between the smallest and the largest, 0 to 1.
-        sessions_per_host: Callers that an ASR host on AWS carries, as measured; ``None`` where nobody has.
     """
 
     utilisation: float = EXPECTED_UTILISATION
-    sessions_per_host: int | None = None
 
 
 @dataclass(frozen=True)
@@ -89,7 +87,7 @@ def halves(deployment: Deployment, assumed: Assumptions) -> list[Half]:
     if deployment.aws_half:
         aws_half = deployment.aws_half
         rented = aws_rented(deployment, templates(with_images(deployment)), assumed.utilisation)
-        audio = aws_audio(aws_half, assumed.sessions_per_host, assumed.utilisation)
+        audio = aws_audio(aws_half, deployment.load, assumed.utilisation)
         spot = any(fleet.purchase.option == "spot" for fleet in aws_half.asr)
         found.append(Half("aws", aws_half.region, tuple(rented), audio, notes + (SPOT,) * spot))
     if deployment.azure_half:

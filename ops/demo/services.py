@@ -236,10 +236,9 @@ class VoicePath:
 
     def start_engine(self, name: str = "asr", address: str = LOOPBACK, **more: str) -> Service:
         """Start an ASR host. Several of them need addresses of their own: they share the port of chunks."""
-        health = free_port()
         environment = self._shared(name, "asr", address) | {
             "VOICE_CHUNK_PORT": str(self.chunk_port),
-            "VOICE_HEALTH_PORT": str(health),
+            "VOICE_HEALTH_PORT": str(free_port()),
             "VOICE_HOST_KIND": "gpu",
             "VOICE_ENGINE": "whisper",
             "VOICE_CACHE_DIR": str(self.folder),
@@ -247,6 +246,7 @@ class VoicePath:
             "VOICE_DRAIN_TIMEOUT_S": "20",
             **more,
         }
+        health = int(environment["VOICE_HEALTH_PORT"])
         return self._start(name, _python("voice_whisper"), environment, lambda: _is_healthy(health))
 
     def wait_ready(self) -> None:

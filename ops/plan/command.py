@@ -8,19 +8,23 @@ import typer
 from blueprint import checks
 from blueprint.checks.fleets import fleets
 from blueprint.file.model.deployment import Deployment
+from blueprint.file.model.load import CallLoad
 from ops.exits import REFUSED
 from ops.findings import finding_as_dict, load, print_findings
 from ops.options import DeploymentFile, Json
 from ops.output import out, print_json, stack_table, stop
+from ops.plan.capacity import capacity_as_dict, capacity_table
 from ops.plan.hosts import fleet_table, pool_table
 from ops.plan.sizing import sizing_as_dict, sizing_tables
 from ops.synthesis import templates
 
+CALLS_HELP = "Size the AWS half for so many calls at a time (mean of a month) instead of the file's `load.calls`."
 RESOURCES_HELP = "Synthesize the AWS half too, and count its resources by stack and type."
 
 
 def plan(
     file: DeploymentFile,
+    calls: Annotated[int | None, typer.Option("--calls", metavar="N", min=1, help=CALLS_HELP)] = None,
     as_json: Json = False,
     resources: Annotated[bool, typer.Option("--resources", help=RESOURCES_HELP)] = False,
 ) -> None:
@@ -28,9 +32,12 @@ def plan(
 
     Needs no credentials and no network. Exits with 2 when a check refuses the file.
 
-    Example: voice plan deployments/production-us-east-1.yaml
+    Example: voice plan deployments/production-us-east-1.yaml --calls 500
     """
     deployment = load(file)
+    if calls:
+        typed = deployment.load.model_dump() if deployment.load else {}
+        deployment = deployment.model_copy(update={"load": CallLoad(**typed | {"calls": calls})})
     findings = checks.run(deployment)
     refused = any(finding.blocks for finding in findings)
     if resources and not deployment.aws_half:
@@ -45,6 +52,7 @@ def plan(
                 "refused": refused,
                 "findings": [finding_as_dict(deployment, finding) for finding in findings],
                 "fleets": list(fleets(deployment)),
+                "capacity": capacity_as_dict(deployment),
                 "pools": deployment.azure_half.pools if deployment.azure_half else (),
                 "sizing": sizing_as_dict(deployment),
             }
@@ -69,6 +77,7 @@ def resource_counts(deployment: Deployment) -> dict[str, Counter[str]]:
 def _print_tables(deployment: Deployment, counts: dict[str, Counter[str]]) -> None:
     if deployment.aws_half:
         out.print(fleet_table(deployment))
+        out.print(capacity_table(deployment))
     if deployment.azure_half:
         out.print(pool_table(deployment))
     for table in sizing_tables(deployment):

@@ -1,7 +1,7 @@
 """A call through a VAD host's machine: gateway and Whisper engine beside it are processes of this machine.
 
-The caller sends to the host itself. A Network Load Balancer that keeps its clients' addresses changes the packets'
-destination, and nothing else of them.
+A machine is too slow for the engine: emulated, a second of speech takes it minutes. Its process is told what the launch
+template of the ASR fleet tells its container.
 """
 
 from __future__ import annotations
@@ -9,18 +9,24 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
 import httpx2
 
+from blueprint.aws import names
 from blueprint.contract import network as contract
+from blueprint.contract.images import Image
+from blueprint.contract.network import Tier
 from ops.call.recording import read
 from ops.call.senders import SrtpSender
 from ops.call.session import TIMEOUT_S, CallError, Session
-from ops.demo.command import SAMPLE, SAMPLE_TEXT, weights, word_error_rate
+from ops.demo.command import SAMPLE, SAMPLE_TEXT, word_error_rate
+from ops.demo.command import weights as tiny_en
 from ops.demo.services import Gateway, VoicePath
-from sandbox.hosts.cloud import Cloud, Host
+from sandbox.hosts.cloud import Cloud
+from sandbox.hosts.weights import Weights
 
 LAST_WORDS_S = 120
 """Longest from the end of the audio to the end of the session's events."""
@@ -30,27 +36,41 @@ class Neighbours(VoicePath):
     """Gateway and ASR host as processes that use the hosts' own store, each as its tier's user."""
 
     def __init__(self, cloud: Cloud, folder: Path) -> None:
-        super().__init__(folder, weights(None))
+        super().__init__(folder, tiny_en(None))
         self._cloud = cloud
-        self.rtp_port, self.chunk_port = contract.RTP.number, contract.CHUNK.number
+        self.rtp_port = contract.RTP.number
+        self._asr_group = names.group(cloud.deployment, cloud.deployment.aws.asr[0].name)
+        self._stack = ExitStack()
 
-    def start(self, host: Host) -> Gateway:
-        """Start both, for calls that go to one VAD host, and wait until sessions can be opened."""
-        gateway = self.start_gateway(VOICE_MEDIA_HOST=host.address)
-        self.start_engine(address=self._cloud.network.services)
+    def start(self) -> Gateway:
+        """Start both, with callers' packets to the load balancer, and wait until sessions can be opened."""
+        address = self._cloud.network.services
+        gateway = self.start_gateway(VOICE_MEDIA_HOST=self._cloud.network.public)
+        rendered = self._cloud.environment(self._asr_group, Image.WHISPER_ENGINE, "i-beside", address)
+        weights = self._stack.enter_context(closing(Weights(rendered["VOICE_MODEL"], self.model)))
+        # What a container finds elsewhere: names, secrets, authorities, disks.
+        own = {"VOICE_CACHE_DIR": str(self.folder), "HF_ENDPOINT": f"http://127.0.0.1:{weights.port}"}
+        self.start_engine(**rendered | self._store(Tier.ASR) | own)
         self.wait_ready()
         self.wait_for_capacity(gateway)
         return gateway
 
+    def stop(self) -> None:
+        super().stop()
+        self._stack.close()
+
     def _shared(self, host: str, fleet: str, address: str = "127.0.0.1") -> dict[str, str]:
+        return super()._shared(host, fleet, address) | self._store(fleet)
+
+    def _store(self, user: str) -> dict[str, str]:
         _, port = self._cloud.store.endpoint
-        password = self.folder / f"{fleet}-password"
+        password = self.folder / f"{user}-password"
         password.touch(mode=0o600)
-        password.write_text(self._cloud.store.password(fleet), encoding="utf-8")
-        return super()._shared(host, fleet, address) | {
+        password.write_text(self._cloud.store.password(user), encoding="utf-8")
+        return {
             "VOICE_VALKEY_HOST": self._cloud.network.services,
             "VOICE_VALKEY_PORT": str(port),
-            "VOICE_VALKEY_USER": fleet,
+            "VOICE_VALKEY_USER": user,
             "VOICE_VALKEY_PASSWORD_FILE": str(password),
             "VOICE_VALKEY_TLS": "on",
             "VOICE_VALKEY_CA_FILE": str(self._cloud.authority.file),
@@ -70,11 +90,12 @@ class Heard:
     words_wrong: float
 
 
-async def speak(gateway: Gateway, meanwhile: Callable[[], None] | None = None) -> Heard:
+async def speak(gateway: Gateway, meanwhile: Callable[[], None] | None = None, to: str | None = None) -> Heard:
     """Speak the demo's sample and hear it out.
 
     Args:
         meanwhile: Done in another thread while the caller speaks.
+        to: Address to send to, past the load balancer.
 
     Raises:
         CallError: The session is refused, breaks off, or does not end.
@@ -90,11 +111,12 @@ async def speak(gateway: Gateway, meanwhile: Callable[[], None] | None = None) -
 
     async with httpx2.AsyncClient(timeout=TIMEOUT_S) as client:
         session = await Session.open(client, gateway.url, "srtp")
-        if session.media.srtp is None:
+        media = session.media.srtp
+        if media is None:
             raise CallError("the gateway offers no SRTP")
         listening = asyncio.create_task(listen(session, time.monotonic()))
         beside = asyncio.create_task(asyncio.to_thread(meanwhile or (lambda: None)))
-        await SrtpSender(session.media.srtp).send(read(SAMPLE))
+        await SrtpSender(media.model_copy(update={"host": to or media.host})).send(read(SAMPLE))
         await session.close()
         await asyncio.wait_for(listening, LAST_WORDS_S)
         await beside

@@ -6,19 +6,15 @@ from typing import Literal
 
 from blueprint import catalog
 from blueprint.aws import names
+from blueprint.capacity import asr_host, least, vad_host
 from blueprint.catalog import InstanceType
 from blueprint.contract.images import Image
 from blueprint.contract.metrics import StartPhase
 from blueprint.engines.launch.coldstart import BUDGETS
-from blueprint.engines.launch.whisper import whisper_engine
 from blueprint.file.model.aws import AsrFleet, DataPath
 from blueprint.file.model.deployment import Deployment
 from blueprint.file.model.scaling import ScalingRules
 from blueprint.hosts import VAD_IMAGES, asr_images
-
-STREAMS_PER_CORE = 2_000
-"""Streams that one polled core of a VAD host carries: half of what the data plane's bench carries without loss on a
-shared x86 machine, as a host admits 8,192 (``VOICE_MAX_SESSIONS``); Graviton4 is not measured."""
 
 LAUNCH_S = 60.0
 """From a launch to user data. ASSUMED: EC2 publishes no figure."""
@@ -106,41 +102,34 @@ class FleetPlan:
         return sum(group.max_hosts for group in self.groups)
 
 
-@dataclass(frozen=True)
-class Overrides:
-    """What an operator knows better, by fleet: places of a host, and its cold and warm boot in seconds."""
-
-    places: Mapping[str, int]
-    boot_s: Mapping[str, tuple[float, float]]
-
-
-def fleet_plans(deployment: Deployment, overrides: Overrides) -> tuple[FleetPlan, ...]:
+def fleet_plans(deployment: Deployment, boot_s: Mapping[str, tuple[float, float]]) -> tuple[FleetPlan, ...]:
     """Return the VAD fleet, then the ASR fleets in file order.
+
+    Args:
+        boot_s: Cold and warm boot by fleet, seconds, where they have been measured.
 
     Raises:
         ValueError: An override names a fleet that the file does not have.
     """
     plans = [_vad(deployment), *(_asr(deployment, fleet) for fleet in deployment.aws.asr)]
     known = [plan.name for plan in plans]
-    for name in (*overrides.places, *overrides.boot_s):
+    for name in boot_s:
         if name not in known:
             raise ValueError(f"{name} is not a fleet of {deployment.name}: {', '.join(known)}")
-    return tuple(_overridden(plan, overrides) for plan in plans)
+    return tuple(_measured(plan, boot_s) for plan in plans)
 
 
-def _overridden(plan: FleetPlan, overrides: Overrides) -> FleetPlan:
-    if plan.name in overrides.places:
-        plan = replace(plan, places=overrides.places[plan.name], places_source="--places")
-    if plan.name in overrides.boot_s:
-        cold, warm = overrides.boot_s[plan.name]
-        plan = replace(plan, boot=Boot((Phase("whole", cold, warm, "--boot"),)))
-    return plan
+def _measured(plan: FleetPlan, boot_s: Mapping[str, tuple[float, float]]) -> FleetPlan:
+    if plan.name not in boot_s:
+        return plan
+    cold, warm = boot_s[plan.name]
+    return replace(plan, boot=Boot((Phase("whole", cold, warm, "--boot"),)))
 
 
 def _vad(deployment: Deployment) -> FleetPlan:
     aws, fleet = deployment.aws, deployment.aws.vad
     kind = catalog.instance_types()[fleet.instance_type]
-    bounds, queues = fleet.hosts_per_zone, fleet.data_path.rx_queues
+    bounds, carries = fleet.hosts_per_zone, least(vad_host(fleet))
     return FleetPlan(
         name=names.VAD_FLEET,
         kind="vad",
@@ -149,8 +138,8 @@ def _vad(deployment: Deployment) -> FleetPlan:
             GroupPlan(names.group(deployment, names.VAD_FLEET, zone), (zone,), bounds.min, bounds.max)
             for zone in aws.availability_zones
         ),
-        places=STREAMS_PER_CORE * queues,
-        places_source=f"{STREAMS_PER_CORE:,} streams on each of {queues} polled cores, measured without loss on x86",
+        places=carries.calls,
+        places_source=carries.source,
         boot=_boot(VAD_IMAGES[0], fleet.warm_up_s),
         warm_up_s=fleet.warm_up_s,
         drain_timeout_s=fleet.drain_timeout_s,
@@ -164,7 +153,7 @@ def _vad(deployment: Deployment) -> FleetPlan:
 def _asr(deployment: Deployment, fleet: AsrFleet) -> FleetPlan:
     aws = deployment.aws
     kind = catalog.instance_types()[fleet.instance_type]
-    engine = whisper_engine(fleet)
+    carries = least(asr_host(fleet))
     return FleetPlan(
         name=fleet.name,
         kind="gpu" if kind.accelerator and kind.accelerator.kind == "gpu" else "neuron",
@@ -177,8 +166,8 @@ def _asr(deployment: Deployment, fleet: AsrFleet) -> FleetPlan:
                 fleet.hosts.max,
             ),
         ),
-        places=engine.sessions,
-        places_source=engine.sessions_source,
+        places=carries.calls,
+        places_source=carries.source,
         boot=_boot(asr_images(fleet)[-2], fleet.warm_up_s),
         warm_up_s=fleet.warm_up_s,
         drain_timeout_s=fleet.drain_timeout_s,

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -15,15 +16,17 @@ from ops.findings import load_checked
 from ops.options import DeploymentFile, Json
 from ops.output import err, out, print_json, stop
 from ops.simulate.account import quota_codes
-from ops.simulate.capacity import FleetPlan, Overrides, fleet_plans
+from ops.simulate.capacity import FleetPlan, fleet_plans
 from ops.simulate.metrics import check_modelled
 from ops.simulate.plots import draw
-from ops.simulate.policies import policies
-from ops.simulate.report import as_dict, fleet_table, policy_table, summarize
+from ops.simulate.policies import Policy, policies
+from ops.simulate.report import as_dict, fleet_table, policy_table, summarize, sweep_table
 from ops.simulate.run import Result, Settings, Simulation
 from ops.simulate.shortfall import shortfall
 from ops.simulate.traces import BUILT_IN, Trace, TraceError, read
 
+SWEEP = (0.4, 0.7, 1.0, 1.5)
+"""How busy an ASR host is when its places are taken: slots bind first, both at once, or work does."""
 PEAK_SHARE = 0.8
 """Where no peak is given, the share of the calls that the file's ASR fleets can have at their maximum."""
 
@@ -43,9 +46,6 @@ def simulate(  # noqa: PLR0917  typer's options
     ] = None,
     call_seconds: Annotated[float, Option(help="Mean length of a call, s; lengths are exponential.", min=1)] = 180.0,
     seed: Annotated[int, Option(help="The same seed gives the same result.", min=0)] = 1,
-    places: Annotated[
-        list[str] | None, Option(metavar="FLEET=CALLS", help="Calls that a host takes, as measured (FreeSlots).")
-    ] = None,
     boot: Annotated[
         list[str] | None,
         Option(metavar="FLEET=COLD/WARM", help="Seconds of a boot, new and from the warm pool (metric ColdStart)."),
@@ -64,14 +64,14 @@ def simulate(  # noqa: PLR0917  typer's options
     """Simulate callers and scaling: the seed's table, CPU target tracking, the file's own rules.
 
     Warm pools and quotas of the file count. The file's scaling rules are judged as CloudWatch and EC2 Auto Scaling
-    judge them. What is not known (calls a host takes, how long it boots) is taken from the catalogue and printed
-    with its source.
+    judge them. Calls of a host are those that `voice plan` shows; how long one boots is taken from the catalogue and
+    printed with its source.
 
     Example: voice simulate deployments/production-us-east-1.yaml --load spike --output build/spike
     """
     deployment = load_checked(file)
     try:
-        plans = _plans(deployment, places or [], boot or [])
+        plans = _plans(deployment, boot or [])
         trace = _trace(load, peak, plans)
         settings = Settings(
             zones=deployment.aws.availability_zones,
@@ -85,12 +85,16 @@ def simulate(  # noqa: PLR0917  typer's options
         )
     except (TraceError, ValueError) as error:
         raise stop(str(error), REFUSED) from None
-    results = _run(plans, trace, settings)
+    results = _run(policies(plans), plans, trace, settings)
+    # A spike is what the fleet's speed decides; nobody has measured how busy a full host is, so all answers are shown.
+    swept = {busy: _of_busy(plans, trace, settings, busy, results[-1]) for busy in (SWEEP if load == "spike" else ())}
     if as_json:
-        print_json(as_dict(trace, results, seed=seed))
+        print_json(as_dict(trace, results, swept, seed=seed))
     else:
         title = f"{deployment.name}, {trace.name}: {trace.calls[0]:,.0f} calls, at most {trace.peak:,.0f}"
         out.print(policy_table(title, [summarize(result) for result in results]))
+        if swept:
+            out.print(sweep_table(swept))
         found = shortfall(results[-1])
         if found:
             out.print(f"{results[-1].policy}: {found}", soft_wrap=True)
@@ -103,14 +107,11 @@ def simulate(  # noqa: PLR0917  typer's options
         err.print(f"wrote {escape(str(picture))}", soft_wrap=True)
 
 
-def _plans(deployment: Deployment, places: list[str], boot: list[str]) -> tuple[FleetPlan, ...]:
+def _plans(deployment: Deployment, boot: list[str]) -> tuple[FleetPlan, ...]:
     if deployment.aws_half is None:
         raise ValueError(f"{deployment.name} has no section `aws`: nothing scales by step policies")
-    overrides = Overrides(
-        places=_pairs("--places", places, r"[1-9]\d*", int),
-        boot_s=_pairs("--boot", boot, r"\d+/\d+", lambda text: (float(text.split("/")[0]), float(text.split("/")[1]))),
-    )
-    plans = fleet_plans(deployment, overrides)
+    measured = _pairs("--boot", boot, r"\d+/\d+", lambda text: (float(text.split("/")[0]), float(text.split("/")[1])))
+    plans = fleet_plans(deployment, measured)
     for plan in plans:
         check_modelled(plan)
     return plans
@@ -151,11 +152,18 @@ def _of_codes(quotas: dict[str, int]) -> dict[str, int]:
     return {codes[family]: vcpus for family, vcpus in quotas.items()}
 
 
-def _run(plans: tuple[FleetPlan, ...], trace: Trace, settings: Settings) -> list[Result]:
+def _of_busy(plans: tuple[FleetPlan, ...], trace: Trace, settings: Settings, busy: float, at_one: Result) -> Result:
+    if busy == settings.busy_at_full:
+        return at_one
+    (result,) = _run(policies(plans)[-1:], plans, trace, replace(settings, busy_at_full=busy))
+    return result
+
+
+def _run(compared: Iterable[Policy], plans: tuple[FleetPlan, ...], trace: Trace, settings: Settings) -> list[Result]:
     results = []
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
-        for policy in policies(plans):
+        for policy in compared:
             task = progress.add_task(policy.name, total=trace.duration_s)
 
             def tell(second: float, task: TaskID = task) -> None:

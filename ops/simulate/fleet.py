@@ -66,10 +66,11 @@ class Fleet:
         zone: Position of its zone among the deployment's.
         group: Position of its group among the fleet's.
         settled: Whether it is through its instance warm-up.
+        busy_at_full: How busy its accelerator is when all of its places are taken; above 1 it is overloaded.
     """
 
-    def __init__(self, plan: FleetPlan, zones: tuple[str, ...]) -> None:
-        self.plan = plan
+    def __init__(self, plan: FleetPlan, zones: tuple[str, ...], busy_at_full: float = 1.0) -> None:
+        self.plan, self.busy_at_full = plan, busy_at_full
         self.zones = zones
         self.groups: list[Group] = []
         self._free: list[int] = []

@@ -1,6 +1,7 @@
 """What hosts publish, as a function of their calls, and how CloudWatch folds it into datapoints.
 
-Assumed of every accelerator: busy in proportion to its calls, 100 % when its places are taken.
+Assumed of every accelerator: busy in proportion to its calls. How busy it is when its places are taken nobody has
+measured; ``Fleet.busy_at_full`` says it, and reports sweep it.
 """
 
 import math
@@ -30,6 +31,12 @@ def load_percent(fleet: Fleet) -> Values:
     return 100.0 * fleet.calls / fleet.plan.places
 
 
+def busy_percent(fleet: Fleet) -> Values:
+    """Return how busy each host's accelerator is."""
+    busy: Values = np.minimum(100.0, fleet.busy_at_full * load_percent(fleet))
+    return busy
+
+
 def ring_percent(fleet: Fleet) -> Values:
     """Return the fullest that a receive ring of each host gets within a second.
 
@@ -47,10 +54,12 @@ def ring_percent(fleet: Fleet) -> Values:
 
 MODELS: dict[str, Callable[[Fleet], Values]] = {
     "RxRingOccupancy": ring_percent,
+    "RxRingSustained": ring_percent,
+    "SlotsTaken": lambda fleet: np.minimum(100.0, load_percent(fleet)),
     "VadSessions": lambda fleet: fleet.calls.astype(float),
-    "NeuronHeadroom": lambda fleet: np.maximum(0.0, 100.0 - load_percent(fleet)),
-    "NeuronUtilization": lambda fleet: np.minimum(100.0, load_percent(fleet)),
-    "GpuBusy": lambda fleet: np.minimum(100.0, load_percent(fleet)),
+    "NeuronHeadroom": lambda fleet: 100.0 - busy_percent(fleet),
+    "NeuronUtilization": busy_percent,
+    "GpuBusy": busy_percent,
     "FreeSlots": lambda fleet: np.maximum(0.0, fleet.plan.places - fleet.calls.astype(float)),
 }
 """Metrics of ``blueprint.contract`` that follow from the number of calls."""

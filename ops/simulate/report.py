@@ -1,6 +1,6 @@
 """What a simulation says: refused and degraded calls, time to capacity, overshoot, cost."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -88,7 +88,7 @@ def _longest(short: np.ndarray[tuple[int], np.dtype[np.bool_]], tick_s: int) -> 
     return (float(runs.max()) * tick_s if runs.size else 0.0), bool(short[-1])
 
 
-def as_dict(trace: Trace, results: Sequence[Result], *, seed: int) -> dict[str, object]:
+def as_dict(trace: Trace, results: Sequence[Result], swept: Mapping[float, Result], *, seed: int) -> dict[str, object]:
     """Return everything for ``--json``; the course as one value a minute."""
     found = shortfall(results[-1])
     return {
@@ -107,6 +107,7 @@ def as_dict(trace: Trace, results: Sequence[Result], *, seed: int) -> dict[str, 
             for plan in results[0].plans
         ],
         "shortfall": asdict(found) if found else None,
+        "busy_at_full": [{"busy_at_full": busy} | asdict(summarize(result)) for busy, result in swept.items()],
         "policies": [asdict(summarize(result)) | {"course": _course_as_dict(result)} for result in results],
     }
 
@@ -142,6 +143,17 @@ def policy_table(title: str, summaries: Sequence[Summary]) -> Table:
     }
     for name, cells in rows.items():
         table.add_row(name, *cells)
+    return table
+
+
+def sweep_table(swept: Mapping[float, Result]) -> Table:
+    """Return what the file's own rules refuse, by how busy an ASR host is when all of its places are taken."""
+    some = next(iter(swept.values()))
+    table = empty_table(f"{some.policy}, by how busy a full host is", [""], [f"{busy:.0%} busy" for busy in swept])
+    found = [summarize(result) for result in swept.values()]
+    table.add_row("calls refused", *(_share(one.refused_calls, one.offered_calls) for one in found))
+    table.add_row("time to capacity", *(_time_to_capacity(one) for one in found))
+    table.add_row("USD", *(f"{one.usd:,.2f}" for one in found))
     return table
 
 

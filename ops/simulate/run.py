@@ -42,6 +42,7 @@ class Settings:
         interruptions_per_day: Of each spot host.
         rolls: Fleets whose hosts are replaced from the beginning of the trace on, a group after the other.
         rollout: How they are replaced.
+        busy_at_full: How busy an ASR host is when all of its places are taken.
     """
 
     zones: tuple[str, ...]
@@ -52,6 +53,7 @@ class Settings:
     interruptions_per_day: float = 0.0
     rolls: frozenset[str] = frozenset()
     rollout: Rollout = field(default_factory=Rollout)
+    busy_at_full: float = 1.0
     tick_s: int | None = None
     lead_in_s: int = LEAD_IN_S
 
@@ -120,7 +122,7 @@ class Simulation:
         self.tick_s = settings.tick_s or (FINE_TICK_S if trace.duration_s <= FINE_S else DAY_TICK_S)
         self.env = simpy.Environment(initial_time=-settings.lead_in_s)
         self.account = Account(dict(settings.quotas))
-        self.fleets = [Fleet(plan, settings.zones) for plan in plans]
+        self.fleets = [Fleet(plan, settings.zones, settings.busy_at_full) for plan in plans]
         self.calls = self.make_calls()
         for fleet in self.fleets:
             warm = fleet.plan.warm_hosts if policy.warm_pools else 0

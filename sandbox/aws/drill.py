@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from types_boto3_cloudwatch import CloudWatchClient
 
 
+HALF_BUSY = 50.0
+
+
 @dataclass(frozen=True)
 class Scenario:
     """A course of metric values and what it must do.
@@ -30,6 +33,7 @@ class Scenario:
     Attributes:
         samples: One value per alarm period, oldest first.
         fires: Whether the rule must fire; otherwise nothing may change.
+        beside: Other rules of the fleet that add hosts. Their metrics say meanwhile that the hosts are half busy.
     """
 
     name: str
@@ -37,6 +41,7 @@ class Scenario:
     rule: ScalingRule
     samples: tuple[float, ...]
     fires: bool
+    beside: tuple[ScalingRule, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -49,8 +54,9 @@ class Outcome:
 
     @property
     def expected(self) -> dict[str, int]:
-        """Capacities that the rule asks for; the drill's values lie within the first step."""
-        adjustment = self.scenario.rule.steps[0].adjustment if self.scenario.fires else 0
+        """Capacities that the rule's step asks for."""
+        rule, value = self.scenario.rule, self.scenario.samples[-1] if self.scenario.samples else 0.0
+        adjustment = step_adjustment(rule.bands, value - rule.threshold) if self.scenario.fires else 0
         return {group: count + adjustment for group, count in self.before.items()}
 
     @property
@@ -60,7 +66,7 @@ class Outcome:
 
 
 def scenarios(deployment: Deployment) -> Iterator[Scenario]:
-    """Yield the drill of every scaling rule: silence, one stray datapoint, a breach."""
+    """Yield the drill of every scaling rule: silence, one stray datapoint, a breach; then a full, half busy fleet."""
     fleets = {names.VAD_FLEET: deployment.aws.vad.scaling}
     fleets |= {fleet.name: fleet.scaling for fleet in deployment.aws.asr}
     for fleet, rules in fleets.items():
@@ -83,6 +89,10 @@ def scenarios(deployment: Deployment) -> Iterator[Scenario]:
                 (beyond,) * rule.datapoints_to_alarm,
                 fires=True,
             )
+        if full := next((rule for rule in rules if rule.metric == "SlotsTaken" and rule.adds_hosts), None):
+            beside = tuple(rule for rule in rules if rule.adds_hosts and rule is not full)
+            samples = (100.0,) * full.datapoints_to_alarm
+            yield Scenario(f"slots 100 %, busy {HALF_BUSY:g} %", fleet, full, samples, fires=True, beside=beside)
 
 
 def _beyond(rule: ScalingRule) -> float:
@@ -123,7 +133,10 @@ class Drill:
 
     def play(self, scenario: Scenario) -> Outcome:
         """Publish a scenario's samples period by period, evaluate the alarm after each, act on a change to ALARM."""
-        alarm = LiveAlarm(self._cloudwatch, names.scaling_alarm(self._deployment, scenario.fleet, scenario.rule))
+        alarm, *beside = (
+            LiveAlarm(self._cloudwatch, names.scaling_alarm(self._deployment, scenario.fleet, rule))
+            for rule in (scenario.rule, *scenario.beside)
+        )
         before = self._capacities(scenario.fleet)
         self._clock += timedelta(hours=1)
         state = AlarmState.OK
@@ -131,11 +144,16 @@ class Drill:
         for value in (*scenario.samples, None, None):
             if value is not None:
                 alarm.publish(value, self._clock)
+                for other in beside:
+                    other.publish(HALF_BUSY, self._clock)
             self._clock += alarm.period
             newest = alarm.state(self._clock, state)
             if newest is AlarmState.ALARM and state is not AlarmState.ALARM:
                 self._act(alarm, scenario.samples[-1])
             state = newest
+            for other in beside:
+                if other.state(self._clock, AlarmState.OK) is AlarmState.ALARM:
+                    self._act(other, HALF_BUSY)
         return Outcome(scenario, before, self._capacities(scenario.fleet))
 
     def _act(self, alarm: LiveAlarm, value: float) -> None:

@@ -72,6 +72,7 @@ class LocalAws:
             raise RuntimeError(f"the local AWS did not start (exit code {self._process.wait()}): {log.read_text()}")
         self.endpoint = str(json.loads(line)["endpoint"])
         # The CDK caches account ids by access key: a key of its own for each server.
+        self._clients: dict[str, Any] = {}
         self._access_key = f"SANDBOX{uuid.uuid4().hex[:13].upper()}"
 
     def environment(self, home: Path) -> dict[str, str]:
@@ -104,7 +105,10 @@ class LocalAws:
         )
 
     def client(self, service: str) -> Any:
-        return self.session().client(service, endpoint_url=self.endpoint)  # type: ignore[call-overload]
+        """Return the client of a service; making one takes longer than most calls, so each is made once."""
+        if service not in self._clients:
+            self._clients[service] = self.session().client(service, endpoint_url=self.endpoint)  # type: ignore[call-overload]
+        return self._clients[service]
 
     @property
     def pid(self) -> int:

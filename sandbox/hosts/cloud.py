@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import threading
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network
@@ -14,8 +15,9 @@ from typing import Any, Self
 from blueprint.aws import names
 from blueprint.file.model.deployment import Deployment
 from sandbox.aws.process import LocalAws
+from sandbox.hosts.balancer import Balancer, Rules
 from sandbox.hosts.certificates import Authority
-from sandbox.hosts.disk import Disk, HostsError
+from sandbox.hosts.disk import Disk, HostsError, run
 from sandbox.hosts.front import Front
 from sandbox.hosts.machine import COMMON, Hardware, Machine
 from sandbox.hosts.metadata import Facts, MetadataService, Tree
@@ -25,6 +27,7 @@ from sandbox.hosts.servers import REGISTRY_PORT, Registry, Store, StoreUser
 HELD = "Pending:Wait"
 """State of an instance that a launch hook holds."""
 _REGISTRY_NAME = ".dkr.ecr."
+_FOLLOW_S = 1
 _TARGETS = {"Terminating": "Terminated", "Terminated": "Terminated"}
 """Where Auto Scaling takes a host, by the first part of its state; every other host is on its way into service."""
 
@@ -68,6 +71,8 @@ class Cloud:
         self.hosts: list[Host] = []
         self.registry_refuses = 0
         self.authority = disk.authority
+        self._states: dict[str, str] = {}
+        self._closing = threading.Event()
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -81,6 +86,12 @@ class Cloud:
             stack.callback(Registry(self._registry, self.folder, self._registry_password()).close)
             self.store = self._open_store(self.authority)
             stack.callback(self.store.close)
+            self.balancer = self._open_balancer()
+            stack.callback(self.balancer.close)
+            following = threading.Thread(target=self._follow, daemon=True)
+            following.start()
+            stack.callback(following.join)
+            stack.callback(self._closing.set)
             self._stack = stack.pop_all()
         return self
 
@@ -122,6 +133,25 @@ class Cloud:
         at = (str(endpoint["Address"]), int(endpoint["Port"]))
         return Store(self.network.services, at, users, authority=authority, folder=self.folder)
 
+    def _open_balancer(self) -> Balancer:
+        """Start the load balancer with the target group of the audio, and whom Auto Scaling registers there."""
+        client = self.aws.client("elbv2")
+        (group,) = [each for each in client.describe_target_groups()["TargetGroups"] if each["Protocol"] == "UDP"]
+        rules = Rules(
+            port=group["Port"],
+            health_port=int(group["HealthCheckPort"]),
+            interval_s=group["HealthCheckIntervalSeconds"],
+            healthy_after=group["HealthyThresholdCount"],
+            unhealthy_after=group["UnhealthyThresholdCount"],
+        )
+
+        def registered() -> set[str]:
+            answer = client.describe_target_health(TargetGroupArn=group["TargetGroupArn"])
+            ids = {each["Target"]["Id"] for each in answer["TargetHealthDescriptions"]}
+            return {host.address for host in self.hosts if host.instance in ids}
+
+        return Balancer(self.network.public, rules, registered)
+
     def _passwords(self) -> dict[str, str]:
         """Return the passwords of the store's users, by name."""
         client = self.aws.client("secretsmanager")
@@ -132,11 +162,36 @@ class Cloud:
                 found[str(secret["username"])] = str(secret["password"])
         return found
 
+    def environment(self, group: str, container: str, instance: str, address: str) -> dict[str, str]:
+        """Return what a host of a group would tell one of its containers; its user data's own functions say so."""
+        (found,) = self.aws.client("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=[group])[
+            "AutoScalingGroups"
+        ]
+        template = found["LaunchTemplate"]
+        (version,) = self.aws.client("ec2").describe_launch_template_versions(
+            LaunchTemplateId=template["LaunchTemplateId"], Versions=[template["Version"]]
+        )["LaunchTemplateVersions"]
+        script, _, _ = base64.b64decode(version["LaunchTemplateData"]["UserData"]).decode().rpartition("main ")
+        facts = f"INSTANCE_ID={instance} HOST_ADDRESS={address} INTERFACE=ens5"
+        said = run(
+            "env", f"VOICE_ROOT={self.folder / group}", "bash", "-c", f"{script}\n{facts}\nenvironment_of {container}"
+        )
+        return dict(line.split("=", 1) for line in said.splitlines())
+
     def instances(self, group: str) -> dict[str, str]:
         """Return the lifecycle states of a group's instances, by id."""
         client = self.aws.client("autoscaling")
         (found,) = client.describe_auto_scaling_groups(AutoScalingGroupNames=[group])["AutoScalingGroups"]
         return {instance["InstanceId"]: instance["LifecycleState"] for instance in found["Instances"]}
+
+    def _follow(self) -> None:
+        """Keep the states of all hosts at hand: a host asks its metadata for its own, and waits two seconds at most."""
+        client = self.aws.client("autoscaling")
+        while not self._closing.wait(_FOLLOW_S):
+            groups = client.describe_auto_scaling_groups()["AutoScalingGroups"]
+            self._states = {
+                each["InstanceId"]: each["LifecycleState"] for group in groups for each in group["Instances"]
+            }
 
     def launched(self, group: str) -> str:
         """Ask a group for a host, where it has none yet, and return the instance that it holds until it is ready."""
@@ -156,6 +211,7 @@ class Cloud:
         machine = Machine(instance, self._disk, hardware, tap=tap, mac=mac, folder=self.folder)
         host = Host(instance, group, address, mac, tap, machine)
         self.hosts.append(host)
+        self._states = {**self._states, instance: HELD}
         attribute = ec2.describe_instance_attribute(InstanceId=instance, Attribute="userData")["UserData"]
         facts = Facts(
             user_data=_decoded(attribute),
@@ -185,8 +241,7 @@ class Cloud:
         }
         tree: Tree = {
             "ami-id": described["ImageId"],
-            # Asked for in its turn alone: the AWS CLI waits a second for its credentials.
-            "autoscaling": {"target-lifecycle-state": lambda: self._target(host)},
+            "autoscaling": {"target-lifecycle-state": self._target(host)},
             "hostname": described["PrivateDnsName"],
             "iam": {"security-credentials": {profile: json.dumps(credentials)}},
             "instance-id": host.instance,
@@ -202,7 +257,7 @@ class Cloud:
         return tree
 
     def _target(self, host: Host) -> str:
-        state = self.instances(host.group).get(host.instance, "Terminated")
+        state = self._states.get(host.instance, "Terminated")
         return _TARGETS.get(state.partition(":")[0], "InService")
 
     def failure(self, host: Host) -> str | None:

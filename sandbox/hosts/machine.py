@@ -17,10 +17,25 @@ from typing import Any
 from sandbox.hosts.disk import Disk, HostsError
 from sandbox.hosts.network import MTU
 
+NOTE = "rehearsal: "
+"""Begins a line that the machine has not said itself."""
 CPUS = 3
 """Two for two pollers that never sleep, one for all else."""
 _ANSWER_S = 600
 """Longest until the agent answers; its first answer waits for half of the boot."""
+_KERNEL = " ".join(
+    [
+        # Nobody is to be kept out of an emulated processor, and what keeps them out is what emulates slowest.
+        "mitigations=off init_on_alloc=0 audit=0 selinux=0",
+        # AppArmor's tools are not in the root: with it on, Docker starts nothing.
+        "apparmor=0",
+        # On a busy machine the emulated clock looks unstable: a kernel that then changed its own code panicked (int3 in
+        # sched_clock_cpu).
+        "tsc=reliable",
+        # Nobody logs in: systemd waited 90 s for the terminal.
+        "systemd.mask=serial-getty@ttyS0.service",
+    ]
+)
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\r")
 
 
@@ -81,10 +96,17 @@ class Machine:
         assert self._process.stdout is not None  # noqa: S101  asked for above
         with self.console.open("w", encoding="utf-8") as file:
             for raw in self._process.stdout:
-                line = Line(time.monotonic() - self._start, _ESCAPES.sub("", raw.decode(errors="replace")).rstrip())
+                line = Line(self.age_s, _ESCAPES.sub("", raw.decode(errors="replace")).rstrip())
                 print(f"{line.at_s:7.1f} {line.text}", file=file, flush=True)
-                with self._changed:
-                    self._lines.append(line)
+                self._add(line)
+
+    def _add(self, line: Line) -> None:
+        with self._changed:
+            self._lines.append(line)
+
+    def note(self, text: str) -> None:
+        """Put what happens to the machine among the lines that it says."""
+        self._add(Line(self.age_s, f"{NOTE}{text}"))
 
     @property
     def age_s(self) -> float:
@@ -180,9 +202,7 @@ def _qemu(disk: Disk, hardware: Hardware, tap: str, mac: str, agent: Path) -> li
         *("-machine", "pc,memory-backend=memory", "-m", memory, "-display", "none"),
         *("-smbios", f"type=1,manufacturer=Amazon EC2,uuid={identity},serial={identity}"),
         *("-kernel", str(disk.kernel), "-initrd", str(disk.initial_memory_disk)),
-        # AppArmor's tools are not in the root: with it on, Docker starts nothing. On a busy machine the emulated clock
-        # looks unstable: a kernel that then changed its own code panicked (int3 in sched_clock_cpu).
-        *("-append", "root=/dev/vda rw console=ttyS0 init_on_alloc=0 apparmor=0 tsc=reliable quiet"),
+        *("-append", f"root=/dev/vda rw console=ttyS0 {_KERNEL} quiet"),
         *("-drive", f"file={disk.root},format=raw,if=virtio,snapshot=on"),
         *("-netdev", f"tap,id=net,ifname={tap},script=no,downscript=no,queues={queues}"),
         *("-device", ",".join(interface)),

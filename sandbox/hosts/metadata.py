@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-Leaf = str | Callable[[], str]
-"""What stands at a path, or what finds out when it is asked for."""
-Tree = dict[str, "Tree | Leaf"]
+Tree = dict[str, "Tree | str"]
 _TOKEN_PATH = "/latest/api/token"  # noqa: S105
 _LIFETIME = "X-aws-ec2-metadata-token-ttl-seconds"
 _TOKEN = "X-aws-ec2-metadata-token"  # noqa: S105
@@ -32,6 +30,11 @@ class Facts:
     user_data: bytes
     hop_limit: int
     tree: Callable[[], Tree]
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, *_: object) -> None:
+        """Say nothing of it: a host that gives up waiting, or is switched off, is its own affair."""
 
 
 class MetadataService:
@@ -54,7 +57,7 @@ class MetadataService:
             def log_message(self, *_: object) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer((address, port), Handler)
+        self._server = _Server((address, port), Handler)
         self.port = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
@@ -99,13 +102,12 @@ def _read(facts: Facts, path: str) -> bytes | None:
     if kind not in ("meta-data", "dynamic"):
         return None
     tree = facts.tree()
-    node: Tree | Leaf | None = tree if kind == "meta-data" else {"instance-identity": {"document": _document(tree)}}
+    node: Tree | str | None = tree if kind == "meta-data" else {"instance-identity": {"document": _document(tree)}}
     for part in filter(None, below.split("/")):
         node = node.get(part) if isinstance(node, dict) else None
     if isinstance(node, dict):
         return "\n".join(name + "/" * isinstance(value, dict) for name, value in node.items()).encode()
-    text = node() if callable(node) else node
-    return None if text is None else text.encode()
+    return None if node is None else node.encode()
 
 
 def _document(tree: Tree) -> str:

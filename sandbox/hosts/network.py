@@ -43,10 +43,11 @@ class Network:
 
     Attributes:
         services: That address: the VPC's second, where AWS has its DNS.
+        public: Where the load balancer takes callers' packets.
     """
 
     def __init__(self, folder: Path, vpc: IPv4Network, subnets: Iterable[IPv4Network]) -> None:
-        self.services = str(vpc[2])
+        self.services, self.public = str(vpc[2]), str(vpc[3])
         self._folder = folder
         self._subnets = list(subnets)
         self._reserved: dict[str, str] = {}
@@ -56,7 +57,7 @@ class Network:
         run("ip", "link", "add", BRIDGE, "type", "bridge")
         run("ip", "link", "set", BRIDGE, "mtu", str(MTU), "up")
         routers = [f"{subnet[1]}/{subnet.prefixlen}" for subnet in self._subnets]
-        for address in (*routers, f"{self.services}/32", f"{METADATA_ADDRESS}/32"):
+        for address in (*routers, f"{self.services}/32", f"{self.public}/32", f"{METADATA_ADDRESS}/32"):
             run("ip", "address", "add", address, "dev", BRIDGE)
         Path("/proc/sys/net/ipv4/ip_forward").write_text("1", encoding="ascii")
 

@@ -15,15 +15,18 @@ from blueprint.aws import names
 from blueprint.contract import network as contract
 from blueprint.contract.images import Image
 from blueprint.contract.metrics import FLEET_DIMENSION, NAMESPACE
+from sandbox.hosts.balancer import Target
 from sandbox.hosts.cloud import Cloud, Host
 from sandbox.hosts.disk import HostsError
 
 READY_S = 2700
 """Longest from power-on to service; some 300 s are usual on two idle cores that emulate. It waits 900 s itself."""
 DRAINED_S = 600
-METRICS_S = 120
+METRICS_S = 300
+HEALTHY_S = 120
 TELLING_S = 600
 """Time that a host which gives up has to tell its group: three calls of the AWS CLI, up to a minute each."""
+_METRIC = "VadSessions"
 _POLL_S = 2
 
 
@@ -70,6 +73,16 @@ def _in_service(cloud: Cloud, host: Host) -> bool:
             f"{host.instance} gave up and could not tell its group: {given_up.text.partition('FAILED: ')[2]}"
         )
     return state == "InService"
+
+
+def balanced(cloud: Cloud, host: Host) -> Target:
+    """Wait until the load balancer sends callers to a host that is in service."""
+    healthy = lambda: (target := cloud.balancer.target(host.address)) is not None and target.is_healthy  # noqa: E731
+    _wait_until("the load balancer finds it healthy", healthy, host, HEALTHY_S)
+    target = cloud.balancer.target(host.address)
+    if target is None:
+        raise HostsError(f"{host.instance} left its target group")
+    return target
 
 
 def reboot(host: Host) -> None:
@@ -127,7 +140,8 @@ def wait_for_metrics(cloud: Cloud, host: Host) -> None:
     client = cloud.aws.client("cloudwatch")
     _wait_until(
         "it publishes metrics",
-        lambda: bool(client.list_metrics(Namespace=NAMESPACE, Dimensions=wanted)["Metrics"]),
+        # By name: the local AWS looks through all values that it has, and these grow by hundreds a second.
+        lambda: bool(client.list_metrics(Namespace=NAMESPACE, MetricName=_METRIC, Dimensions=wanted)["Metrics"]),
         host,
         METRICS_S,
     )

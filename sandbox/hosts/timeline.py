@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from sandbox.hosts.machine import Line
+from sandbox.hosts.machine import NOTE, Line
 
-_SAYS = re.compile(r"voice-host: (.*)")
+_SAYS = re.compile(rf"(?:voice-host: |{NOTE})(.*)")
 _BEGINS = {
     "huge_pages": "huge pages",
     "mtu": "MTU",
@@ -19,11 +19,12 @@ _BEGINS = {
     "images": "pull",
     "state_secret": "secret",
     "containers": "containers ready",
+    "call": "call",
     "draining": "drain",
 }
 """Phases by the first word that the script says when they begin; before the first one the machine boots."""
-_ANSWERED = re.compile(r"\w+: (CONTINUE|ABANDON)|FAILED")
-"""Said when Auto Scaling has been answered: a phase ends and none begins."""
+_ENDS = re.compile(r"\w+: (CONTINUE|ABANDON)|FAILED|heard")
+"""Said when Auto Scaling has been answered, or a call is over: a phase ends and none begins."""
 _SERVES = "in service"
 
 
@@ -48,7 +49,6 @@ def timeline(lines: Iterable[Line]) -> Iterator[Phase]:
         if not match:
             continue
         begun = _BEGINS.get(match[1].split()[0])
-        answered = _ANSWERED.match(match[1])
-        if begun or answered:
+        if begun or _ENDS.match(match[1]):
             yield Phase(name, begin_s, line.at_s - begin_s)
             name, begin_s = begun or _SERVES, line.at_s

@@ -70,10 +70,20 @@ aws:
         evaluation_periods: 3
         missing_data: not-breaching
         steps: [{{adjustment: -1}}]
+      - name: slots-high
+        metric: SlotsTaken
+        statistic: average
+        comparison: above
+        threshold: 70
+        period_s: 10
+        datapoints_to_alarm: 3
+        evaluation_periods: 3
+        missing_data: not-breaching
+        steps: [{{adjustment: 1}}]
   asr:
     - name: p5
       instance_type: p5.4xlarge
-      hosts: {{min: 1, max: 4}}
+      hosts: {{min: 4, max: 4}}
       engine: whisper
       machine_image: ami-0123456789abcdef1
       purchase: {{option: on-demand}}
@@ -108,6 +118,16 @@ aws:
           evaluation_periods: 3
           missing_data: not-breaching
           steps: [{{adjustment: -1}}]
+        - name: slots-high
+          metric: SlotsTaken
+          statistic: average
+          comparison: above
+          threshold: 80
+          period_s: 10
+          datapoints_to_alarm: 3
+          evaluation_periods: 3
+          missing_data: not-breaching
+          steps: [{{adjustment: 1}}]
   edge:
     authorizer: {{kind: iam}}
     domain: {{name: voice.callers.dev, zone_id: Z0123456789EXAMPLE, zone_name: callers.dev}}
@@ -117,7 +137,7 @@ aws:
     token_ttl_s: 300
     idle_timeout_s: 60
   observability:
-    monthly_budget_usd: 60000
+    monthly_budget_usd: 100000
     email: oncall@example.com
     log_retention_days: 30
 """

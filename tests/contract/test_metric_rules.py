@@ -52,7 +52,7 @@ def alarm(templates: Mutable, name: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("name", ["sandbox-alert-vad-ring-full", "sandbox-vad-rx-ring-high"])
+@pytest.mark.parametrize("name", ["sandbox-alert-vad-ring-full", "sandbox-vad-slots-high"])
 def test_alarm_drops_a_dimension(name: str, templates: Mutable) -> None:
     del alarm(templates, name)["Dimensions"][0]
     assert any(name in problem for problem in problems_of(templates))

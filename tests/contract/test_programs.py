@@ -34,7 +34,6 @@ INTERNAL = {
     "VOICE_PUBLISH_EVERY_S": "half of the 10 s at which alarms look",
     "VOICE_STATE_FILE": "beside the control socket",
     "VOICE_VAD_MODULE": "the image's own",
-    "VOICE_MAX_SESSIONS": "what was measured, and what `voice simulate` counts with",
     "VOICE_SESSION_PACKETS_PER_S": "twice what audio needs, whatever is deployed",
     "VOICE_ADMISSIONS_PER_S": "protects the store from floods, whatever is deployed",
     "VOICE_SILENT_AFTER_S": "bounds what a caller who is gone takes; who comes back is let in again",
@@ -107,6 +106,7 @@ class Setting(NamedTuple):
     images: tuple[Image, ...] = tuple(Image)
 
 
+MEASURED = {"date": "2026-11-22", "conditions": "measured by hand"}
 WHISPER = (Image.WHISPER_ENGINE, Image.ASR_NEURON)
 EDGE = "aws.edge"
 SETTINGS: tuple[tuple[Variable, Setting], ...] = (
@@ -123,8 +123,9 @@ SETTINGS: tuple[tuple[Variable, Setting], ...] = (
     (variables.MODEL, Setting("aws.asr.0.model", "openai/whisper-tiny", "openai/whisper-tiny", (Image.ASR_NEURON,))),
     (variables.MODEL, Setting("aws.asr.2.model", "some/tiny", "some/tiny", (Image.WHISPER_ENGINE,))),
     (variables.CHUNK_KIND, Setting("aws.asr.2.model", "some/tiny", "pcm16")),
-    (variables.SESSIONS, Setting("aws.asr.0.sessions", 77, "77", (Image.ASR_NEURON,))),
-    (variables.SESSIONS, Setting("aws.asr.2.sessions", 78, "78", (Image.WHISPER_ENGINE,))),
+    (variables.SESSIONS, Setting("aws.asr.0.measured", MEASURED | {"calls": 77}, "77", (Image.ASR_NEURON,))),
+    (variables.SESSIONS, Setting("aws.asr.2.measured", MEASURED | {"calls": 78}, "78", (Image.WHISPER_ENGINE,))),
+    (variables.MAX_SESSIONS, Setting("aws.vad.measured", MEASURED | {"calls": 1234}, "1234")),
     (variables.ENCODERS, Setting("aws.asr.0.instance_type", "inf2.24xlarge", "6", (Image.ASR_NEURON,))),
     (variables.DECODERS, Setting("aws.asr.0.instance_type", "inf2.24xlarge", "6", (Image.ASR_NEURON,))),
     (variables.ENCODERS, Setting("aws.asr.2.instance_type", "p5.48xlarge", "8", (Image.WHISPER_ENGINE,))),

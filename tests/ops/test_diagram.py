@@ -107,9 +107,10 @@ def test_every_scaling_alarm_appears_with_its_metric_and_change(production: Grap
         assert shown[name].metric == alarm["MetricName"]
         assert str(alarm["Threshold"]) in shown[name].condition
     changes = {name.removeprefix("production-us-east-1-"): signal.change for name, signal in shown.items()}
-    assert changes["vad-rx-ring-high"] == "+2 per zone"
+    assert changes["vad-slots-high"] == "+1 per zone"
+    assert changes["inf2-slots-high"] == "+1 from 80, +4 from 90, +10 from 98"
     assert changes["inf2-headroom-low"] == "+1 below 20, +4 below 10, +10 below 2"
-    assert changes["p5-gpu-busy-low"] == "-1"
+    assert changes["p5-slots-low"] == "-1"
 
 
 def test_the_gateway_scales_on_its_sockets(production: Graph) -> None:

@@ -136,12 +136,18 @@ UNSEEN: Mapping[str, Unseen] = {
     "PrefillDecodeCell.load.Load.sessions": Unseen("load-fits", {"azure.services.1.load.sessions": 10**6}),
     "AggregatedService.load.Load.sessions": Unseen("load-fits", {"azure.services.2.load.sessions": 10**6}),
     "ChatService.load.Load.sessions": Unseen("load-fits", {"azure.services.4.load.sessions": 10**6}),
+    "CallLoad.calls": Unseen("load-fits-tiers", {"load.calls": 10**6}),
+    "CallLoad.peak_factor": Unseen("load-fits-tiers", {"load.peak_factor": 1000}),
     "TtsService.sessions": Unseen("load-fits", {"azure.services.3.sessions": 10**6}),
 }  # fmt: skip
 """Settings that no template has: the checks read them."""
 
 UNREAD: Mapping[str, str] = {
     "ModelAgreement.reference": "for the file's reader: where the agreement lies",
+    "CallLoad.minutes_each": "`voice cost` prices calls",
+    "CallLoad.speech_share": "`voice cost` prices traffic",
+    "Measured.date": "for the file's reader: `voice plan` shows it",
+    "Measured.conditions": "for the file's reader: `voice plan` shows it",
     "TtsService.model": "the catalogue has one model of speech: there is no other value",
 }
 """Settings whose other value changes nothing."""

@@ -274,3 +274,10 @@ def test_failure_after_a_reboot_in_service_makes_the_host_unhealthy(machine: Mac
 def test_unforeseen_failures_are_told_too(machine: Machine, ready_port: int) -> None:
     machine.set("fail", "systemctl mask")
     assert_abandoned(machine, hosts.vad(ready_port), "runtime: systemctl mask --now ecs")
+
+
+def test_a_reason_that_could_not_be_told_is_told_again(machine: Machine, ready_port: int) -> None:
+    refused_ring(machine)
+    machine.set("fail-once", "put-log-events")
+    assert_abandoned(machine, hosts.vad(ready_port), "af_xdp: ens5 did not take rx 256")
+    assert sum(line.startswith("aws logs put-log-events") for line in machine.transcript) == 2

@@ -19,9 +19,17 @@ install_self() {
   systemctl enable --now --no-block voice-host
 }
 
+# tell REASON: into the host's stream of the log group
+tell() {
+  local at=(--log-group-name "$LOG_GROUP" --log-stream-name "$TIER/host/$INSTANCE_ID")
+  aws logs create-log-stream "${at[@]}"
+  aws logs put-log-events "${at[@]}" \
+    --log-events "timestamp=$(date +%s000),message=FAILED ${1//[^[:alnum:] .:@\/_-]/ }"
+}
+
 # Where nothing waits for an answer, Auto Scaling has to be told that the host is of no use.
 on_exit() {
-  local status=$? reason stream=(--log-group-name "$LOG_GROUP" --log-stream-name)
+  local status=$? reason
   ((status)) || return 0
   set +e
   trap - ERR
@@ -29,10 +37,7 @@ on_exit() {
   reason=$(<"$RUN/failure")
   log "FAILED: $reason"
   INSTANCE_ID=${INSTANCE_ID:-$(metadata instance-id)}
-  stream+=("$TIER/host/$INSTANCE_ID")
-  aws logs create-log-stream "${stream[@]}"
-  aws logs put-log-events "${stream[@]}" \
-    --log-events "timestamp=$(date +%s000),message=FAILED ${reason//[^[:alnum:] .:@\/_-]/ }"
+  retry 3 tell "$reason"
   answer "$LAUNCH_HOOK" ABANDON || unhealthy
 }
 

@@ -8,6 +8,8 @@ SELF=/usr/local/sbin/voice-host
 STEP=start
 PATH=$PATH:$ROOT/opt/aws/neuron/bin
 export AWS_DEFAULT_REGION=$REGION DOCKER_CONFIG=$RUN/docker
+# The AWS CLI asks for its credentials once, and for a second: too short for a host that is busy with its start.
+export AWS_METADATA_SERVICE_TIMEOUT=5 AWS_METADATA_SERVICE_NUM_ATTEMPTS=3
 umask 077
 mkdir -p "$RUN"
 

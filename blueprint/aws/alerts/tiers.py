@@ -17,13 +17,13 @@ from blueprint.hosts import fleets_with
 def of_vad(deployment: Deployment) -> Iterator[Alert]:
     """Yield the packet tier's alerts."""
     fleet = names.VAD_FLEET
-    # Scaling acts far below; a minute above 95 % says that new hosts do not relieve the ring.
+    # The seed's threshold. It is no scaling rule: flows stay with their host, which new ones do not relieve.
     yield Alert(
         "vad-ring-full",
         Tier.VAD,
-        "A receive ring of a VAD host has been all but full for a minute: packets are about to be dropped.",
+        "A receive ring of a VAD host fills up again and again: packets are about to be dropped.",
         (of_fleet(deployment, fleet, "RxRingOccupancy", "Maximum"),),
-        above(95, 6, 6),
+        above(80, 2, 3),
         10,
     )
     # 50 packets of 20 ms are one second of one caller.

@@ -3,19 +3,14 @@
 from dataclasses import dataclass
 
 from blueprint import catalog
-from blueprint.catalog import Accelerator, InstanceType
-from blueprint.catalog.inference import Gpu
+from blueprint.catalog import Accelerator
 from blueprint.contract.environment import DECODERS, ENCODERS, MODEL, SESSIONS
 from blueprint.engines.launch.neuron import cores_of
-from blueprint.engines.sizing.memory import kv_memory, session_bytes
 from blueprint.file.model.aws import AsrFleet
 
 DEFAULT_MODELS = {"gpu": "Systran/faster-whisper-large-v2", "neuron": "openai/whisper-large-v2"}
 """By kind of accelerator: converted for CTranslate2, and as Neuron compiles it. Of the large models v2 is the last with
 80 mel bins, which is what the VAD tier sends."""
-
-LARGEST_MODEL, SESSION_TOKENS = "whisper-large-v3", 448
-"""What a host's memory is shared out for, whatever it serves: the largest Whisper, a full decoder."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +20,6 @@ class WhisperEngine:
     Attributes:
         model: Repository of its weights; not read where vLLM serves the host.
         sessions: Most sessions at a time; a full host refuses, and the VAD tier takes another.
-        sessions_source: Where that number is from.
         encoders: Worker processes for prefill.
         decoders: Worker processes for decode. As many as encoders, or one more: their shares of the work on these
             devices are not measured.
@@ -33,7 +27,6 @@ class WhisperEngine:
 
     model: str
     sessions: int
-    sessions_source: str
     encoders: int = 1
     decoders: int = 1
 
@@ -46,8 +39,11 @@ class WhisperEngine:
         }
 
 
-def whisper_engine(fleet: AsrFleet) -> WhisperEngine:
+def whisper_engine(fleet: AsrFleet, sessions: int) -> WhisperEngine:
     """Return the engine of a fleet's hosts; beside vLLM it has no workers of its own to count.
+
+    Args:
+        sessions: Calls that a host carries, by ``blueprint.capacity``.
 
     Raises:
         ValueError: The host has no accelerator, or none that the engine runs on.
@@ -56,25 +52,9 @@ def whisper_engine(fleet: AsrFleet) -> WhisperEngine:
     if kind.accelerator is None:
         raise ValueError(f"{kind.name} has no accelerator")
     model = fleet.model or DEFAULT_MODELS[kind.accelerator.kind]
-    if fleet.vllm:
-        return WhisperEngine(model, fleet.vllm.load.sessions, "vllm.load.sessions of the deployment file")
-    if fleet.sessions is None:
-        sessions, source = _memory_ceiling(kind, kind.accelerator)
-    else:
-        sessions, source = fleet.sessions, "sessions of the deployment file"
-    return WhisperEngine(model, sessions, source, *_workers(kind.accelerator))
-
-
-def _memory_ceiling(kind: InstanceType, accelerator: Accelerator) -> tuple[int, str]:
-    chip = catalog.gpus().get(accelerator.model) or Gpu(
-        name=accelerator.model, memory_gib=accelerator.memory_gib, compute_capability=(0, 0), source=kind.source
-    )
-    model = catalog.models()[LARGEST_MODEL]
-    each = kv_memory(model, chip).bytes // session_bytes(model, SESSION_TOKENS)
-    return (
-        each * accelerator.count,
-        f"memory of {accelerator.count} x {accelerator.model} for {LARGEST_MODEL}: a ceiling, speed is not measured",
-    )
+    # vLLM has the accelerators then, and our engine no workers.
+    workers = () if fleet.vllm else _workers(kind.accelerator)
+    return WhisperEngine(model, sessions, *workers)
 
 
 def _workers(accelerator: Accelerator) -> tuple[int, int]:

@@ -8,6 +8,7 @@ from pydantic import Field, field_validator, model_validator
 from blueprint.base import Model
 from blueprint.file.model.base import HostCount, Name, private_network
 from blueprint.file.model.edge import Edge
+from blueprint.file.model.load import Measured
 from blueprint.file.model.observability import LogRetentionDays, Observability
 from blueprint.file.model.scaling import ScalingRules
 from blueprint.file.model.serving import VllmOptions
@@ -114,6 +115,8 @@ class VadFleet(Model):
     """Longest that a terminating host may take to hand over its sessions, seconds."""
     warm_up_s: int = Field(default=120, ge=0, le=3600)
     """From launch to carrying load, seconds; until then scaling counts the host as on its way."""
+    measured: Measured | None = None
+    """Calls that a host carries; without it, an assumption for each polled core counts."""
     scaling: ScalingRules
 
 
@@ -210,9 +213,8 @@ class AsrFleet(Model):
     """Repository at Hugging Face of the Whisper model, for the engine ``whisper``: one in CTranslate2's format on GPUs,
     one of OpenAI's on Neuron. By default large-v2. With another one hosts of the VAD tier send samples instead of
     log-mel features, since only the engine knows how many mel bins it takes."""
-    sessions: int | None = Field(default=None, ge=1, le=4096)
-    """Most sessions of a host, for the engine ``whisper``, where you have measured it (``voice loadtest``); by default
-    the ceiling of its accelerators' memory."""
+    measured: Measured | None = None
+    """Calls that a host carries; without it, the ceiling of its memory counts."""
     purchase: Purchase = OnDemand()
     """How the hosts are bought: On-Demand, spot, a reservation or a Capacity Block."""
     availability_zones: tuple[str, ...] | None = None
@@ -233,8 +235,6 @@ class AsrFleet(Model):
     def _vllm_has_options(self) -> "AsrFleet":
         if (self.engine is Engine.VLLM) != (self.vllm is not None):
             raise ValueError("`vllm` names the model for `engine: vllm`, and belongs to no other engine")
-        if self.vllm and self.sessions:
-            raise ValueError("`sessions` belongs to `engine: whisper`; vLLM's are `vllm.load.sessions`")
         if self.vllm and self.model:
             raise ValueError("`model` belongs to `engine: whisper`; vLLM's is `vllm.model`")
         return self

@@ -10,6 +10,7 @@ from blueprint.contract.images import Image
 from blueprint.file.model.aws import Aws
 from blueprint.file.model.azure import Azure
 from blueprint.file.model.base import ImageDigest, Name
+from blueprint.file.model.load import CallLoad
 from blueprint.file.source import SourceMap
 
 
@@ -44,6 +45,8 @@ class Deployment(Model):
     images: dict[Image, ImageDigest] = Field(default_factory=dict, strict=False)
     """Digest of each image in the deployment's own registry; an image without one is not pulled."""
     accepted_checks: tuple[AcceptedCheck, ...] = ()
+    load: CallLoad | None = None
+    """What callers bring to the AWS half. Without it nothing is compared with it, and traffic has no price."""
     aws_half: Aws | None = Field(default=None, alias="aws")
     azure_half: Azure | None = Field(default=None, alias="azure")
 

@@ -11,6 +11,7 @@ from blueprint import catalog
 from blueprint.aws import names
 from blueprint.aws.alerts import scaling_runbook
 from blueprint.aws.rollouts import guards
+from blueprint.capacity import asr_host, least
 from blueprint.contract.environment import CACHE_DIR, CHUNK_PORT, DRAIN_TIMEOUT_S, ENGINE, HEALTH_PORT, HOST_KIND
 from blueprint.contract.images import UNPRIVILEGED_USER, Image
 from blueprint.contract.metrics import NEURON_TOOLS_DIR, START_PHASES_FILE
@@ -189,5 +190,6 @@ class AcceleratorFleet(Construct):
         runtime = {} if gpu else neuron_launch(self._fleet).environment()
         # Where vLLM runs beside it, it is vLLM that a start waits for.
         waits_for_vllm = gpu and self._fleet.engine is Engine.VLLM
-        environment = {**container.environment, **whisper_engine(self._fleet).environment(), **runtime}
+        engine = whisper_engine(self._fleet, least(asr_host(self._fleet)).calls)
+        environment = {**container.environment, **engine.environment(), **runtime}
         return replace(container, environment=environment, start_log=None if waits_for_vllm else {})

@@ -14,7 +14,15 @@ from blueprint import catalog
 from blueprint.aws import names
 from blueprint.aws.alerts import scaling_runbook
 from blueprint.aws.rollouts import guards
-from blueprint.contract.environment import CHUNK_KIND, CHUNK_PORT, DRAIN_TIMEOUT_S, HEALTH_PORT, RTP_PORT
+from blueprint.capacity import least, vad_host
+from blueprint.contract.environment import (
+    CHUNK_KIND,
+    CHUNK_PORT,
+    DRAIN_TIMEOUT_S,
+    HEALTH_PORT,
+    MAX_SESSIONS,
+    RTP_PORT,
+)
 from blueprint.contract.images import Image
 from blueprint.contract.metrics import CONTROL_SOCKET
 from blueprint.contract.network import CHUNK, RTP, VAD_HEALTH, Tier
@@ -164,6 +172,7 @@ class VadFleet(Construct):
                 CHUNK_KIND: self._chunk_kind(),
                 HEALTH_PORT: str(VAD_HEALTH.number),
                 DRAIN_TIMEOUT_S: str(self._fleet.drain_timeout_s),
+                MAX_SESSIONS: str(least(vad_host(self._fleet)).calls),
             },
             userdata.HealthPort(VAD_HEALTH.number),
             capabilities=VFIO_CAPABILITIES if self._vfio else DATAPLANE_CAPABILITIES,

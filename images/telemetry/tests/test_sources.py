@@ -40,9 +40,9 @@ async def test_data_plane_tells_what_was_added(tmp_path: Path) -> None:
         source = DataPlane(path)
         first, second = values(await source.read()), values(await source.read())
     assert asked == [b'{"command": "counters"}\n'] * 2
-    assert first == {("RxRingOccupancy", ""): 37.5, ("VadSessions", ""): 12, ("VadStopped", ""): 0}, (
-        "since when is not known yet"
-    )
+    assert first == {
+        ("RxRingOccupancy", ""): 37.5, ("VadSessions", ""): 12, ("VadStopped", ""): 0, ("SlotsTaken", ""): 75,
+    }, "since when is not known yet"  # fmt: skip
     assert second["VadStopped", ""] == 2
     events = {part: value for (name, part), value in second.items() if name == "DataPlaneEvents"}
     assert events == dict.fromkeys(DataPlaneEvent, 0) | {DataPlaneEvent.SENT: 30, DataPlaneEvent.VAD_TRAPS: 2}
@@ -50,6 +50,15 @@ async def test_data_plane_tells_what_was_added(tmp_path: Path) -> None:
     assert {part: value for (name, part), value in second.items() if name == "RxDropped"} == {
         reason: 4 if reason is DropReason.SHED else 0 for reason in DropReason
     }
+
+
+async def test_a_burst_is_no_sustained_load(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    peaks = [100.0, *[40.0] * 9, 60.0]
+    async with control_socket(path, [counters(rx_ring_percent=peak) for peak in peaks]):
+        source = DataPlane(path)
+        told = [values(await source.read()).get(("RxRingSustained", "")) for _ in peaks]
+    assert told == [None] * 9 + [40.0, 40.0]
 
 
 async def test_data_plane_that_was_restarted_begins_anew(tmp_path: Path) -> None:
@@ -91,7 +100,7 @@ async def engine_of(
     made: list[Engine] = []
 
     async def make(url: str) -> Engine:
-        await HostRegistry(store, Tier.ASR).beat(Host("i-1", HostKind.GPU, "10.0.0.1", 17, draining=False))
+        await HostRegistry(store, Tier.ASR).beat(Host("i-1", HostKind.GPU, "10.0.0.1", 17, draining=False, slots=68))
         made.append(Engine(url, connect(store_server.settings), "i-1", tmp_path / "phases"))
         return made[-1]
 
@@ -104,7 +113,12 @@ async def test_engine_tells_queues_and_registry_tells_slots(engine_of: Callable[
     body = json.dumps({"EncoderQueueDepth": 3, "DecoderQueueDepth": 1, "RealTimeFactor": None, "other": 5})
     async with http(body) as url:
         told = values(await (await engine_of(url)).read())
-    assert told == {("EncoderQueueDepth", ""): 3, ("DecoderQueueDepth", ""): 1, ("FreeSlots", ""): 17}
+    assert told == {
+        ("EncoderQueueDepth", ""): 3,
+        ("DecoderQueueDepth", ""): 1,
+        ("FreeSlots", ""): 17,
+        ("SlotsTaken", ""): 75,
+    }
 
 
 @pytest.mark.parametrize(("body", "status"), [("{", "200 OK"), ("[]", "200 OK"), ("{}", "503 Service Unavailable")])
@@ -160,6 +174,14 @@ async def test_unused_neuron_cores_are_idle(tmp_path: Path) -> None:
     told = values(await read_soon(source))
     await source.close()
     assert told[("NeuronUtilization", "")] == 35
+
+
+async def test_without_a_runtime_nothing_is_told_of_neuron_cores(tmp_path: Path) -> None:
+    document = json.loads((DATA / "neuron-monitor.json").read_text()) | {"neuron_runtime_data": []}
+    source = Neuron(monitor(tmp_path, f"echo '{json.dumps(document)}'; exec sleep 60"), tmp_path / "c")
+    told = await read_soon(source)
+    await source.close()
+    assert told == []
 
 
 async def test_neuron_monitor_that_ends_is_started_again(tmp_path: Path) -> None:

@@ -3,9 +3,15 @@
 import pytest
 from pydantic import ValidationError
 
-from blueprint.engines.launch.whisper import whisper_engine
+from blueprint.capacity import asr_host, least
+from blueprint.engines.launch import whisper
+from blueprint.engines.launch.whisper import WhisperEngine
 from blueprint.file.model.aws import AsrFleet
 from tests.contract.sources import deployment
+
+
+def whisper_engine(fleet: AsrFleet) -> WhisperEngine:
+    return whisper.whisper_engine(fleet, least(asr_host(fleet)).calls)
 
 
 def fleet(name: str, **changes: object) -> AsrFleet:
@@ -28,11 +34,11 @@ def test_every_core_and_every_gpu_has_work(name: str, instance_type: str, encode
     assert (engine.encoders, engine.decoders) == (encoders, decoders)
 
 
-def test_a_measured_number_of_sessions_replaces_the_ceiling() -> None:
-    assert "a ceiling" in whisper_engine(fleet("inf2")).sessions_source
-    measured = whisper_engine(fleet("inf2", sessions=120))
-    assert measured.environment()["VOICE_SESSIONS"] == "120"
-    assert measured.sessions_source == "sessions of the deployment file"
+def test_a_measured_number_of_calls_is_admitted_up_to_the_ceiling_of_memory() -> None:
+    measured = {"calls": 120, "date": "2026-11-22", "conditions": "large-v2 on inf2.48xlarge"}
+    ceiling = whisper_engine(fleet("inf2")).sessions
+    assert whisper_engine(fleet("inf2", measured=measured)).environment()["VOICE_SESSIONS"] == "120"
+    assert whisper_engine(fleet("inf2", measured=measured | {"calls": 8000})).sessions == ceiling
 
 
 def test_the_model_is_the_files_or_one_that_the_accelerator_runs() -> None:
@@ -47,7 +53,5 @@ def test_beside_vllm_its_load_is_admitted() -> None:
     (p5,) = (each for each in deployment("both").aws.asr if each.vllm)
     assert p5.vllm
     assert whisper_engine(p5).sessions == p5.vllm.load.sessions
-    with pytest.raises(ValidationError, match=r"vLLM's are `vllm\.load\.sessions`"):
-        AsrFleet.model_validate(p5.model_dump() | {"sessions": 5})
     with pytest.raises(ValidationError, match=r"vLLM's is `vllm\.model`"):
         AsrFleet.model_validate(p5.model_dump() | {"model": "some/whisper"})

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 import blueprint
 from blueprint import catalog
+from blueprint.file.model.load import CallLoad
 from ops.cost import aws, azure
-from ops.cost.audio import BUSY, aws_audio, azure_audio
+from ops.cost.audio import aws_audio, aws_calls, azure_audio
 from ops.cost.estimate import NEW_TYPE, Half, aws_rented, azure_rented, price
 from ops.cost.model import Amount, Audio, Estimate, total
 from ops.cost.prices import HOURS_PER_MONTH, price_book
@@ -184,14 +185,17 @@ def test_a_disk_is_sold_in_tiers(gib: int, tier: str) -> None:
 
 
 def test_audio_hours_are_those_of_whoever_carries_less() -> None:
-    gateway_bound = aws_audio(SANDBOX.aws, 10_000, 0.35).hours
-    host_bound = aws_audio(SANDBOX.aws, 40, 0.35).hours
-    assert gateway_bound is not None
-    assert host_bound is not None
-    assert gateway_bound.low == pytest.approx(1 * 1000 * BUSY * HOURS_PER_MONTH)
-    assert host_bound.low == pytest.approx(3 * 40 * BUSY * HOURS_PER_MONTH)
-    assert host_bound.peak == pytest.approx(12 * 40 * BUSY * HOURS_PER_MONTH)
-    assert "at best" in aws_audio(SANDBOX.aws, None, 0.35).assumed
+    # One task has 1,000 sockets, two a call; the store at its most has less than six of them.
+    hours = aws_audio(SANDBOX.aws, None, 0.35).hours
+    assert hours is not None
+    assert hours.low == pytest.approx(500 * 0.7 * HOURS_PER_MONTH)
+    assert hours.peak == pytest.approx(736 * 0.7 * HOURS_PER_MONTH)
+
+
+def test_a_typed_load_is_what_cost_is_divided_by() -> None:
+    load = CallLoad(calls=100, peak_factor=3)
+    assert aws_calls(SANDBOX.aws, load, 0.35).cases == (100, 100, 300)
+    assert "100 calls, 300 at the peak" in aws_audio(SANDBOX.aws, load, 0.35).assumed
 
 
 def test_azure_carries_the_audio_of_services_that_listen() -> None:

@@ -44,13 +44,13 @@ def test_policies_are_compared_in_a_table_with_what_was_assumed(course: Path, tm
 
 def test_json_has_the_figures_their_assumptions_and_the_course(course: Path) -> None:
     result = simulate(
-        PRODUCTION, "--load", course, "--places", "inf2=600", "--boot", "inf2=200/40", "--quota", "inf=384", "--json",
+        PRODUCTION, "--load", course, "--boot", "inf2=200/40", "--quota", "inf=384", "--json",
         "--seed", "5",
     )  # fmt: skip
     report = json.loads(result.stdout)
     assert (report["trace"], report["peak_calls"], report["seed"]) == ("course", 3_000, 5)
     inf2 = report["fleets"][1]
-    assert (inf2["places_per_host"], inf2["places_source"]) == (600, "--places")
+    assert inf2["places_per_host"] == 900
     assert inf2["boot"] == [{"name": "whole", "cold_s": 200, "warm_s": 40, "source": "--boot"}]
     assert report["shortfall"]["peak"] == 3_000
     file = report["policies"][2]
@@ -66,8 +66,7 @@ def test_json_has_the_figures_their_assumptions_and_the_course(course: Path) -> 
         (["--load", "tide"], "no trace tide: choose diurnal, spike, az-outage, flash-crowd or a CSV file"),
         (["--load", "none.csv"], "none.csv: No such file"),
         (["--load", "none.csv", "--peak", "5"], "--peak is for traces that are built in"),
-        (["--places", "inf9=4"], "inf9 is not a fleet"),
-        (["--places", "inf2=0"], "--places inf2=0: not NAME=VALUE"),
+        (["--boot", "inf9=4/4"], "inf9 is not a fleet"),
         (["--boot", "inf2=60"], "--boot inf2=60: not NAME=VALUE"),
         (["--quota", "inff=60"], "--quota inff: no such family; there are standard, inf, trn, p, g-vt"),
     ],

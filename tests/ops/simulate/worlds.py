@@ -6,7 +6,7 @@ from pathlib import Path
 import blueprint
 from blueprint import catalog
 from blueprint.file.model.scaling import Comparison, MissingData, ScalingRule, Statistic, Step
-from ops.simulate.capacity import Boot, FleetPlan, GroupPlan, Overrides, Phase, fleet_plans
+from ops.simulate.capacity import Boot, FleetPlan, GroupPlan, Phase, fleet_plans
 from ops.simulate.policies import Policy, policies
 from ops.simulate.run import Result, Settings, Simulation
 from ops.simulate.traces import Trace
@@ -17,7 +17,7 @@ ZONES = ("a", "b", "c")
 
 
 def production() -> tuple[FleetPlan, ...]:
-    return fleet_plans(blueprint.load(PRODUCTION), Overrides({}, {}))
+    return fleet_plans(blueprint.load(PRODUCTION), {})
 
 
 def headroom(*, below: float = 20, change: int = 1) -> ScalingRule:

@@ -18,6 +18,8 @@ def test_each_phase_ends_where_the_next_begins() -> None:
         (106, "voice-host: try 1 of 5 failed: docker pull"),
         (180, "voice-host: containers"),
         (200, "voice-host: ready: CONTINUE"),
+        (300, "rehearsal: call"),
+        (340, "rehearsal: heard"),
         (500, "voice-host: draining for at most 300 s"),
         (510, "voice-host: drained in 5 s"),
         (530, "voice-host: drain: CONTINUE"),
@@ -28,7 +30,9 @@ def test_each_phase_ends_where_the_next_begins() -> None:
         Phase("MTU", 102, 3),
         Phase("pull", 105, 75),
         Phase("containers ready", 180, 20),
-        Phase("in service", 200, 300),
+        Phase("in service", 200, 100),
+        Phase("call", 300, 40),
+        Phase("in service", 340, 160),
         Phase("drain", 500, 30),
     ]
 

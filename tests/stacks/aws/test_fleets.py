@@ -141,11 +141,12 @@ def test_ena_express_is_set_for_tcp_and_udp_when_asked_for(sandbox: Stacks, tmp_
 
 
 def test_the_seeds_scaling_table_is_deployed_to_the_letter(sandbox: Stacks) -> None:
-    ring = alarms(sandbox["vad"])["sandbox-vad-rx-ring-high"]
+    # The ring's threshold is an alert (docs/deviations.md); the two hosts a zone come by places taken.
+    ring = alarms(sandbox["observability"])["sandbox-alert-vad-ring-full"]
     assert (ring["MetricName"], ring["ComparisonOperator"], ring["Threshold"], ring["Period"]) == (
         "RxRingOccupancy", "GreaterThanThreshold", 80, 10,
     )  # fmt: skip
-    assert changes(sandbox["vad"], ring) == [2, 2, 2]
+    assert changes(sandbox["vad"], alarms(sandbox["vad"])["sandbox-vad-slots-high"]) == [2, 2, 2]
     headroom = alarms(sandbox["asr-inf2"])["sandbox-inf2-headroom-low"]
     assert (headroom["MetricName"], headroom["ComparisonOperator"], headroom["Threshold"]) == (
         "NeuronHeadroom", "LessThanThreshold", 20,
@@ -164,7 +165,7 @@ def test_silence_ends_every_scaling_alarm(sandbox: Stacks, tier: str) -> None:
 
 
 def test_bands_below_a_threshold_are_negative_distances(tmp_path: Path) -> None:
-    edits = {"aws.asr.0.scaling.0.steps": [{"adjustment": 1}, {"upper_bound": -10, "adjustment": 3}]}
+    edits = {"aws.asr.0.scaling.1.steps": [{"adjustment": 1}, {"upper_bound": -10, "adjustment": 3}]}
     asr = edited_sandbox(edits, tmp_path)["asr-inf2"]
     (policy,) = [
         policy["StepAdjustments"]
@@ -247,7 +248,7 @@ def test_hosts_without_a_digest_are_held_at_none() -> None:
     production = shipped("production-us-east-1")
     held = [groups(production[tier]).values() for tier in HOSTS]
     assert {group["MinSize"] for members in held for group in members} == {"0"}
-    assert {group["MaxSize"] for group in groups(production["vad"]).values()} == {"40"}
+    assert {group["MaxSize"] for group in groups(production["vad"]).values()} == {"2"}
     assert production["asr-inf2"].of_type("AutoScaling::WarmPool") == {}
 
 

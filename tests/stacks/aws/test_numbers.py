@@ -281,7 +281,7 @@ def test_number_that_hosts_are_told(word: str, sandbox: Stacks) -> None:
 @pytest.mark.parametrize(
     ("alarm", "aggregation"),
     [
-        ("sandbox-vad-rx-ring-high", "Maximum"),  # one full ring drops packets however empty the others are
+        ("sandbox-vad-slots-high", "Average"),
         ("sandbox-inf2-headroom-low", "Average"),
         ("sandbox-p5-gpu-busy-high", "Average"),
     ],

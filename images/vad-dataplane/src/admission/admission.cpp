@@ -32,6 +32,7 @@ void Admission::stop() {
 
 void Admission::run() {
     std::array<std::uint32_t, kBatch> ssrcs{};
+    store_.exchange();  // connects: the first caller's packets are not to wait for it
     while (!stopping_.load(std::memory_order_relaxed)) {
         const auto count = requests_.wait(ssrcs, kWait);
         if (count != 0) {

@@ -53,6 +53,7 @@ json to_json(const Telemetry& telemetry) {
     }
     json document{
         {"sessions", telemetry.sessions},
+        {"max_sessions", telemetry.max_sessions},
         {"asr_hosts", telemetry.asr_hosts},
         {"rx_ring_percent", fullest},
         {"queues", std::move(queues)},

@@ -48,6 +48,7 @@ using Group = std::vector<std::pair<std::string, std::uint64_t>>;
 // Counters count from the start of the process.
 struct Telemetry {
     std::uint64_t sessions = 0;
+    std::uint64_t max_sessions = 0;
     std::vector<QueueLoad> queues;
     Drops drops{};
     std::uint64_t vad_frames = 0;

@@ -209,6 +209,7 @@ control::Status DataPlane::status() {
 control::Telemetry DataPlane::telemetry() {
     control::Telemetry telemetry;
     telemetry.sessions = slots_.sessions();
+    telemetry.max_sessions = config_.max_sessions;
     for (const char* name : kStageNames) {
         telemetry.stages.push_back({.name = name});
     }

@@ -158,6 +158,10 @@ TEST_F(AdmissionTest, AKnownSessionIsAdmitted) {
     EXPECT_EQ(counted().sessions, 2U);
 }
 
+TEST_F(AdmissionTest, TheStoreIsReachedBeforeTheFirstCaller) {
+    EXPECT_TRUE(eventually([&] { return admission_->store().connected.load(); }));
+}
+
 TEST_F(AdmissionTest, AnUnknownOneIsBlockedForAWhile) {
     EXPECT_TRUE(queue_.offer(7));
     ASSERT_TRUE(eventually([&] { return gate_.is_blocked(7); }));

@@ -42,6 +42,7 @@ TEST_F(Commands, Status) {
 TEST_F(Commands, CountersAreTheDocumentThatTelemetryReads) {
     const auto found = result(R"({"command":"counters"})");
     EXPECT_EQ(found.at("sessions"), 3);
+    EXPECT_EQ(found.at("max_sessions"), 8);
     EXPECT_EQ(found.at("rx_ring_percent"), 55.0) << "of the fullest";
     EXPECT_EQ(found.at("queues").at(1), json::parse(R"({"queue":1,"rx_ring_percent":55.0,"chunk_ring_percent":0.0})"));
     EXPECT_EQ(found.at("queues").at(0).at("chunk_ring_percent"), 25.0);

@@ -26,6 +26,7 @@ public:
     control::Telemetry telemetry() override {
         control::Telemetry telemetry;
         telemetry.sessions = 3;
+        telemetry.max_sessions = 8;
         telemetry.queues = {{.rx_used = 10, .rx_size = 100, .chunks_used = 1, .chunks_size = 4},
                             {.rx_used = 55, .rx_size = 100, .chunks_used = 0, .chunks_size = 4}};
         control::drops_of(telemetry.drops, control::DropReason::kLate) = 7;

@@ -17,7 +17,7 @@ def test_the_publisher_reads_what_the_program_counts(plane: DataPlane, caller: C
     def read() -> dict[tuple[str, str], float]:
         return {(sample.name, sample.part): sample.value for sample in asyncio.run(reader.read())}
 
-    assert {name for name, _ in read()} == {"RxRingOccupancy", "VadSessions", "VadStopped"}, (
+    assert {name for name, _ in read()} == {"RxRingOccupancy", "VadSessions", "VadStopped", "SlotsTaken"}, (
         "nothing is known of before"
     )
     caller.say(silence(6) + speech() + silence(3))

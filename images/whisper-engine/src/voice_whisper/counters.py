@@ -23,8 +23,8 @@ class Counters:
         self.events: Counter[str] = Counter()
         self._work: deque[tuple[float, float, float]] = deque()
 
-    def worked(self, now: float, processing_s: float, audio_s: float) -> None:
-        """Take note of a transcript and of what it took."""
+    def worked(self, now: float, processing_s: float, audio_s: float = 0.0) -> None:
+        """Take note of a transcript, of what it took, and of the audio that it finishes: none, if it is partial."""
         self._work.append((now, processing_s, audio_s))
 
     def real_time_factor(self, now: float) -> float | None:

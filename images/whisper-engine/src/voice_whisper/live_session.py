@@ -174,6 +174,7 @@ class LiveSession:
             heard = await self._services.transcriber.transcribe(utterance, self._language, final=False)
         except GivenUpError:
             return
+        self._services.counters.worked(time.monotonic(), heard.processing_s)
         partial = _transcript(EventKind.PARTIAL, utterance, frames, heard)
         async with self._publishing:
             # Behind a partial of a later utterance Valkey would refuse the final of an earlier one.

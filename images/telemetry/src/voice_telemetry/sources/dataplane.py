@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from voice_telemetry.sources import SourceError
 
 _ASK = json.dumps({"command": "counters"}).encode() + b"\n"
 _LONGEST_ANSWER = 1 << 20
+SUSTAINED_OVER = 10
+"""Readings, one a second, of which the least tells what lasts."""
 
 
 class Vad(BaseModel):
@@ -27,6 +30,7 @@ class Counters(BaseModel):
     """What the data plane answers, as far as it is published."""
 
     sessions: int
+    max_sessions: int
     rx_ring_percent: float
     drops: dict[str, int]
     events: dict[str, dict[str, int]]
@@ -43,16 +47,21 @@ class DataPlane:
     def __init__(self, socket: Path) -> None:
         self._socket = socket
         self._before: Counters | None = None
+        self._rings: deque[float] = deque(maxlen=SUSTAINED_OVER)
 
     async def read(self) -> list[Sample]:
-        """Return ring occupancy and sessions, and what was dropped since the last time."""
+        """Return ring occupancy, sessions and their share of the most, and what was dropped since the last time."""
         now, before = Counters.model_validate(await self._ask()), self._before
         self._before = now
+        self._rings.append(now.rx_ring_percent)
         samples = [
             Sample("RxRingOccupancy", now.rx_ring_percent),
             Sample("VadSessions", now.sessions),
+            Sample("SlotsTaken", 100 * now.sessions / now.max_sessions),
             Sample("VadStopped", now.vad.stopped),
         ]
+        if len(self._rings) == SUSTAINED_OVER:
+            samples.append(Sample("RxRingSustained", min(self._rings)))
         # The first time nothing is known of when the counters began; after a restart they begin again.
         if before is None or now.vad.frames < before.vad.frames:
             return samples

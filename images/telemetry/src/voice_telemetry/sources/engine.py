@@ -33,10 +33,10 @@ class Engine:
         self._told_start = False
 
     async def read(self) -> list[Sample]:
-        """Return queue depths, real-time factor and free slots, and once the phases of the host's start."""
+        """Return queue depths, real-time factor and slots, and once the phases of the host's start."""
         told = await self._ask()
         samples = [Sample(name, value) for name in FROM_ENGINE if (value := told.get(name)) is not None]
-        samples += await self._free_slots()
+        samples += await self._slots()
         if not self._told_start:
             samples += await asyncio.to_thread(self._start)
         return samples
@@ -57,13 +57,17 @@ class Engine:
             raise SourceError(f"the engine answers no JSON object: {str(told)[:100]}")
         return told
 
-    async def _free_slots(self) -> list[Sample]:
+    async def _slots(self) -> list[Sample]:
         try:
             fields = await self._store.hgetall(state.host(Tier.ASR, self._host))
         except (RedisError, OSError):
             return []
         host = Host.of(self._host, texts(fields))
-        return [Sample("FreeSlots", host.free_slots)] if host else []
+        if host is None:
+            return []
+        free = [Sample("FreeSlots", host.free_slots)]
+        # A host that does not say how many it has in all is neither full nor empty.
+        return [*free, Sample("SlotsTaken", 100 * (1 - host.free_slots / host.slots))] if host.slots else free
 
     def _start(self) -> list[Sample]:
         """Return the phases of the start, when the host has written the last of them: the engine was ready then."""

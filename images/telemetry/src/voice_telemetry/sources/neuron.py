@@ -60,8 +60,12 @@ class Document(BaseModel):
     neuron_runtime_data: list[Runtime] = []
     neuron_hardware_info: Hardware = Hardware()
 
-    def utilization(self) -> float:
-        """Return the mean utilization of all cores of the host, percent. A core that nobody uses is idle."""
+    def utilization(self) -> float | None:
+        """Return the mean utilization of all cores of the host, percent; ``None`` where no runtime is seen.
+
+        A core that no runtime uses is idle. Without any runtime nothing is known: one that compiles, or that
+        neuron-monitor cannot see, is no reason to shrink the fleet.
+        """
         used = [
             core.neuroncore_utilization
             for runtime in self.neuron_runtime_data
@@ -69,7 +73,7 @@ class Document(BaseModel):
         ]
         cores = self.neuron_hardware_info.neuron_device_count * self.neuron_hardware_info.neuroncore_per_device_count
         idle = max(0, cores - len(used))
-        return fmean([*used, *([0.0] * idle)]) if used or idle else 0.0
+        return fmean([*used, *([0.0] * idle)]) if used else None
 
 
 class Neuron:
@@ -83,13 +87,15 @@ class Neuron:
         self._newest: tuple[float, Document] | None = None
 
     async def read(self) -> list[Sample]:
-        """Return the mean utilization of the host's cores, and what is left of it."""
+        """Return the mean utilization of the host's cores, and what is left of it; nothing where no runtime is seen."""
         if self._reader is None or self._reader.done():
             await self._start()
         now = asyncio.get_running_loop().time()
         if self._newest is None or now - self._newest[0] > _STALE_AFTER_S:
             raise SourceError("neuron-monitor has told nothing of late")
         utilization = self._newest[1].utilization()
+        if utilization is None:
+            return []
         return [Sample("NeuronUtilization", utilization), Sample("NeuronHeadroom", 100 - utilization)]
 
     async def close(self) -> None:

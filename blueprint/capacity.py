@@ -1,0 +1,258 @@
+"""How many calls each tier carries: the smallest of named bounds, each with its source.
+
+Everything that counts calls asks here: the checks, `voice plan`, `preflight`, `cost`, `simulate` and `status`, and the
+launchers, whose hosts admit as many.
+"""
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from blueprint import catalog
+from blueprint.catalog import Accelerator, InstanceType
+from blueprint.catalog.inference import Gpu
+from blueprint.contract.chunk import CHUNK_DATAGRAM_BYTES
+from blueprint.contract.network import Tier
+from blueprint.engines.sizing.memory import kv_memory, session_bytes
+from blueprint.engines.sizing.result import DoesNotFitError
+from blueprint.engines.sizing.service import size_fleet
+from blueprint.file.model.aws import AsrFleet, Aws, StateStore, VadFleet
+from blueprint.file.model.base import HostCount
+from blueprint.file.model.edge import GatewayService
+from blueprint.file.model.load import CallLoad, Measured
+from blueprint.file.source import Location
+
+Kind = Literal["measured", "published", "assumed"]
+
+FILL = 0.7
+"""Share of its places that a tier has in use when it is sized well; the rest is the head start of scaling. ASSUMED."""
+
+STREAMS_PER_CORE = 2_000
+"""Streams that one polled core of a VAD host carries: half of what the data plane's bench carries without loss on a
+shared x86 machine; Graviton4 is not measured."""
+VAD_STREAMS = 8_192
+"""Streams that the VAD module has room for (images/vad-dataplane/src/vad)."""
+PACKET_BYTES, PACKETS_PER_S = 640 + 12 + 28, 50
+"""20 ms of L16 at 16 kHz with the headers of RTP, UDP and IPv4."""
+
+LARGEST_MODEL, SESSION_TOKENS = "whisper-large-v3", 448
+"""What an accelerator's memory is shared out for, whatever it serves: the largest Whisper, a full decoder."""
+
+SOCKETS_PER_CALL = 2
+"""A caller's audio socket and event stream."""
+
+STORE_SHARE = 0.75
+"""Of a node's memory: ElastiCache keeps a quarter for snapshots and replication (``reserved-memory-percent``).
+https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/redis-memory-management.html"""
+UTTERANCE_S, CHUNKS_PER_S = 30, 10
+"""The longest utterance without a final transcript, whose chunks are kept."""
+TRANSCRIPT_BYTES = 512 * 1024
+"""A transcript of 4,096 events at 128 bytes. ASSUMED."""
+STORE_BYTES_PER_CALL = UTTERANCE_S * CHUNKS_PER_S * CHUNK_DATAGRAM_BYTES + TRANSCRIPT_BYTES
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What keeps a host, task or store from carrying more calls.
+
+    Attributes:
+        kind: Whether the number was measured, follows from what somebody publishes, or is an assumption.
+    """
+
+    name: Literal["slots", "memory", "compute", "packets", "network", "sockets"]
+    calls: int
+    kind: Kind
+    source: str
+
+
+Bounds = tuple[Bound, ...]
+
+
+def least(bounds: Bounds) -> Bound:
+    """Return the bound that binds."""
+    return min(bounds, key=lambda bound: bound.calls)
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """What a fleet, the gateway service or the state store carries.
+
+    Attributes:
+        name: Of the fleet; otherwise of the tier.
+        units: Fewest and most hosts or tasks; the store is one.
+        location: Where the file says how many units, or how large the store is.
+        parts: Groups that the units are spread over evenly, each with these bounds in the file.
+    """
+
+    tier: Tier
+    name: str
+    units: HostCount
+    bounds: Bounds
+    location: Location
+    parts: int = 1
+
+    @property
+    def binding(self) -> Bound:
+        """The bound that says how many calls a unit carries."""
+        return least(self.bounds)
+
+    @property
+    def calls(self) -> int:
+        """Calls that a unit carries."""
+        return self.binding.calls
+
+    @property
+    def low(self) -> int:
+        """Calls of the fewest units."""
+        return self.units.min * self.calls
+
+    @property
+    def most(self) -> int:
+        """Calls of the most units."""
+        return self.units.max * self.calls
+
+    def units_for(self, calls: float) -> int:
+        """Return the units that carry so many calls with ``FILL`` of their places in use, alike in each part.
+
+        Raises:
+            ValueError: A unit carries none.
+        """
+        if not self.calls:
+            raise ValueError(f"{self.name} carries no calls: {self.binding.source}")
+        return self.parts * max(1, math.ceil(calls / (self.calls * FILL * self.parts)))
+
+    @property
+    def in_file(self) -> HostCount:
+        """The units as the file spells them: those of one part."""
+        return HostCount(min=self.units.min // self.parts, max=self.units.max // self.parts)
+
+
+def capacities(aws: Aws) -> tuple[Capacity, ...]:
+    """Return the tiers in the order of a call's way: gateway, VAD, each ASR fleet, state store."""
+    zones, per_zone, tasks = len(aws.availability_zones), aws.vad.hosts_per_zone, aws.edge.gateway.tasks
+    vad = HostCount(min=per_zone.min * zones, max=per_zone.max * zones)
+    gateway = HostCount(min=tasks.min, max=tasks.max)
+    return (
+        Capacity(Tier.GATEWAY, "gateway", gateway, gateway_task(aws.edge.gateway), ("aws", "edge", "gateway", "tasks")),
+        Capacity(Tier.VAD, "vad", vad, vad_host(aws.vad), ("aws", "vad", "hosts_per_zone"), zones),
+        *(
+            Capacity(Tier.ASR, fleet.name, fleet.hosts, asr_host(fleet), ("aws", "asr", index, "hosts"))
+            for index, fleet in enumerate(aws.asr)
+        ),
+        Capacity(Tier.STATE, "state", HostCount(min=1, max=1), store(aws.state), ("aws", "state", "node_type")),
+    )
+
+
+def sized(aws: Aws, load: CallLoad) -> Iterator[tuple[Capacity, str]]:
+    """Yield each tier's capacity with what the file should say for a load, as YAML: bounds, or the store's node type.
+
+    ASR fleets keep their shares of the hosts. Of what carries no calls at all it yields why.
+    """
+    found = capacities(aws)
+    asr = sum(each.most for each in found if each.tier is Tier.ASR)
+    for each in found:
+        if each.tier is Tier.STATE:
+            yield each, _node_type(aws.state, peak_calls(load))
+            continue
+        if not each.calls:
+            yield each, f"other hosts: {each.binding.source}"
+            continue
+        share = each.most / asr if each.tier is Tier.ASR else 1.0
+        low, most = (each.units_for(calls * share) // each.parts for calls in (load.calls, peak_calls(load)))
+        yield each, f"{{min: {low}, max: {max(most, low + 1)}}}"
+
+
+def _node_type(state: StateStore, calls: int) -> str:
+    """Return the cheapest node type that carries the calls, of the present one's family where that has one."""
+    family = state.node_type.rpartition(".")[0]
+    enough = [
+        kind
+        for kind in catalog.cache_node_types().values()
+        if least(store(state.model_copy(update={"node_type": kind.name}))).calls >= calls
+    ]
+    if not enough:
+        return "none of the catalogue: use fewer calls, or more deployments"
+    return min(enough, key=lambda kind: (not kind.name.startswith(f"{family}."), kind.memory_gib)).name
+
+
+def by_tier(found: Iterable[Capacity]) -> dict[Tier, tuple[int, int]]:
+    """Return the calls of each tier, at its fewest and at its most units."""
+    room: dict[Tier, tuple[int, int]] = {}
+    for each in found:
+        low, most = room.get(each.tier, (0, 0))
+        room[each.tier] = low + each.low, most + each.most
+    return room
+
+
+def peak_calls(load: CallLoad) -> int:
+    """Return the calls at the load's peak."""
+    return math.ceil(load.calls * load.peak_factor)
+
+
+def gateway_task(gateway: GatewayService) -> Bounds:
+    """Sockets are meant to be fewer than ``max_connections``, at which a task refuses."""
+    calls = gateway.sockets_per_task // SOCKETS_PER_CALL
+    source = f"sockets_per_task {gateway.sockets_per_task:,}, {SOCKETS_PER_CALL} a call"
+    return (Bound("sockets", calls, "assumed", source),)
+
+
+def vad_host(vad: VadFleet) -> Bounds:
+    """What was measured takes the place of the assumption for each polled core."""
+    kind, queues = catalog.instance_types()[vad.instance_type], vad.data_path.rx_queues
+    packets = Bound(
+        "packets",
+        STREAMS_PER_CORE * queues,
+        "assumed",
+        f"{STREAMS_PER_CORE:,} streams on each of {queues} polled cores, half of what x86 carries without loss",
+    )
+    network = int(kind.network_gbps * 1e9 / 8 / (PACKET_BYTES * PACKETS_PER_S))
+    return (
+        _measured(vad.measured) if vad.measured else packets,
+        Bound("slots", VAD_STREAMS, "published", "streams of the VAD module"),
+        Bound("network", network, "published", f"{kind.network_gbps:g} Gbit/s of {kind.name}, L16 at 16 kHz"),
+    )
+
+
+def asr_host(fleet: AsrFleet) -> Bounds:
+    """Return the bounds of a host of an ASR fleet; a host that its engine does not run on carries none."""
+    kind = catalog.instance_types()[fleet.instance_type]
+    measured = (_measured(fleet.measured),) if fleet.measured else ()
+    if fleet.vllm:
+        slots = Bound("slots", fleet.vllm.load.sessions, "assumed", "vllm.load.sessions of the deployment file")
+        return (slots, _vllm_memory(fleet), *measured)
+    if kind.accelerator is None:
+        return (Bound("memory", 0, "published", f"{kind.name} has no accelerator"),)
+    return (_memory(kind, kind.accelerator), *measured)
+
+
+def store(state: StateStore) -> Bounds:
+    """Each call has the audio of one utterance and its transcript in the store."""
+    node = catalog.cache_node_types()[state.node_type]
+    calls = int(node.memory_gib * 2**30 * STORE_SHARE / STORE_BYTES_PER_CALL)
+    each = f"{STORE_BYTES_PER_CALL / 1e6:.1f} MB a call: {UTTERANCE_S} s of audio and a transcript"
+    return (Bound("memory", calls, "assumed", f"{STORE_SHARE:.0%} of {node.memory_gib:g} GiB, {each}"),)
+
+
+def _measured(found: Measured) -> Bound:
+    return Bound("compute", found.calls, "measured", f"{found.conditions}, {found.date}")
+
+
+def _vllm_memory(fleet: AsrFleet) -> Bound:
+    try:
+        sized = size_fleet(fleet)
+    except DoesNotFitError as refusal:
+        return Bound("memory", 0, "published", str(refusal))
+    return Bound("memory", sized.sessions if sized else 0, "published", "KV cache of the engine that fits the host")
+
+
+def _memory(kind: InstanceType, accelerator: Accelerator) -> Bound:
+    chip = catalog.gpus().get(accelerator.model) or Gpu(
+        name=accelerator.model, memory_gib=accelerator.memory_gib, compute_capability=(0, 0), source=kind.source
+    )
+    model = catalog.models()[LARGEST_MODEL]
+    each = kv_memory(model, chip).bytes // session_bytes(model, SESSION_TOKENS)
+    source = (
+        f"memory of {accelerator.count} x {accelerator.model} for {LARGEST_MODEL}: a ceiling, speed is not measured"
+    )
+    return Bound("memory", each * accelerator.count, "published", source)

@@ -1,0 +1,159 @@
+"""Checks on capacity: does each tier carry the load, and none far more than the others?"""
+
+from collections.abc import Iterator
+from itertools import groupby
+
+from blueprint import catalog
+from blueprint.capacity import Capacity, by_tier, capacities, least, peak_calls, sized, vad_host
+from blueprint.checks.base import Level, Violation, check
+from blueprint.checks.fleets import fleets
+from blueprint.contract.network import Tier
+from blueprint.file.model.deployment import Deployment, Environment
+
+FEW_TIMES = 4
+"""A tier may have so many times the room of the least one; beyond, most of it can never be used."""
+HOURS_PER_MONTH = 730
+
+
+@check(
+    "load-fits-tiers",
+    "Each tier carries the peak of the load at its most hosts.",
+    source="blueprint/capacity.py: bounds with their sources (`voice plan` shows them)",
+)
+def load_fits_tiers(deployment: Deployment) -> Iterator[Violation]:
+    load = deployment.load
+    if load is None or deployment.aws_half is None:
+        return
+    peak = peak_calls(load)
+    room = by_tier(capacities(deployment.aws))
+    for tier, group in groupby(sized(deployment.aws, load), key=lambda pair: pair[0].tier):
+        if room[tier][1] < peak:
+            members = list(group)
+            yield Violation(
+                members[0][0].location,
+                f"tier {tier} carries {room[tier][1]:,} calls at the most, the load's peak is {peak:,} "
+                f"({load.calls:,} x {load.peak_factor:g})",
+                "set " + ", ".join(f"{_place(each)} to {text}" for each, text in members),
+            )
+
+
+@check(
+    "tiers-balanced",
+    f"No tier has more than {FEW_TIMES} times the room of the least one, nor cores that its bound never uses.",
+    source="blueprint/capacity.py; list prices of the catalogue",
+    level=Level.WARNING,
+)
+def tiers_balanced(deployment: Deployment) -> Iterator[Violation]:
+    found = [each for each in capacities(deployment.aws) if each.tier is not Tier.STATE]
+    room = by_tier(found)
+    least_tier, (_, most) = min(room.items(), key=lambda item: item[1][1])
+    load = deployment.load
+    needed = max(most, peak_calls(load)) if load else most
+    for each in found:
+        # A second host in each zone is no excess: the first may be lost.
+        wanted = max(each.units_for(needed), 2 * each.parts) if each.calls else each.units.max
+        if each.tier is not least_tier and each.most > FEW_TIMES * needed and wanted < each.units.max:
+            yield Violation(
+                each.location,
+                f"{each.name} has room for {each.most:,} calls, {each.most / needed:.0f} times what tier {least_tier} "
+                f"carries ({most:,}){_worth(deployment, each, each.units.max - wanted)}",
+                f"set max to {wanted // each.parts}, or let tier {least_tier} grow",
+            )
+    yield from _idle_cores(deployment)
+
+
+def _idle_cores(deployment: Deployment) -> Iterator[Violation]:
+    """Yield a VAD type whose larger part nobody uses: a smaller one of its family carries as many calls."""
+    aws = deployment.aws
+    kind, calls = catalog.instance_types()[aws.vad.instance_type], least(vad_host(aws.vad)).calls
+    price = kind.usd_per_hour.get(aws.region)
+    family, queues = kind.name.partition(".")[0], aws.vad.data_path.rx_queues
+    pages_gib = aws.vad.huge_pages.count * aws.vad.huge_pages.size_mib / 1024
+    enough = [
+        row
+        for row in catalog.instance_types().values()
+        if row.name.partition(".")[0] == family
+        and row.network_queues >= min(kind.network_queues, 2 * queues)
+        and row.vcpus >= queues + 2
+        and least(vad_host(aws.vad.model_copy(update={"instance_type": row.name}))).calls >= calls
+    ]
+    smallest = min(enough, key=lambda row: row.vcpus, default=kind)
+    other = smallest.usd_per_hour.get(aws.region)
+    if kind.vcpus < FEW_TIMES * smallest.vcpus or not price or not other:
+        return
+    saved = (price - other) * HOURS_PER_MONTH
+    yield Violation(
+        ("aws", "vad", "instance_type"),
+        f"{kind.name} polls {queues} of {kind.vcpus} vCPU: {smallest.name} carries the same {calls:,} calls for "
+        f"{saved:,.0f} USD a month less a host",
+        f"take {smallest.name}, and huge_pages for its {smallest.memory_gib:g} GiB (now {pages_gib:g} GiB)",
+    )
+
+
+def _worth(deployment: Deployment, each: Capacity, hosts: int) -> str:
+    aws = deployment.aws
+    names = {"vad": aws.vad.instance_type} | {fleet.name: fleet.instance_type for fleet in aws.asr}
+    kind = catalog.instance_types().get(names.get(each.name, ""))
+    price = kind.usd_per_hour.get(aws.region) if kind else None
+    return f": up to {price * hosts * HOURS_PER_MONTH:,.0f} USD a month" if price else ""
+
+
+def _place(each: Capacity) -> str:
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in each.location).lstrip(".")
+
+
+GATEWAY_BASE_MIB, SOCKET_KIB = 256, 128
+"""What a gateway task takes without callers, and for each open socket. ASSUMED."""
+
+
+@check(
+    "sockets-fit-task",
+    "A gateway task has the memory for the sockets at which it refuses more.",
+    source=f"assumed: {GATEWAY_BASE_MIB} MiB and {SOCKET_KIB} KiB a socket",
+)
+def sockets_fit_task(deployment: Deployment) -> Iterator[Violation]:
+    gateway = deployment.aws.edge.gateway
+    holds = (gateway.memory_gib * 1024 - GATEWAY_BASE_MIB) * 1024 // SOCKET_KIB
+    if gateway.max_connections > holds:
+        yield Violation(
+            ("aws", "edge", "gateway", "max_connections"),
+            f"{gateway.max_connections:,} sockets x {SOCKET_KIB} KiB do not fit a task's {gateway.memory_gib} GiB: "
+            f"they hold {holds:,}",
+            f"set max_connections to at most {holds}, or take more memory",
+        )
+
+
+@check(
+    "store-holds-calls",
+    "Without a typed load, the state store holds the calls that the other tiers carry.",
+    source="blueprint/capacity.py: audio and transcript of a call",
+    level=Level.WARNING,
+)
+def store_holds_calls(deployment: Deployment) -> Iterator[Violation]:
+    room = {tier: most for tier, (_, most) in by_tier(capacities(deployment.aws)).items()}
+    state = room.pop(Tier.STATE)
+    if deployment.load is None and state < min(room.values()):
+        yield Violation(
+            ("aws", "state", "node_type"),
+            f"{deployment.aws.state.node_type} holds {state:,} calls, the other tiers carry {min(room.values()):,}",
+            "take a larger node type, or type the `load` that is expected",
+        )
+
+
+@check(
+    "budget-covers-minimum",
+    "The budget covers the hosts that always run.",
+    source="On-Demand list prices of the catalogue",
+    level=Level.WARNING,
+)
+def budget_covers_minimum(deployment: Deployment) -> Iterator[Violation]:
+    region, budget = deployment.aws.region, deployment.aws.observability.monthly_budget_usd
+    usd = HOURS_PER_MONTH * sum(
+        fleet.min_hosts * fleet.instance_type.usd_per_hour.get(region, 0.0) for fleet in fleets(deployment)
+    )
+    if usd > budget and deployment.environment is not Environment.SANDBOX:
+        yield Violation(
+            ("aws", "observability", "monthly_budget_usd"),
+            f"the fewest hosts alone cost {usd:,.0f} USD a month, the budget is {budget:,}",
+            f"set monthly_budget_usd to {usd * 1.2:.0f} or more, or fewer hosts",  # what is rented beside hosts
+        )

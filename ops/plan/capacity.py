@@ -1,0 +1,50 @@
+"""How many calls each tier carries, for `voice plan`: what binds, whose number it is, and what a load asks for."""
+
+from rich.table import Table
+
+from blueprint.capacity import by_tier, capacities, peak_calls, sized
+from blueprint.file.model.deployment import Deployment
+from ops.output import empty_table, span
+
+
+def capacity_table(deployment: Deployment) -> Table:
+    """Return the tiers with their calls; with a load, also what the file should say for it."""
+    load, found = deployment.load, capacities(deployment.aws)
+    asked = {each.name: text for each, text in sized(deployment.aws, load)} if load else {}
+    # The store has its own bound on memory; the others limit what can be in a call at a time.
+    room = by_tier(found)
+    tier, (_, most) = min(room.items(), key=lambda item: item[1][1])
+    caption = f"{tier} binds: at most {most:,} calls at a time"
+    if load:
+        caption += f"; the load is {load.calls:,}, at its peak {peak_calls(load):,}"
+    table = empty_table(
+        "calls at a time",
+        ["tier"],
+        ["a unit", "units", "calls"],
+        "what binds a unit",
+        caption,
+    )
+    if asked:
+        table.add_column("for the load", no_wrap=True)
+    for each in found:
+        bound = each.binding
+        table.add_row(
+            each.name,
+            f"{each.calls:,}",
+            span(each.units.min, each.units.max),
+            f"{each.low:,}-{each.most:,}",
+            f"{bound.name} ({bound.kind}): {bound.source}",
+            *([asked.get(each.name, "-")] if asked else []),
+        )
+    return table
+
+
+def capacity_as_dict(deployment: Deployment) -> list[dict[str, object]]:
+    """Return the same for ``--json``, with every bound."""
+    if deployment.aws_half is None:
+        return []
+    asked = {each.name: text for each, text in sized(deployment.aws, deployment.load)} if deployment.load else {}
+    return [
+        vars(each) | {"calls": each.calls, "most": each.most, "for_load": asked.get(each.name)}
+        for each in capacities(deployment.aws)
+    ]

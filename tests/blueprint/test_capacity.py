@@ -1,0 +1,129 @@
+"""How many calls a tier carries: by hand, and the same whoever asks."""
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import blueprint
+from blueprint import Deployment, checks
+from blueprint.capacity import (
+    FILL,
+    STORE_BYTES_PER_CALL,
+    VAD_STREAMS,
+    asr_host,
+    by_tier,
+    capacities,
+    least,
+    sized,
+    store,
+    vad_host,
+)
+from blueprint.contract.network import Tier
+from blueprint.file.model.aws import StateStore
+from blueprint.file.model.load import CallLoad
+from ops.cost.audio import aws_calls
+from ops.plan.capacity import capacity_as_dict
+from ops.simulate.capacity import fleet_plans
+from tests.blueprint.documents import DEPLOYMENTS, load_edited
+from tests.synthesized import shipped, user_data
+
+ROOT = Path(__file__).parents[2]
+PRODUCTION = blueprint.load(DEPLOYMENTS / "production-us-east-1.yaml")
+MEASURED = {"date": "2026-11-22", "conditions": "by hand, on one host"}
+
+
+def test_the_store_holds_a_call_s_audio_and_transcript() -> None:
+    # 30 s of 10 chunks of 3,244 bytes, and 512 KiB: 1.5 MB; three quarters of 26.32 GiB.
+    assert STORE_BYTES_PER_CALL == 30 * 10 * 3244 + 524_288
+    assert least(store(StateStore(node_type="cache.r7g.xlarge"))).calls == int(26.32 * 2**30 * 0.75 / 1_497_488)
+
+
+def test_the_vad_module_has_as_many_streams_as_is_said() -> None:
+    module = (ROOT / "images/vad-dataplane/src/vad/module/vad.c").read_text(encoding="utf-8")
+    assert f"STREAMS = {VAD_STREAMS}" in module
+
+
+def test_the_smallest_bound_binds_and_says_whose_number_it_is(tmp_path: Path) -> None:
+    edits = {"aws.vad.measured": MEASURED | {"calls": 5000}, "aws.vad.instance_type": "c8g.medium"}
+    bound = least(vad_host(load_edited(edits, tmp_path).aws.vad))
+    # 0.52 Gbit/s of 272 kbit/s a call
+    assert (bound.name, bound.kind, bound.calls) == ("network", "published", 1911)
+    bound = least(vad_host(load_edited({"aws.vad.measured": MEASURED | {"calls": 700}}, tmp_path).aws.vad))
+    assert (bound.name, bound.kind, bound.calls) == ("compute", "measured", 700)
+
+
+def test_a_host_that_its_engine_does_not_run_on_carries_nothing() -> None:
+    seed = blueprint.load(DEPLOYMENTS / "seed.yaml").aws
+    assert [least(asr_host(fleet)).calls for fleet in seed.asr] == [0, 0, 32]
+
+
+@st.composite
+def deployments(draw: st.DrawFn) -> tuple[dict[str, object], int]:
+    """Return edits of the base document, and a load's calls."""
+    hosts = draw(st.integers(1, 40))
+    edits: dict[str, object] = {
+        "aws.vad.data_path.rx_queues": draw(st.integers(1, 4)),
+        "aws.vad.hosts_per_zone": {"min": 1, "max": draw(st.integers(1, 20))},
+        "aws.asr.0.hosts": {"min": draw(st.integers(1, hosts)), "max": hosts},
+        "aws.state.node_type": draw(st.sampled_from(["cache.t4g.micro", "cache.r7g.large", "cache.r8g.4xlarge"])),
+        "aws.edge.gateway.sockets_per_task": draw(st.integers(1, 4096)),
+    }
+    for place in draw(st.sets(st.sampled_from(["aws.vad", "aws.asr.0", "aws.asr.1"]))):
+        edits[f"{place}.measured"] = MEASURED | {"calls": draw(st.integers(1, 8192))}
+    return edits, draw(st.integers(1, 20_000))
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(deployments())
+def test_everybody_counts_alike(tmp_path: Path, generated: tuple[dict[str, object], int]) -> None:
+    edits, calls = generated
+    deployment = load_edited({**edits, "load": {"calls": calls}}, tmp_path)
+    aws, found = deployment.aws, {each.name: each.calls for each in capacities(deployment.aws)}
+    room = by_tier(capacities(aws))
+    planned = {str(row["name"]): row["calls"] for row in capacity_as_dict(deployment)}
+    simulated = {plan.name: plan.places for plan in fleet_plans(deployment, {})}
+    assert planned == found
+    assert simulated.items() <= found.items()
+    assert aws_calls(aws, None, 0.5).peak == pytest.approx(min(most for _, most in room.values()) * FILL)
+    refused = any(finding.check.id == "load-fits-tiers" for finding in checks.run(deployment))
+    assert refused == any(most < 2 * calls for _, most in room.values())
+
+
+@pytest.mark.parametrize("calls", [20, 500, 5000])
+def test_what_a_plan_asks_for_carries_the_load_and_is_balanced(calls: int, tmp_path: Path) -> None:
+    load = CallLoad(calls=calls)
+    edits = {
+        "load": {"calls": calls},
+        "aws.vad.instance_type": "c8g.2xlarge",
+        "aws.vad.huge_pages.count": 4096,
+        "aws.state.node_type": "cache.r7g.large",
+    }
+    base = load_edited(edits, tmp_path)
+    asked: dict[str, object] = {}
+    for each, text in sized(base.aws, load):
+        low_high = text.strip("{}").replace("min: ", "").replace("max: ", "").split(", ")
+        place = ".".join(map(str, each.location))
+        asked[place] = text if each.tier is Tier.STATE else dict(zip(("min", "max"), map(int, low_high), strict=True))
+    followed = load_edited({**edits, **asked}, tmp_path)
+    found = {finding.check.id for finding in checks.run(followed)}
+    assert not found & {"load-fits-tiers", "tiers-balanced"}
+
+
+def test_hosts_are_told_to_admit_what_they_carry() -> None:
+    sandbox = blueprint.load(DEPLOYMENTS / "sandbox.yaml")
+    stacks = shipped("sandbox")
+    for each in capacities(sandbox.aws):
+        if each.tier not in {Tier.VAD, Tier.ASR}:
+            continue
+        variable = "VOICE_MAX_SESSIONS" if each.tier is Tier.VAD else "VOICE_SESSIONS"
+        stack = stacks["vad" if each.tier is Tier.VAD else f"asr-{each.name}"]
+        for template in stack.properties("EC2::LaunchTemplate"):
+            assert re.findall(rf"\b{variable}=(\d+)", user_data(template)) == [str(each.calls)]
+
+
+def test_production_has_room_for_its_peak() -> None:
+    assert isinstance(PRODUCTION, Deployment)
+    assert min(most for _, most in by_tier(capacities(PRODUCTION.aws)).values()) == 14_154

@@ -1,0 +1,33 @@
+"""The rehearsal's Hugging Face, asked by the library that the engine asks it with."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from huggingface_hub import snapshot_download
+from huggingface_hub.errors import LocalEntryNotFoundError
+
+from sandbox.hosts.weights import Weights
+
+FILES = {"model.bin": bytes(range(256)) * 4096, "config.json": b"{}", "vocabulary.txt": b"a\nb\n"}
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[str]:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    for name, content in FILES.items():
+        (folder / name).write_bytes(content)
+    weights = Weights("Systran/tiny", folder)
+    yield f"http://127.0.0.1:{weights.port}"
+    weights.close()
+
+
+def test_the_library_downloads_every_file(server: str, tmp_path: Path) -> None:
+    got = Path(snapshot_download("Systran/tiny", cache_dir=tmp_path / "cache", endpoint=server))
+    assert {file.name: file.read_bytes() for file in got.iterdir()} == FILES
+
+
+def test_another_repository_is_not_there(server: str, tmp_path: Path) -> None:
+    with pytest.raises(LocalEntryNotFoundError):
+        snapshot_download("Systran/large", cache_dir=tmp_path / "cache", endpoint=server)
