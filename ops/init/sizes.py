@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 
 from blueprint import catalog
+from blueprint.capacity import STREAMS_PER_CORE
 from blueprint.engines.launch.whisper import whisper_engine
 from blueprint.engines.sizing.layouts import Asked, aggregated_layout
 from blueprint.engines.sizing.result import DoesNotFitError
@@ -11,7 +12,6 @@ from blueprint.file.loading import suggestion
 from blueprint.file.model.aws import AsrFleet
 from blueprint.file.model.base import HostCount
 from blueprint.file.model.serving import Load, Quantization
-from ops.simulate.capacity import STREAMS_PER_CORE
 
 HOURS_A_MONTH = 730
 VAD_TYPE, VAD_QUEUES = "c8g.4xlarge", 4

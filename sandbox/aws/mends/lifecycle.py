@@ -134,7 +134,7 @@ class LivingGroup(FakeAutoScalingGroup):
 
     def launch_from(self, template: dict[str, str]) -> None:
         """Take new hosts from another launch template, or another version of it."""
-        self._set_launch_configuration(None, template, None)
+        self._set_launch_configuration("", template, {})
 
     @property
     def hosts(self) -> list[Host]:

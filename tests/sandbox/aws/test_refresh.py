@@ -55,10 +55,9 @@ def roll(local: LocalAws, client: AutoScalingClient) -> Callable[..., None]:
 
     def start(**preferences: object) -> None:
         wanted: Any = {"LaunchTemplate": {"LaunchTemplateId": template, "Version": "2"}}
-        chosen: Any = {"MinHealthyPercentage": 100, "MaxHealthyPercentage": 125, **preferences}
-        client.start_instance_refresh(
-            AutoScalingGroupName=GROUP, DesiredConfiguration=wanted, Preferences={"SkipMatching": True, **chosen}
-        )
+        bounds = {"MinHealthyPercentage": 100, "MaxHealthyPercentage": 125}
+        chosen: Any = {"SkipMatching": True, **bounds, **preferences}
+        client.start_instance_refresh(AutoScalingGroupName=GROUP, DesiredConfiguration=wanted, Preferences=chosen)
 
     return start
 
