@@ -51,6 +51,8 @@ test: $(SETUP) ## Run every check and test
 	yamllint --strict .
 	shellcheck $$(git ls-files '*.sh' .ci)
 	hadolint images/*/Dockerfile
+	actionlint
+	zizmor --offline --quiet .github
 	mypy
 	$(INSTALL) tests/packages.txt
 	pytest -n 2 --dist loadfile --no-loadscope-reorder --ignore tests/voice

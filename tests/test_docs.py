@@ -10,10 +10,11 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from typer._click import Command  # typer carries a click of its own
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from ops.cli import app
+from ops.cli import app, load_command
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted(
@@ -95,6 +96,20 @@ def test_commands_and_targets_exist(name: str) -> None:
             assert command in group.commands, f"{name}: no command `voice {command}`"
         for target in re.findall(r"(?:^|[\s$;])make ([a-z][a-z0-9-]*)\b", code):
             assert target in targets, f"{name}: no target `make {target}`"
+
+
+def options_of(command: Command) -> set[str]:
+    parts = command.commands.values() if isinstance(command, TyperGroup) else ()
+    own = {option for parameter in command.params for option in parameter.opts}
+    return own.union({"--help"}, *(options_of(part) for part in parts))
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_options_exist(name: str) -> None:
+    for code in shown_code(name):
+        for command, given in re.findall(r"(?:^|[\s/$])voice ([a-z]+)((?: [^|;#]+)?)", code):
+            options = set(re.findall(r"(?<=\s)--[a-z][a-z-]*", given))
+            assert options <= options_of(load_command(command)), f"{name}: `voice {command}` has no {options}"
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)

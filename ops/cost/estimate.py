@@ -12,7 +12,7 @@ from blueprint.file.model.deployment import Deployment
 from blueprint.hosts import NO_DIGEST, images_of
 from ops.cost import aws, azure
 from ops.cost.audio import aws_audio, azure_audio
-from ops.cost.model import EXPECTED_UTILISATION, Audio, Estimate, Line, Unpriced, Use
+from ops.cost.model import EXPECTED_UTILISATION, Audio, Elsewhere, Estimate, Line, Unpriced, Use
 from ops.cost.prices import PriceBook
 from ops.synthesis import templates
 
@@ -156,7 +156,16 @@ def price(half: Half, book: PriceBook) -> Estimate:
             unpriced[Unpriced(resource.kind, what, f"by use{rate}")] = None
     without = tuple(Unpriced(kind, item, _why(use, half.region)) for (kind, item), use in missing.items())
     free = tuple(sorted({resource.kind for resource in half.rented if resource.free}))
-    return Estimate(half.cloud, half.region, half.audio, tuple(lines), without + tuple(unpriced), free, half.notes)
+    hosts = tuple(_elsewhere(use, book) for use in missing.values() if use.exact)
+    left = without + tuple(unpriced)
+    return Estimate(half.cloud, half.region, half.audio, tuple(lines), left, free, half.notes, hosts)
+
+
+def _elsewhere(use: Use, book: PriceBook) -> Elsewhere:
+    known = book.everywhere(use.item)
+    usd = [price.usd_per_month for price in known] or [0.0]
+    regions = tuple(price.region for price in known)
+    return Elsewhere(use.item, regions, use.amount * min(usd), use.amount * max(usd))
 
 
 def _why(use: Use, region: str) -> str:

@@ -4,13 +4,13 @@ import math
 from collections.abc import Mapping
 
 from blueprint import catalog
-from blueprint.capacity import STREAMS_PER_CORE
-from blueprint.engines.launch.whisper import whisper_engine
+from blueprint.capacity import FILL, SOCKETS_PER_CALL, STREAMS_PER_CORE, asr_host, least, store
 from blueprint.engines.sizing.layouts import Asked, aggregated_layout
 from blueprint.engines.sizing.result import DoesNotFitError
 from blueprint.file.loading import suggestion
-from blueprint.file.model.aws import AsrFleet
+from blueprint.file.model.aws import AsrFleet, StateStore
 from blueprint.file.model.base import HostCount
+from blueprint.file.model.load import CallLoad
 from blueprint.file.model.serving import Load, Quantization
 
 HOURS_A_MONTH = 730
@@ -25,10 +25,15 @@ class NoFileForThisError(ValueError):
     """No file can be written for what was asked; the message says why, and what to ask for instead."""
 
 
+def mean_of(calls: int) -> int:
+    """Return the mean of a month whose peak is so many calls, as the deployment file counts them."""
+    return math.ceil(calls / CallLoad(calls=1).peak_factor)
+
+
 def bounds(calls: int, places: int) -> HostCount:
-    """Return hosts: at most one more than hold all calls; at least a quarter of these, and two."""
-    most = math.ceil(calls / places) + 1
-    return HostCount(min=max(2, math.ceil(most / 4)), max=most)
+    """Return hosts that carry the mean at least and the peak at most, filled to ``FILL``; two survive one."""
+    low, most = (math.ceil(each / (places * FILL)) for each in (mean_of(calls), calls))
+    return HostCount(min=max(2, low), max=max(3, most))
 
 
 def aws_values(region: str, calls: int, budget: int) -> dict[str, object]:
@@ -49,15 +54,18 @@ def aws_values(region: str, calls: int, budget: int) -> dict[str, object]:
             f"{region} sells {'no GPU of the catalogue' if not rows else f'no {VAD_TYPE}'}; take us-east-1, us-east-2, "
             "or write a file with other types"
         )
+    one = HostCount(min=0, max=1)
     places = {
-        row.name: whisper_engine(
-            AsrFleet(name="gpu", instance_type=row.name, hosts=HostCount(min=0, max=1), scaling=())
-        ).sessions
+        row.name: least(asr_host(AsrFleet(name="gpu", instance_type=row.name, hosts=one, scaling=()))).calls
         for row in rows
     }
+    nodes = [kind for kind in catalog.cache_node_types().values() if kind.name.startswith("cache.r7g.")]
+    large_enough = [kind for kind in nodes if least(store(StateStore(node_type=kind.name))).calls >= calls]
+    if not large_enough:
+        raise NoFileForThisError(f"{calls:,} calls are more than one state store holds; write several deployments")
     asr = min(rows, key=lambda row: _least(row.usd_per_hour) / places[row.name])
     vad_places = STREAMS_PER_CORE * VAD_QUEUES
-    hosts, per_zone = bounds(calls, places[asr.name]), math.ceil(calls / (2 * vad_places))
+    hosts, per_zone = bounds(calls, places[asr.name]), math.ceil(calls / (2 * vad_places * FILL))
     _affordable(region, budget, [(hosts.min, asr.name, asr.usd_per_hour), (2 * per_zone, VAD_TYPE, vad.usd_per_hour)])
     return {
         "zones": f"{region}a, {region}b",
@@ -69,7 +77,9 @@ def aws_values(region: str, calls: int, budget: int) -> dict[str, object]:
         "asr_places": places[asr.name],
         "asr_min": hosts.min,
         "asr_max": hosts.max,
-        "gateway_max": max(4, math.ceil(2 * calls / SOCKETS_PER_TASK)),
+        "gateway_max": max(4, math.ceil(SOCKETS_PER_CALL * calls / (SOCKETS_PER_TASK * FILL))),
+        "node_type": min(large_enough, key=lambda kind: kind.memory_gib).name,
+        "mean": mean_of(calls),
     }
 
 

@@ -1,6 +1,7 @@
 """What a deployment costs: every type has a rule, sums are sums, more never costs less, known prices come out."""
 
 import copy
+import re
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -17,13 +18,14 @@ from ops.cost.audio import aws_audio, aws_calls, azure_audio
 from ops.cost.estimate import NEW_TYPE, Half, aws_rented, azure_rented, price
 from ops.cost.model import Amount, Audio, Estimate, total
 from ops.cost.prices import HOURS_PER_MONTH, price_book
+from ops.cost.report import as_dict, print_estimate
 from sandbox.azure.graph import Graph, Resource
 from tests.stacks.azure.manifests import workloads
 from tests.stacks.azure.recorded import cluster
 from tests.synthesized import ROOT, shipped
 
 SANDBOX = blueprint.load(ROOT / "deployments/sandbox.yaml")
-AZURE = blueprint.load(ROOT / "deployments/production-azure.yaml")
+AZURE = blueprint.load(ROOT / "deployments/cells.yaml")
 NO_AUDIO = Audio(None, "not asked")
 GROUP = "AWS::AutoScaling::AutoScalingGroup"
 
@@ -41,7 +43,7 @@ def priced(stacks: Stacks, region: str = "us-east-1") -> Estimate:
 
 @cache
 def graphs() -> tuple[Graph, ...]:
-    text = (ROOT / "deployments/production-azure.yaml").read_text(encoding="utf-8")
+    text = (ROOT / "deployments/cells.yaml").read_text(encoding="utf-8")
     return cluster(text), workloads(text)
 
 
@@ -161,6 +163,23 @@ def test_a_host_without_a_price_in_its_region_is_not_priced_elsewhere() -> None:
     assert "1 to 4 all month" in left.why
     assert "eu-west-1" in left.why
     assert "nat-gateway-hour" in estimate.borrowed["us-east-1"]
+
+
+def test_without_the_price_of_a_host_a_sum_is_what_it_costs_at_least(capsys: pytest.CaptureFixture[str]) -> None:
+    """No price of ND96isr_H200_v5 is known in southcentralus; westus3 asked 84.80 USD an hour (blueprint/catalog)."""
+    estimate = azure_priced(graphs())
+    (h200,) = estimate.hosts
+    assert (h200.item, h200.regions) == ("Standard_ND96isr_H200_v5", ("westus3",))
+    assert h200.least.cases == h200.most.cases == pytest.approx((61_904, 61_904, 61_904))
+    print_estimate(estimate)
+    said = capsys.readouterr().out
+    assert "together" not in said
+    assert re.search(r"at least +[\d,]+ ", said)
+    assert re.search(r"and ND96isr_H200_v5, as in westus3 +61,904 +61,904 +61,904", said)
+    report = as_dict(estimate)
+    assert "usd_per_month" not in report
+    assert report["usd_per_month_at_least"] == estimate.usd
+    assert priced(templates()).hosts == ()
 
 
 def test_nodes_on_azure_cost_what_azure_lists() -> None:
