@@ -1,9 +1,10 @@
 """What an EC2 host runs at first boot: step files of strict shell, rendered from typed values."""
 
-from userdata.render import HOST_ACTIONS, SIZE_LIMIT_BYTES, render
+from userdata.render import HOST_ACTIONS, SIZE_LIMIT_BYTES, render, render_bake
 from userdata.values import (
     SET_ON_THE_HOST,
     AfXdp,
+    Bake,
     Container,
     HealthCommand,
     HealthPort,
@@ -20,6 +21,7 @@ __all__ = [
     "SET_ON_THE_HOST",
     "SIZE_LIMIT_BYTES",
     "AfXdp",
+    "Bake",
     "Container",
     "HealthCommand",
     "HealthPort",
@@ -30,4 +32,5 @@ __all__ = [
     "StateSecret",
     "Vfio",
     "render",
+    "render_bake",
 ]

@@ -4,8 +4,9 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 from importlib.resources import files
+from typing import Literal
 
-from userdata.values import AfXdp, Container, HealthCommand, HealthPort, HostBoot, Vfio
+from userdata.values import AfXdp, Bake, Container, HealthCommand, HealthPort, HostBoot, Vfio
 
 SIZE_LIMIT_BYTES = 16_384
 """EC2's limit of raw user data. A CDK token counts as it is written; an ARN in its place is some 80 bytes longer."""
@@ -56,6 +57,27 @@ def render(boot: HostBoot) -> str:
             "move variables of the containers into their images"
         )
     return script
+
+
+def render_bake(bake: Bake, what: Literal["bake", "check"]) -> str:
+    """Render what EC2 Image Builder runs on the machine that becomes a host image: first ``bake``, then ``check``."""
+    pages = bake.huge_pages
+    values = {
+        "REGION": bake.region,
+        "PAGE_SIZE_MIB": pages.size_mib if pages else None,
+        "PAGE_COUNT": pages.count if pages else None,
+        "VFIO_DRIVERS": bake.vfio_drivers,
+    }
+    steps = ["lib", "need", "runtime", "images", *(["huge_pages"] if pages else []), "bake"]
+    parts = [
+        "set -Eeuo pipefail",
+        *(f"{name}={_quote(str(value))}" for name, value in values.items() if value is not None),
+        _array("CONTAINERS", list(bake.images)),
+        f"declare -A IMAGE=({' '.join(f'[{name}]={_quote(uri)}' for name, uri in bake.images.items())})",
+        *(_body(step) for step in steps),
+        f"main {what}",
+    ]
+    return "\n".join(parts) + "\n"
 
 
 def _files(boot: HostBoot) -> list[str]:

@@ -286,3 +286,19 @@ class HostBoot:
     def variables_of(self, container: Container) -> frozenset[str]:
         """Names of all variables that a container will have."""
         return SET_ON_THE_HOST | self.shared_environment.keys() | container.environment.keys()
+
+
+@dataclass(frozen=True)
+class Bake:
+    """What a host image is made of, beside AWS's own image.
+
+    Attributes:
+        images: Container images by digest, by name.
+        huge_pages: Huge pages that the kernel takes at boot.
+        vfio_drivers: Commit of amzn-drivers whose patch gives vfio-pci write combining; ``None`` leaves it out.
+    """
+
+    region: str
+    images: Mapping[str, str]
+    huge_pages: HugePages | None = None
+    vfio_drivers: str | None = None

@@ -38,6 +38,11 @@ def scaling_alarm(deployment: Deployment, fleet: str, rule: ScalingRule) -> str:
     return f"{deployment.name}-{fleet}-{rule.name}"
 
 
+def baked_tags(deployment: Deployment, fleet: str) -> dict[str, str]:
+    """Return the tags of the machine images that a fleet's pipeline has baked."""
+    return {"voice-serve:deployment": deployment.name, "voice-serve:fleet": fleet}
+
+
 def state_group(deployment: Deployment) -> str:
     """Return the id of the state store's replication group."""
     return f"{deployment.name}-state"

@@ -21,6 +21,7 @@ class Fleet:
         min_hosts: Fewest hosts of the whole fleet.
         max_hosts: Most hosts of the whole fleet.
         warm_hosts: Hosts of its warm pool, beside those: each holds an address, and boots before it stops.
+        machine_image: What its hosts boot from; ``None`` for AWS's newest.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Fleet:
     purchase: Purchase | None
     rules: tuple[ScalingRule, ...]
     warm_hosts: int = 0
+    machine_image: str | None = None
 
     @property
     def max_hosts_per_zone(self) -> int:
@@ -64,6 +66,7 @@ def fleets(deployment: Deployment) -> Iterator[Fleet]:
         max_hosts=aws.vad.hosts_per_zone.max * len(zones),
         purchase=None,
         rules=aws.vad.scaling,
+        machine_image=aws.vad.machine_image,
     )
     for index, fleet in enumerate(aws.asr):
         yield Fleet(
@@ -78,4 +81,5 @@ def fleets(deployment: Deployment) -> Iterator[Fleet]:
             purchase=fleet.purchase,
             rules=fleet.scaling,
             warm_hosts=fleet.warm_pool.size if fleet.warm_pool else 0,
+            machine_image=fleet.machine_image,
         )

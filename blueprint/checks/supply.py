@@ -2,9 +2,13 @@
 
 from collections.abc import Iterator
 
+from blueprint.aws.machine_images import floats, may_be_baked
 from blueprint.checks.base import Level, Violation, check
+from blueprint.checks.fleets import fleets
+from blueprint.contract.network import Tier
+from blueprint.file.model.aws import DataPathMode
 from blueprint.file.model.deployment import Deployment, Environment
-from blueprint.hosts import images_of
+from blueprint.hosts import VAD_IMAGES, asr_images, held_back, images_of
 
 
 @check(
@@ -36,4 +40,41 @@ def images_have_digests(deployment: Deployment) -> Iterator[Violation]:
             ("images",),
             f"no digest for {', '.join(missing)}: what runs them is held at 0 hosts, tasks or replicas",
             "deploy the registry first, push the images (`voice images build-args`), and write their digests here",
+        )
+
+
+@check(
+    "machine-images-pinned",
+    "In production a fleet whose images have digests boots from a machine image that the file pins.",
+    source="https://docs.aws.amazon.com/AmazonECS/latest/developerguide/retrieve-ecs-optimized_AMI.html",
+)
+def machine_images_pinned(deployment: Deployment) -> Iterator[Violation]:
+    if deployment.aws_half is None or deployment.environment is not Environment.PRODUCTION:
+        return
+    images = {fleet.name: asr_images(fleet) for fleet in deployment.aws_half.asr}
+    for fleet in fleets(deployment):
+        if floats(fleet.machine_image) and not held_back(deployment, images.get(fleet.name, VAD_IMAGES)):
+            yield Violation(
+                (*fleet.location, "machine_image"),
+                f"the hosts of {fleet.name} boot from {fleet.machine_image or 'the newest image of AWS'}: with its "
+                "next release a deploy of anything else replaces them all",
+                "`voice images ami` proposes an image to pin",
+            )
+
+
+@check(
+    "vfio-image-baked",
+    "VAD hosts on the vfio data path boot from a machine image that was baked for it.",
+    source="https://github.com/amzn/amzn-drivers/tree/master/userspace/dpdk (vfio-pci with write combining)",
+)
+def vfio_image_baked(deployment: Deployment) -> Iterator[Violation]:
+    if deployment.aws_half is None:
+        return
+    vad = deployment.aws_half.vad
+    if vad.data_path.mode is DataPathMode.VFIO and not may_be_baked(vad.machine_image):
+        yield Violation(
+            ("aws", Tier.VAD.value, "data_path", "mode"),
+            f"mode vfio on {vad.machine_image or 'the newest image of AWS'}: its kernel has no vfio-pci with write "
+            "combining, so no host would come up",
+            "let a pipeline bake one (host_images: {vfio: true}) and name it as machine_image, or set mode: af_xdp",
         )

@@ -147,7 +147,7 @@ def xdp_mtu(deployment: Deployment) -> Iterator[Violation]:
         yield Violation(
             ("aws", "vad", "data_path", "mtu"),
             f"MTU {path.mtu} > {XDP_MTU}: the XDP program would not attach",
-            f"set mtu to at most {XDP_MTU}, or mode: vfio",
+            f"set mtu to at most {XDP_MTU}, or mode: vfio with a machine_image that was baked for it",
         )
 
 

@@ -170,6 +170,8 @@ FREE = frozenset(
         *("EC2::InternetGateway", "EC2::LaunchTemplate", "EC2::Route", "EC2::RouteTable", "EC2::SecurityGroup"),
         *("EC2::SecurityGroupEgress", "EC2::SecurityGroupIngress", "EC2::Subnet", "EC2::SubnetRouteTableAssociation"),
         *("EC2::VPC", "EC2::VPCGatewayAttachment", "ECS::Cluster", "ECS::TaskDefinition"),
+        *("ImageBuilder::Component", "ImageBuilder::DistributionConfiguration", "ImageBuilder::ImagePipeline"),
+        *("ImageBuilder::ImageRecipe", "ImageBuilder::InfrastructureConfiguration"),
         *("ElastiCache::ParameterGroup", "ElastiCache::SubnetGroup", "ElastiCache::User", "ElastiCache::UserGroup"),
         *("ElasticLoadBalancingV2::Listener", "ElasticLoadBalancingV2::TargetGroup"),
         *("IAM::InstanceProfile", "IAM::Policy", "IAM::Role", "Route53::RecordSet"),

@@ -1,4 +1,4 @@
-"""`voice images`: what the images are, how each gets into a registry, and a build of those that need none."""
+"""`voice images`: container images, how each gets into a registry, a build of those that need none; machine images."""
 
 import subprocess
 from typing import Annotated
@@ -10,13 +10,14 @@ from blueprint import catalog
 from blueprint.contract.images import Image
 from blueprint.images import FOLDER, BuiltImage, ImageSpec, MirroredImage, specs, upstream
 from ops.exits import FAILED, HELP, REFUSED
+from ops.findings import load
 from ops.images import commands
 from ops.images.rehearsal import RehearsalError, Rehearsed, rehearsal, rehearse
-from ops.options import Json
-from ops.output import err, out, print_json, stop
+from ops.options import DeploymentFile, Json
+from ops.output import empty_table, err, out, print_json, stop
 
 app = typer.Typer(
-    help="List the container images, print how to publish one, rehearse their build.",
+    help="List the container images, print how to publish one, rehearse their build; propose machine images.",
     epilog=HELP,
     add_completion=False,
 )
@@ -91,6 +92,38 @@ def rehearse_images(
         return
     for result in results:
         out.print(_outcome(result), soft_wrap=True)
+
+
+@app.command("ami", epilog=HELP)
+def propose_machine_images(file: DeploymentFile, as_json: Json = False) -> None:
+    """Propose the newest machine image for each fleet: one that its pipeline has baked, else one of AWS.
+
+    Asks the deployment's account, and changes nothing. Exits with 1 when a fleet has none.
+
+    Example: voice images ami deployments/production-us-east-1.yaml
+    """
+    # Imported here: the other commands of this group need no cloud.
+    from ops.aws.account import Account, sign_in  # noqa: PLC0415
+    from ops.aws.refusals import ERRORS, failed  # noqa: PLC0415
+    from ops.images.ami import proposals  # noqa: PLC0415
+
+    deployment = load(file)
+    if deployment.aws_half is None:
+        raise stop(f"{file}: has no section `aws`, and so no machine images", REFUSED)
+    try:
+        found = list(proposals(Account(deployment, {}, sign_in(deployment))))
+    except ERRORS as error:
+        raise failed(error) from None
+    if as_json:
+        print_json(found)
+    else:
+        table = empty_table("machine_image of each fleet", ["fleet", "in the file", "proposed"], [], "which is")
+        for each in found:
+            row = (each.in_file or "AWS's newest", each.proposed or "none", f"{each.made}, {each.since}".strip(", "))
+            table.add_row(each.fleet, *map(escape, row))
+        out.print(table)
+    if not all(each.proposed for each in found):
+        raise typer.Exit(FAILED)
 
 
 def _commit(revision: str) -> str:

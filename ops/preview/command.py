@@ -39,7 +39,9 @@ def azure(
     as_json: Json = False,
     dependencies: Annotated[bool, typer.Option("--dependencies", help=DEPENDENCIES_HELP)] = False,
     accept_replace: Annotated[list[str] | None, typer.Option(metavar="NAME", help=ACCEPT_HELP)] = None,
-    keep_in: Annotated[Path, typer.Option("--state", metavar="PATH", help=STATE_HELP)] = ROOT,
+    keep_in: Annotated[
+        Path, typer.Option("--state", metavar="PATH", help=STATE_HELP, show_default="this repository")
+    ] = ROOT,
 ) -> None:
     """Run the Pulumi programs against a local engine; show what they would create and what changed since last time.
 

@@ -55,6 +55,9 @@ def simulate(  # noqa: PLR0917  typer's options
         Option(metavar="FAMILY=VCPU", help=f"vCPU that the account has: {', '.join(quota_codes())}."),
     ] = None,
     spot_interruptions: Annotated[float, Option(help="Interruptions of each spot host a day.", min=0)] = 0.0,
+    rollout: Annotated[
+        list[str] | None, Option(metavar="FLEET", help="Replace this fleet's hosts meanwhile, as a deploy would.")
+    ] = None,
     output: Annotated[Path | None, Option(metavar="DIR", help="Write calls.png here.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -77,6 +80,8 @@ def simulate(  # noqa: PLR0917  typer's options
             seed=seed,
             quotas=_of_codes(_pairs("--quota", quota or [], r"\d+", int)),
             interruptions_per_day=spot_interruptions,
+            rolls=_known(rollout or [], plans),
+            rollout=deployment.aws.rollout,
         )
     except (TraceError, ValueError) as error:
         raise stop(str(error), REFUSED) from None
@@ -110,6 +115,14 @@ def _plans(deployment: Deployment, boot: list[str]) -> tuple[FleetPlan, ...]:
     for plan in plans:
         check_modelled(plan)
     return plans
+
+
+def _known(rolls: list[str], plans: tuple[FleetPlan, ...]) -> frozenset[str]:
+    names = [plan.name for plan in plans]
+    for fleet in rolls:
+        if fleet not in names:
+            raise ValueError(f"--rollout {fleet}: no such fleet; there are {', '.join(names)}")
+    return frozenset(rolls)
 
 
 def _trace(load: str, peak: float | None, plans: tuple[FleetPlan, ...]) -> Trace:

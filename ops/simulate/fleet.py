@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from simpy.events import Event
 
 from blueprint.aws.autoscaling import GroupSize
+from blueprint.aws.rollouts import surge
+from blueprint.file.model.aws import Rollout
 from ops.simulate.account import Account
 from ops.simulate.capacity import FleetPlan, GroupPlan
 
@@ -136,6 +138,7 @@ class Group:
         self.leaving: list[Host] = []
         self.pool: list[str] = []
         self.preparing = 0
+        self._spare = 0
         fleet.groups.append(self)
 
     def start(self, hosts: int) -> None:
@@ -172,8 +175,9 @@ class Group:
 
     def reconcile(self) -> None:
         """Launch or drain until the group has as many hosts as it should."""
-        while len(self.hosts) < self.desired:
-            warm = self._take_warm()
+        while len(self.hosts) < self.desired + self._spare:
+            # What waits in the pool during a rollout is of the release before.
+            warm = None if self._spare else self._take_warm()
             host = self._new_host(warm)
             if host is None:
                 if warm:
@@ -181,9 +185,26 @@ class Group:
                 break
             boot = self.fleet.plan.boot
             self._env.process(self._boot(host, boot.warm_s if warm else boot.cold_s))
-        while len(self.hosts) > self.desired:
+        while len(self.hosts) > self.desired + self._spare:
             self.retire(self._oldest_of_fullest_zone(), self.fleet.plan.drain_timeout_s)
         self._fill_pool()
+
+    def roll(self, rollout: Rollout) -> Steps:
+        """Replace the hosts that are there now, as an instance refresh does: new ones first, with pauses."""
+        old = list(self.hosts)
+        marks = [len(old) * (100 - mark) / 100 for mark in rollout.checkpoint_percentages]
+        while stale := [host for host in self.hosts if host in old]:
+            while marks and len(stale) <= marks[0]:
+                marks = [mark for mark in marks if mark < len(stale)]
+                yield self._env.timeout(rollout.checkpoint_pause_s)
+            self._spare = min(surge(rollout.surge_percent, self.desired), len(stale))
+            self.reconcile()
+            yield self._env.timeout(DRAIN_POLL_S)
+            for host in stale[: max(0, self.size.in_service - self.desired)]:
+                if host in self.hosts:
+                    self._spare -= 1
+                    self.retire(host, self.fleet.plan.drain_timeout_s)
+        self._spare = 0
 
     def retire(self, host: Host, budget_s: float) -> None:
         """Take no new calls, wait for the others to end, hand over what is left."""

@@ -9,6 +9,7 @@ import numpy as np
 import simpy
 from numpy.typing import NDArray
 
+from blueprint.file.model.aws import Rollout
 from ops.simulate.account import Account
 from ops.simulate.calls import Calls, Ledger
 from ops.simulate.capacity import FleetPlan
@@ -39,6 +40,8 @@ class Settings:
         cross_zone: Whether the load balancer crosses zones.
         quotas: Ceilings in vCPU by quota code.
         interruptions_per_day: Of each spot host.
+        rolls: Fleets whose hosts are replaced from the beginning of the trace on, a group after the other.
+        rollout: How they are replaced.
         busy_at_full: How busy an ASR host is when all of its places are taken.
     """
 
@@ -48,6 +51,8 @@ class Settings:
     seed: int
     quotas: Mapping[str, int] = field(default_factory=dict)
     interruptions_per_day: float = 0.0
+    rolls: frozenset[str] = frozenset()
+    rollout: Rollout = field(default_factory=Rollout)
     busy_at_full: float = 1.0
     tick_s: int | None = None
     lead_in_s: int = LEAD_IN_S
@@ -143,6 +148,9 @@ class Simulation:
             self.env.process(scaler.watch())
         for outage in self._trace.outages:
             self.env.process(self._lose(outage))
+        for fleet in self.fleets:
+            if fleet.plan.name in self._settings.rolls:
+                self.env.process(self._roll(fleet))
         if self._settings.interruptions_per_day and any(plan.spot for plan in self._plans):
             self.env.process(self._interrupt())
 
@@ -173,6 +181,11 @@ class Simulation:
             if fleet is not self.fleets[0]:
                 left = max(0.0, left - START_LOAD * fleet.places)
         self.calls.populate(round(first))
+
+    def _roll(self, fleet: Fleet) -> Steps:
+        yield self.env.timeout(-self.env.now)
+        for group in fleet.groups:
+            yield self.env.process(group.roll(self._settings.rollout))
 
     def _tick(self) -> Steps:
         while True:

@@ -5,6 +5,7 @@ from aws_cdk import App
 from blueprint.file.model.deployment import Deployment
 from stacks.aws.asr import AcceleratorStack, AsrStack
 from stacks.aws.edge import EdgeStack
+from stacks.aws.host_images import HostImagesStack
 from stacks.aws.network import NetworkStack
 from stacks.aws.observability import ObservabilityStack
 from stacks.aws.registry import RegistryStack
@@ -25,4 +26,7 @@ def build(app: App, deployment: Deployment) -> list[VoiceStack]:
     for fleet in fleets:
         # A deploy ends at the first stack that fails: hosts that nobody sells hold nothing else up.
         fleet.add_stack_dependency(observability)
-    return [network, registry, state, vad, asr, edge, observability, *fleets]
+    images = (
+        [HostImagesStack(app, deployment, network=network, registry=registry)] if deployment.aws.host_images else []
+    )
+    return [network, registry, state, vad, asr, edge, observability, *fleets, *images]

@@ -48,6 +48,7 @@ aws:
     huge_pages: {{size_mib: 2, count: 24576}}
     ena_express: {{enabled: false, udp: false}}
     data_path: {{mode: af_xdp, mtu: 3498, rx_queues: 4, rx_ring_size: 256}}
+    machine_image: ami-0123456789abcdef0
     scaling:
       - name: ring-high
         metric: RxRingOccupancy
@@ -84,12 +85,14 @@ aws:
       instance_type: p5.4xlarge
       hosts: {{min: 4, max: 4}}
       engine: whisper
+      machine_image: ami-0123456789abcdef1
       purchase: {{option: on-demand}}
       scaling: []
     - name: p5-large
       instance_type: p5.48xlarge
       hosts: {{min: 1, max: 2}}
       engine: whisper
+      machine_image: ami-0123456789abcdef1
       availability_zones: [us-east-1a]
       purchase:
         option: capacity-reservation

@@ -101,6 +101,9 @@ class Machine:
         self.metadata(f"{macs}/{SECONDARY}/device-number", "1")
         self.metadata(f"{macs}/{SECONDARY}/local-ipv4s", "10.0.2.9")
 
+    def add_command(self, name: str) -> None:
+        (self._bin / name).symlink_to(".fake")
+
     def remove_command(self, name: str) -> None:
         (self._bin / name).unlink()
 

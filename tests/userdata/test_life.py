@@ -1,10 +1,12 @@
 """Draining, spot notices, reboots and warm pools."""
 
+import json
 from dataclasses import replace
 
 import pytest
 
 from tests.userdata import hosts
+from tests.userdata.hosts import PASSWORD
 from tests.userdata.machine import Machine, check_golden
 from userdata import HOST_ACTIONS, HealthCommand, HealthPort
 
@@ -259,3 +261,14 @@ def test_a_host_whose_engine_is_dead_drains_and_is_replaced(
         assert "--health-status Unhealthy --no-should-respect-grace-period" in machine.transcript[ill[0]]
         assert any("has not been ready for 20 s" in line for line in machine.transcript[: ill[0]])
         assert any("drained in 10 s" in line for line in machine.transcript[: ill[0]])
+
+
+def test_a_password_that_was_rotated_reaches_the_containers_that_run(machine: Machine, ready_port: int) -> None:
+    machine.launch(hosts.vad(ready_port))
+    file = machine.root / "run/voice/secrets/vad-dataplane"
+    before, rotated = file.stat(), PASSWORD[::-1]
+    machine.set("secret", json.dumps({"password": rotated}))
+    assert machine.run(machine.installed, "reread_secret").returncode == 0
+    assert machine.file("run/voice/secrets/vad-dataplane") == machine.file("run/voice/secrets/telemetry") == rotated
+    # A container has the file itself, and not what lies under its name later.
+    assert (file.stat().st_ino, file.stat().st_mode) == (before.st_ino, before.st_mode)

@@ -46,8 +46,10 @@ give_up_if_dead() {
 }
 
 watch() {
-  local unready=0
+  local unready=0 polls=0
   while :; do
+    # A password that was rotated is taken up within five minutes.
+    ((++polls % 60)) || reread_secret
     case $(metadata autoscaling/target-lifecycle-state || true) in
       *Terminated)
         leave

@@ -6,6 +6,15 @@ fetch_secret() {
     python3 -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]], end="")' "$SECRET_FIELD" >"$RUN/fetched"
 }
 
+# Into the files that containers have, which programs read whenever they connect; never empty meanwhile: all passwords
+# are equally long.
+reread_secret() {
+  local name
+  fetch_secret || return 0
+  for name in "${CONTAINERS[@]}"; do cat "$RUN/fetched" 1<>"$RUN/secrets/$name"; done
+  rm "$RUN/fetched"
+}
+
 # A copy for each container, owned by the user that it runs as.
 state_secret() {
   local name

@@ -3,6 +3,8 @@
 No figure was measured by this project; hosts report their own as the metric ``ColdStart``, a phase each.
 """
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from blueprint.contract.images import Image
@@ -124,6 +126,21 @@ BUDGETS: dict[Image, tuple[PhaseBudget, ...]] = {
 def known_seconds(image: Image, *, pull: bool) -> float:
     """Return what the phases with a number take together; with or without the pull of the image."""
     return sum(row.seconds or 0 for row in BUDGETS[image] if pull or row.phase is not StartPhase.PULL)
+
+
+LEAST_READY_S = 900
+"""What a host's containers have to be ready in where nothing longer is known."""
+UNKNOWN_SHARE = 2
+"""A budget is twice what is known: fetching and warming up are known of few engines, and of other models than ours."""
+
+
+def ready_budget_s(images: Iterable[Image]) -> int:
+    """Return the longest that a host's containers may take, once started, to report ready, in whole minutes.
+
+    Accelerator engines fetch weights and compile at their first start; a host that is not ready by then is given up.
+    """
+    known = max((known_seconds(image, pull=False) for image in images if image in BUDGETS), default=0)
+    return max(LEAST_READY_S, math.ceil(UNKNOWN_SHARE * known / 60) * 60)
 
 
 def table() -> str:

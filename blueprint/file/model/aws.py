@@ -40,6 +40,8 @@ class StateStore(Model):
 
     node_type: str
     """ElastiCache node type of the catalogue, such as ``cache.r7g.large``."""
+    engine_version: Literal["7.2", "8.0", "8.1"] = "8.1"
+    """Version of Valkey. A newer one is an upgrade in place; there is no way back but a snapshot."""
     replicas: int = Field(default=1, ge=0, le=5)
     """Replicas of the primary; one or more makes the store survive the loss of a zone."""
     snapshot_retention_days: int = Field(default=1, ge=0, le=35)
@@ -70,13 +72,17 @@ class EnaExpress(Model):
         return self
 
 
+MachineImage = Annotated[str, Field(pattern=r"^(ami-[0-9a-f]{8,17}|/[\w./-]+(:[1-9][0-9]*)?)$")]
+"""An AMI's id, or an SSM parameter that holds one, with the parameter's version behind a colon."""
+
+
 class DataPathMode(StrEnum):
     """How packets reach the data plane."""
 
     AF_XDP = "af_xdp"
     """XDP on the primary interface, redirecting audio to AF_XDP sockets that DPDK polls."""
     VFIO = "vfio"
-    """DPDK's ENA driver on a secondary interface of its own."""
+    """DPDK's ENA driver on a secondary interface of its own; needs a `machine_image` that a pipeline has baked."""
 
 
 class DataPath(Model):
@@ -100,6 +106,9 @@ class VadFleet(Model):
     huge_pages: HugePages
     ena_express: EnaExpress = EnaExpress()
     data_path: DataPath = DataPath()
+    machine_image: MachineImage | None = None
+    """What a host boots: an AMI's id, or an SSM parameter and its version, such as ``/voice/production/vad:3``. By
+    default AWS's newest, which changes under the fleet at any deploy; ``voice images ami`` proposes one to pin."""
     root_volume_gib: int = Field(default=40, ge=30)
     """Root volume of a host, GiB; it holds the images."""
     drain_timeout_s: int = Field(default=600, ge=30, le=7200)
@@ -149,6 +158,37 @@ class WarmPool(Model):
     """Hosts that are kept ready, however many are in service; a host that leaves the pool is followed by another."""
 
 
+class Rollout(Model):
+    """How a deploy replaces hosts whose images, user data or machine image have changed: an instance refresh."""
+
+    surge_percent: int = Field(default=10, ge=1, le=100)
+    """Hosts that a group launches before as many old ones leave, percent of its desired number, at least one. Fleets of
+    a reservation or Capacity Block have no room for more hosts: there as many leave first."""
+    checkpoint_percentages: tuple[Annotated[int, Field(ge=1, le=99)], ...] = (10, 50)
+    """Shares of a group's hosts after whose replacement the refresh pauses, for alarms and probes to tell; percent."""
+    checkpoint_pause_s: int = Field(default=600, ge=0, le=172800)
+    """How long it pauses there, seconds."""
+    bake_s: int = Field(default=600, ge=0, le=172800)
+    """How long the alarms watch on after the last host was replaced, seconds."""
+
+    @field_validator("checkpoint_percentages")
+    @classmethod
+    def _ascends(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        if list(value) != sorted(set(value)):
+            raise ValueError(f"checkpoints ascend: {', '.join(map(str, sorted(set(value))))}")
+        return value
+
+
+class HostImages(Model):
+    """A pipeline of EC2 Image Builder for each fleet: hosts of its images install and pull nothing when they boot.
+
+    A pipeline runs when it is started (docs/runbooks/patching.md), and costs the machine that it builds on meanwhile.
+    """
+
+    vfio: bool = False
+    """Whether the VAD fleet's image gets a vfio-pci with write combining, which `mode: vfio` needs."""
+
+
 class Engine(StrEnum):
     """What turns chunks into text on an ASR host."""
 
@@ -180,6 +220,9 @@ class AsrFleet(Model):
     availability_zones: tuple[str, ...] | None = None
     """Zones of this fleet, where it cannot use all of the deployment's."""
     warm_pool: WarmPool | None = None
+    machine_image: MachineImage | None = None
+    """What a host boots: an AMI's id, or an SSM parameter and its version, such as ``/voice/production/inf2:3``. By
+    default AWS's newest, which changes under the fleet at any deploy; ``voice images ami`` proposes one to pin."""
     root_volume_gib: int = Field(default=200, ge=30)
     """Root volume of a host, GiB; it holds the images."""
     drain_timeout_s: int = Field(default=900, ge=30, le=7200)
@@ -211,6 +254,8 @@ class Aws(Model):
     that is protected before its first deploy has succeeded cannot be tried again, as the CDK deletes it first."""
     network: Network = Network()
     state: StateStore
+    host_images: HostImages | None = None
+    rollout: Rollout = Rollout()
     vad: VadFleet
     asr: tuple[AsrFleet, ...]
     edge: Edge

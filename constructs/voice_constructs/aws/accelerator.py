@@ -10,6 +10,7 @@ import userdata
 from blueprint import catalog
 from blueprint.aws import names
 from blueprint.aws.alerts import scaling_runbook
+from blueprint.aws.rollouts import guards
 from blueprint.capacity import asr_host, least
 from blueprint.contract.environment import CACHE_DIR, CHUNK_PORT, DRAIN_TIMEOUT_S, ENGINE, HEALTH_PORT, HOST_KIND
 from blueprint.contract.images import UNPRIVILEGED_USER, Image
@@ -93,6 +94,7 @@ class AcceleratorFleet(Construct):
                 root_volume_gib=fleet.root_volume_gib,
                 user_data=userdata.render(self._boot()),
                 purchase=fleet.purchase,
+                machine_image=fleet.machine_image,
             ),
         )
         group = host_group(
@@ -106,6 +108,9 @@ class AcceleratorFleet(Construct):
                 min_hosts=context.min_hosts(fleet.hosts.min, self._images),
                 max_hosts=fleet.hosts.max,
                 warm_up_s=fleet.warm_up_s,
+                rollout=self._deployment.aws.rollout,
+                guards=guards(self._deployment, Tier.ASR, fleet.name),
+                purchase=fleet.purchase,
             ),
         )
         # A host without its image would boot, fail, and be launched again for ever.
@@ -130,7 +135,7 @@ class AcceleratorFleet(Construct):
             tier=Tier.ASR,
             region=self._deployment.aws.region,
             auto_scaling_group=self._name,
-            hooks=lifecycle_hooks(self._fleet.drain_timeout_s),
+            hooks=lifecycle_hooks(self._images, self._fleet.drain_timeout_s),
             containers=tuple(
                 self._telemetry() if image is Image.TELEMETRY else self._accelerated(image) for image in self._images
             ),

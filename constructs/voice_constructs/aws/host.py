@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aws_cdk import Aws, Duration
+from aws_cdk import Aws, CfnDynamicReference, CfnDynamicReferenceService, Duration, Stack
 from aws_cdk import aws_autoscaling as autoscaling
+from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_iam as iam
@@ -14,18 +15,14 @@ from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
 import userdata
+from blueprint.aws import machine_images
+from blueprint.aws.rollouts import surges
 from blueprint.catalog import InstanceType
+from blueprint.contract.images import Image
 from blueprint.contract.metrics import NAMESPACE
-from blueprint.file.model.aws import CapacityBlock, CapacityReservation, Purchase, Spot
+from blueprint.engines.launch.coldstart import ready_budget_s
+from blueprint.file.model.aws import CapacityBlock, CapacityReservation, Purchase, Rollout, Spot
 from voice_constructs.aws.acknowledge import acknowledge
-
-AMI_PARAMETERS = {
-    None: "/aws/service/ecs/optimized-ami/amazon-linux-2023/arm64/recommended/image_id",
-    "neuron": "/aws/service/ecs/optimized-ami/amazon-linux-2023/neuron/recommended/image_id",
-    "gpu": "/aws/service/ecs/optimized-ami/amazon-linux-2023/gpu/recommended/image_id",
-}
-"""ECS-optimized Amazon Linux 2023: Docker and the accelerator's runtime are in it, the ECS agent is switched off.
-By kind of accelerator. Source: https://docs.aws.amazon.com/AmazonECS/latest/developerguide/retrieve-ecs-optimized_AMI.html"""
 
 ROOT_DEVICE = "/dev/xvda"
 
@@ -108,6 +105,7 @@ class HostTemplateProps:
     Attributes:
         secondary_interface: Whether the host gets a second network interface, for DPDK alone.
         ena_express_udp: ``None`` for plain ENA, else whether UDP uses ENA Express too.
+        machine_image: As in the file; ``None`` for AWS's newest.
     """
 
     instance_type: InstanceType
@@ -119,16 +117,16 @@ class HostTemplateProps:
     purchase: Purchase
     secondary_interface: bool = False
     ena_express_udp: bool | None = None
+    machine_image: str | None = None
 
 
 def host_template(scope: Construct, id_: str, *, props: HostTemplateProps) -> ec2.LaunchTemplate:
     """Make a launch template: IMDSv2 only, encrypted gp3 root volume, no public address."""
-    accelerator = props.instance_type.accelerator
     template = ec2.LaunchTemplate(
         scope,
         id_,
         instance_type=ec2.InstanceType(props.instance_type.name),
-        machine_image=ec2.MachineImage.from_ssm_parameter(AMI_PARAMETERS[accelerator.kind if accelerator else None]),
+        machine_image=_machine_image(scope, props),
         role=props.role,
         security_group=props.security_group,
         user_data=ec2.UserData.custom(props.user_data),
@@ -159,6 +157,19 @@ def host_template(scope: Construct, id_: str, *, props: HostTemplateProps) -> ec
     _configure_interfaces(template, props)
     _configure_reservation(template, props.purchase)
     return template
+
+
+def _machine_image(scope: Construct, props: HostTemplateProps) -> ec2.IMachineImage:
+    """Return an image that CloudFormation resolves: a template's launch version then names an AMI, and goes back to it.
+
+    A parameter of a template takes the newest version at each deploy, a dynamic reference the one that it names.
+    """
+    chosen = props.machine_image or machine_images.public_parameter(props.instance_type)
+    if machine_images.floats(chosen):
+        return ec2.MachineImage.from_ssm_parameter(chosen)
+    if not machine_images.is_ami(chosen):
+        chosen = CfnDynamicReference(CfnDynamicReferenceService.SSM, chosen).to_string()
+    return ec2.MachineImage.generic_linux({Stack.of(scope).region: chosen})
 
 
 def _configure_interfaces(template: ec2.LaunchTemplate, props: HostTemplateProps) -> None:
@@ -206,18 +217,15 @@ LAUNCH_HOOK = "ready"
 TERMINATE_HOOK = "drain"
 HEARTBEAT_S = 900
 """A host that is silent for so long is given up. The pull of one accelerator image, minutes, sends no heartbeat."""
-READY_BUDGET_S = 900
-"""Longest that started containers may take to report ready; accelerator engines fetch weights and compile at their
-first start (blueprint/engines/launch/coldstart.py)."""
 
 
-def lifecycle_hooks(drain_timeout_s: int) -> userdata.LifecycleHooks:
-    """Return what a host is told of its group's hooks."""
+def lifecycle_hooks(images: Sequence[Image], drain_timeout_s: int) -> userdata.LifecycleHooks:
+    """Return what a host that runs these images is told of its group's hooks."""
     return userdata.LifecycleHooks(
         launch=LAUNCH_HOOK,
         terminate=TERMINATE_HOOK,
         heartbeat_s=HEARTBEAT_S,
-        ready_budget_s=READY_BUDGET_S,
+        ready_budget_s=ready_budget_s(images),
         drain_budget_s=drain_timeout_s,
     )
 
@@ -229,6 +237,8 @@ class HostGroupProps:
     Attributes:
         name: Name of the group; user data and policies refer to it.
         min_hosts: Fewest hosts, 0 while an image has no digest.
+        rollout: How a deploy replaces hosts.
+        guards: Names of the alarms that stop it.
     """
 
     name: str
@@ -238,6 +248,9 @@ class HostGroupProps:
     min_hosts: int
     max_hosts: int
     warm_up_s: int
+    rollout: Rollout
+    guards: Sequence[str]
+    purchase: Purchase
     behind_load_balancer: bool = False
 
 
@@ -263,17 +276,7 @@ def host_group(scope: Construct, id_: str, *, props: HostGroupProps) -> autoscal
         if props.behind_load_balancer
         else autoscaling.HealthChecks.ec2(grace_period=grace),
         group_metrics=[autoscaling.GroupMetrics.all()],
-        update_policy=autoscaling.UpdatePolicy.rolling_update(
-            max_batch_size=1,
-            min_instances_in_service=min(props.min_hosts, props.max_hosts - 1),
-            # CloudFormation waits no longer than the launch hook; an abandoned host rolls the update back.
-            pause_time=Duration.seconds(0),
-            suspend_processes=[
-                autoscaling.ScalingProcess.AZ_REBALANCE,
-                autoscaling.ScalingProcess.ALARM_NOTIFICATION,
-                autoscaling.ScalingProcess.SCHEDULED_ACTIONS,
-            ],
-        ),
+        update_policy=_refresh(scope, id_, props),
     )
     cfn = group.node.default_child
     assert isinstance(cfn, autoscaling.CfnAutoScalingGroup)  # noqa: S101  narrows jsii's IConstruct
@@ -292,3 +295,24 @@ def host_group(scope: Construct, id_: str, *, props: HostGroupProps) -> autoscal
         "Operators are told by the alarms' topic; a message for every launch and termination is noise",
     )
     return group
+
+
+def _refresh(scope: Construct, id_: str, props: HostGroupProps) -> autoscaling.UpdatePolicy:
+    """Replace hosts by instance refresh: scaling goes on meanwhile, the warm pool's hosts are replaced too.
+
+    An alarm fails it, and CloudFormation then goes back to the launch template before.
+    """
+    rollout, room = props.rollout, surges(props.purchase)
+    return autoscaling.UpdatePolicy.instance_refresh(
+        strategy=autoscaling.InstanceRefreshStrategy.ROLLING,
+        min_healthy_percentage=100 if room else 100 - rollout.surge_percent,
+        max_healthy_percentage=100 + rollout.surge_percent if room else 100,
+        checkpoint_percentages=[*rollout.checkpoint_percentages, 100],
+        checkpoint_delay=Duration.seconds(rollout.checkpoint_pause_s),
+        bake_time=Duration.seconds(rollout.bake_s),
+        skip_matching=True,
+        alarms=[
+            cloudwatch.Alarm.from_alarm_name(scope, f"{id_}Guard{number}", name)
+            for number, name in enumerate(props.guards)
+        ],
+    )

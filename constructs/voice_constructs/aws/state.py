@@ -16,8 +16,6 @@ from voice_constructs.aws.acknowledge import acknowledge
 from voice_constructs.aws.encryption import EncryptionKey
 from voice_constructs.aws.logs import log_group
 
-ENGINE_VERSION = "8.1"
-PARAMETER_FAMILY = "valkey8"
 PASSWORD_LENGTH = 48
 PASSWORD_FIELD = "password"  # noqa: S105  the name of a field
 
@@ -79,7 +77,7 @@ class ValkeyStore(Construct):
         acknowledge(
             secret,
             "AwsSolutions-SMG4",
-            "ElastiCache takes the password at deploy time: a new one comes with a new secret",
+            "`voice rotate` does it: users have two passwords meanwhile, which a rotation by AWS leaves out",
         )
         return secret
 
@@ -126,7 +124,7 @@ class ValkeyStore(Construct):
             self,
             "Parameters",
             description="voice-serve session state",
-            cache_parameter_group_family=PARAMETER_FAMILY,
+            cache_parameter_group_family=f"valkey{props.store.engine_version.partition('.')[0]}",
             # Every key has a time to live: under memory pressure the session nearest its end goes first.
             properties={"maxmemory-policy": "volatile-ttl"},
         )
@@ -143,7 +141,7 @@ class ValkeyStore(Construct):
             replication_group_id=self.replication_group_id,
             replication_group_description="voice-serve session state, host registry and transcript streams",
             engine="valkey",
-            engine_version=ENGINE_VERSION,
+            engine_version=props.store.engine_version,
             cache_node_type=props.store.node_type,
             num_node_groups=1,
             replicas_per_node_group=props.store.replicas,

@@ -1,9 +1,10 @@
 """The packet tier: Graviton4 hosts that drop silence."""
 
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import PurePosixPath
 
-from aws_cdk import Duration
+from aws_cdk import Duration, Stack
 from aws_cdk import aws_autoscaling as autoscaling
 from aws_cdk import aws_elasticloadbalancingv2 as elbv2
 from constructs import Construct
@@ -12,6 +13,7 @@ import userdata
 from blueprint import catalog
 from blueprint.aws import names
 from blueprint.aws.alerts import scaling_runbook
+from blueprint.aws.rollouts import guards
 from blueprint.capacity import least, vad_host
 from blueprint.contract.environment import (
     CHUNK_KIND,
@@ -53,7 +55,8 @@ class VadFleet(Construct):
 
     Attributes:
         groups: Auto Scaling groups in zone order.
-        target_group: UDP target group for RTP; the public load balancer's listener forwards to it.
+        target_group: UDP target group for RTP that the data path in use fills; the public load balancer's listener
+            forwards to it.
         scaling: One for each scaling rule.
     """
 
@@ -63,22 +66,28 @@ class VadFleet(Construct):
         self._deployment = context.deployment
         self._fleet = context.deployment.aws.vad
         self._vfio = self._fleet.data_path.mode is DataPathMode.VFIO
-        self.target_group = self._build_target_group()
+        # Both stand and are exported whatever the mode is: the other stacks may use either, so a fleet can change over.
+        by_instance = self._build_target_group("Targets", elbv2.TargetType.INSTANCE)
+        by_address = self._build_target_group("AddressTargets", elbv2.TargetType.IP)
+        self.target_group = by_address if self._vfio else by_instance
         role = context.role(self, "Role", groups=names.vad_groups(self._deployment), tier=Tier.VAD, images=VAD_IMAGES)
         if self._vfio:
             role.allow_target_registration(self.target_group.target_group_arn)
         self.groups = [self._build_group(zone, role) for zone in self._deployment.aws.availability_zones]
+        # One zone after the other: what is wrong with new hosts is seen in one zone first.
+        for before, after in pairwise(self.groups):
+            after.node.add_dependency(before)
         self.scaling = self._build_scaling()
 
-    def _build_target_group(self) -> elbv2.NetworkTargetGroup:
-        return elbv2.NetworkTargetGroup(
+    def _build_target_group(self, id_: str, kind: elbv2.TargetType) -> elbv2.NetworkTargetGroup:
+        """Make a target group: Auto Scaling fills one of instances, a vfio host itself one of addresses."""
+        group = elbv2.NetworkTargetGroup(
             self,
-            "Targets",
+            id_,
             vpc=self._context.network.vpc,
             port=RTP.number,
             protocol=elbv2.Protocol.UDP,
-            # Auto Scaling registers primary interfaces; a vfio host registers its secondary one's address itself.
-            target_type=elbv2.TargetType.IP if self._vfio else elbv2.TargetType.INSTANCE,
+            target_type=kind,
             health_check=elbv2.HealthCheck(
                 protocol=elbv2.Protocol.TCP, port=str(VAD_HEALTH.number), interval=Duration.seconds(10)
             ),
@@ -86,6 +95,10 @@ class VadFleet(Construct):
             deregistration_delay=Duration.seconds(0),
             connection_termination=True,
         )
+        stack = Stack.of(self)
+        stack.export_value(group.target_group_arn)
+        stack.export_value(group.target_group_full_name)
+        return group
 
     def _build_group(self, zone: str, role: HostRole) -> autoscaling.AutoScalingGroup:
         suffix = zone.removeprefix(self._deployment.aws.region).upper()
@@ -104,6 +117,7 @@ class VadFleet(Construct):
                 purchase=OnDemand(),
                 secondary_interface=self._vfio,
                 ena_express_udp=express.udp if express.enabled else None,
+                machine_image=self._fleet.machine_image,
             ),
         )
         bounds = self._fleet.hosts_per_zone
@@ -118,6 +132,9 @@ class VadFleet(Construct):
                 min_hosts=self._context.min_hosts(bounds.min, VAD_IMAGES),
                 max_hosts=bounds.max,
                 warm_up_s=self._fleet.warm_up_s,
+                rollout=self._deployment.aws.rollout,
+                guards=guards(self._deployment, Tier.VAD, names.VAD_FLEET),
+                purchase=OnDemand(),
                 behind_load_balancer=not self._vfio,
             ),
         )
@@ -133,7 +150,7 @@ class VadFleet(Construct):
             tier=Tier.VAD,
             region=self._deployment.aws.region,
             auto_scaling_group=group,
-            hooks=lifecycle_hooks(fleet.drain_timeout_s),
+            hooks=lifecycle_hooks(VAD_IMAGES, fleet.drain_timeout_s),
             containers=(self._dataplane(), self._telemetry()),
             log_group=context.log_group.log_group_name,
             environment=context.shared_environment(Tier.VAD),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
+from blueprint.aws import machine_images
 from blueprint.catalog import InstanceType
 from blueprint.checks.fleets import Fleet, fleets
 from blueprint.file.model.aws import CapacityBlock, CapacityReservation, Spot
@@ -77,12 +78,13 @@ def _word(value: bool | int) -> str:
 
 
 def image_rows(account: Account) -> Iterator[Row]:
-    """Say whether the public parameters that name the machine images exist in the region."""
-    for path in sorted(set(_image_parameters(account).values())):
-        asked = f"machine image {'/'.join(path.split('/')[-4:-2])}"
-        image = _image(account, path)
-        blocks = "" if image else "take another region"
-        yield answer(AREA, asked, image or f"no parameter {path}", "an image id", blocks=blocks)
+    """Say whether the machine images that the fleets boot from exist in the region."""
+    for chosen in sorted(set(_images(account).values())):
+        public = chosen in machine_images.PUBLIC_PARAMETERS.values()
+        asked = f"machine image {'/'.join(chosen.split('/')[-4:-2]) if public else chosen}"
+        image = _image(account, chosen)
+        remedy = "take another region" if public else "`voice images ami` proposes one that exists"
+        yield answer(AREA, asked, image or f"there is no {chosen}", "an image id", blocks="" if image else remedy)
 
 
 def dry_run_rows(account: Account) -> Iterator[Row]:
@@ -94,7 +96,7 @@ def dry_run_rows(account: Account) -> Iterator[Row]:
     by_zone = {subnet["AvailabilityZone"]: subnet["SubnetId"] for subnet in subnets}
     for fleet in fleets(account.deployment):
         subnet = next((by_zone[zone] for zone in fleet.zones if zone in by_zone), None)
-        image = _image(account, _image_parameters(account)[fleet.instance_type.name])
+        image = _image(account, _images(account)[fleet.name])
         if subnet is None or image is None:
             lacks = "subnet in its zones" if image else "machine image"
             yield Row(AREA, f"launch of a {fleet.name} host", Status.NOT_ASKED, f"there is no {lacks} yet")
@@ -148,19 +150,21 @@ def _types(account: Account) -> dict[str, InstanceType]:
     return {fleet.instance_type.name: fleet.instance_type for fleet in fleets(account.deployment)}
 
 
-def _image_parameters(account: Account) -> dict[str, str]:
-    # Imported here: aws-cdk-lib is large; whoever has templates has paid for it.
-    from voice_constructs.aws.host import AMI_PARAMETERS  # noqa: PLC0415
-
+def _images(account: Account) -> dict[str, str]:
+    """Return what names the machine image of each fleet."""
     return {
-        name: AMI_PARAMETERS[row.accelerator.kind if row.accelerator else None] for name, row in _types(account).items()
+        fleet.name: fleet.machine_image or machine_images.public_parameter(fleet.instance_type)
+        for fleet in fleets(account.deployment)
     }
 
 
-def _image(account: Account, path: str) -> str | None:
+def _image(account: Account, chosen: str) -> str | None:
     try:
-        return account.session.client("ssm").get_parameter(Name=path)["Parameter"]["Value"]
+        if machine_images.is_ami(chosen):
+            account.session.client("ec2").describe_images(ImageIds=[chosen])
+            return chosen
+        return account.session.client("ssm").get_parameter(Name=chosen)["Parameter"]["Value"]
     except ClientError as error:
-        if code_of(error) == "ParameterNotFound":
+        if code_of(error) in {"ParameterNotFound", "ParameterVersionNotFound", "InvalidAMIID.NotFound"}:
             return None
         raise

@@ -46,6 +46,7 @@ class Adapter:
         kind: Its row of the table.
         id: The physical id, which is what `Ref` gives; empty until the resource exists.
         properties: The properties as deployed; none until the resource exists. Secrets are left as references.
+        update_policy: The template's attribute of that name, for the change that comes next.
     """
 
     def __init__(self, resource_type: str, kind: Kind, scope: Scope) -> None:
@@ -54,6 +55,7 @@ class Adapter:
         self.scope = scope
         self.id = ""
         self.properties: Properties = {}
+        self.update_policy: Properties = {}
 
     def create(self, properties: Properties) -> None:
         """Create the resource. As soon as it has an id it exists, even if what follows fails."""

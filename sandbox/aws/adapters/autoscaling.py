@@ -35,6 +35,36 @@ class Group(Adapter):
                     )
             time.sleep(POLL_S)
 
+    def change(self, new: Properties) -> None:
+        """Change the group; under a policy of instance refresh another launch template comes by way of one.
+
+        Raises:
+            ValueError: The refresh failed.
+        """
+        policy = self.update_policy.get("AutoScalingInstanceRefresh")
+        template, before = new.get("LaunchTemplate"), self.properties.get("LaunchTemplate")
+        if not policy or template == before:
+            super().change(new)
+            return
+        super().change({**new, "LaunchTemplate": before})
+        refresh = self.call(
+            "start_instance_refresh",
+            policy,
+            AutoScalingGroupName=self.id,
+            DesiredConfiguration={"LaunchTemplate": template},
+        )
+        named = {"AutoScalingGroupName": self.id, "InstanceRefreshIds": [refresh["InstanceRefreshId"]]}
+        while True:
+            (found,) = self.call("describe_instance_refreshes", named)["InstanceRefreshes"]
+            if found["Status"] == "Successful":
+                return
+            if found["Status"] != "InProgress":
+                raise ValueError(
+                    f"Instance refresh {found['InstanceRefreshId']} of {self.id} is {found['Status']}: "
+                    f"{found.get('StatusReason')}"
+                )
+            time.sleep(POLL_S)
+
     def translated(self, properties: Properties) -> Properties:
         """Write tags and subnets as the API has them."""
         name = properties["AutoScalingGroupName"]

@@ -26,6 +26,12 @@ from sandbox.aws.adapters.kind import Kind, Members, Setting
 
 _SCALABLE = ("ResourceId", "ScalableDimension", "ServiceNamespace")
 
+
+def _image_builder(resource: str) -> Kind:
+    arn = f"arn:aws:imagebuilder:{{region}}:{{account}}:{resource}"
+    return Kind("imagebuilder", id=arn, anew=True, attributes={"Arn": "{id}"})
+
+
 KINDS: dict[str, Kind] = {
     # API Gateway. Nothing answers behind its URLs. Not represented: OpenAPI bodies, canaries, client certificates.
     "AWS::ApiGateway::Account": Kind(  # has no deletion: the role stays set, as in AWS
@@ -171,8 +177,8 @@ KINDS: dict[str, Kind] = {
         place=("PolicyName", *_SCALABLE),
         adapter=application_autoscaling.ScalingPolicy,
     ),
-    # EC2 Auto Scaling. Not represented: `UpdatePolicy` and `CreationPolicy` (no rolling replacement, no waiting for
-    # signals), notification configurations. The drill evaluates policies.
+    # EC2 Auto Scaling. Not represented: rolling updates (of `UpdatePolicy`, instance refresh is), `CreationPolicy` (no
+    # waiting for signals), notification configurations. The drill evaluates policies.
     "AWS::AutoScaling::AutoScalingGroup": Kind(
         "autoscaling",
         "create_auto_scaling_group",
@@ -599,6 +605,12 @@ KINDS: dict[str, Kind] = {
         read=("get_role", "RoleName"),
         attributes={"Arn": "{Role[Arn]}", "RoleId": "{Role[RoleId]}"},
     ),
+    # Image Builder. moto has none: a pipeline is a record here, and bakes nothing.
+    "AWS::ImageBuilder::Component": _image_builder("component/{Name}/{Version}/1"),
+    "AWS::ImageBuilder::DistributionConfiguration": _image_builder("distribution-configuration/{Name}"),
+    "AWS::ImageBuilder::ImagePipeline": _image_builder("image-pipeline/{Name}"),
+    "AWS::ImageBuilder::ImageRecipe": _image_builder("image-recipe/{Name}/{Version}"),
+    "AWS::ImageBuilder::InfrastructureConfiguration": _image_builder("infrastructure-configuration/{Name}"),
     # KMS. A deleted key stays in the state PendingDeletion, as in AWS.
     "AWS::KMS::Alias": Kind(
         "kms", "create_alias", id="{AliasName}", update="update_alias", delete="delete_alias", key="AliasName"

@@ -27,15 +27,24 @@ class Deployment:
 
     Attributes:
         superseded: Resources that were replaced, and that stay until the walk has succeeded.
+        rolls_back: Whether the walk goes back to what was there before. Then no alarm may stop an instance refresh: the
+            one that has caused the rollback is still on.
         imports: Names of other stacks' exports that the template reads.
     """
 
     def __init__(
-        self, stack: Stack, template: dict[str, Any], resolved: Mapping[str, Any], exports: Mapping[str, Any]
+        self,
+        stack: Stack,
+        template: dict[str, Any],
+        resolved: Mapping[str, Any],
+        exports: Mapping[str, Any],
+        *,
+        rolls_back: bool = False,
     ) -> None:
         self.stack = stack
         self.template = template
         self.exports = exports
+        self.rolls_back = rolls_back
         self.superseded: list[Resource] = []
         self.imports: set[str] = set()
         pseudo = {
@@ -147,17 +156,26 @@ class Deployment:
             return
         self.stack.report(current, "UPDATE_IN_PROGRESS")
         before = current.adapter.properties
+        current.adapter.update_policy = self._update_policy(target.body)
         try:
             current.adapter.change(self._resolved(properties))
         except Exception:
             # Some of an update's calls may have been carried out: take them back, as far as that goes.
             current.settle(properties)
+            current.adapter.update_policy = {}
             with suppress(Exception):
                 current.adapter.change(self._resolved(before))
             current.settle(before)
             raise
         current.settle(properties)
         self.stack.report(current, "UPDATE_COMPLETE")
+
+    def _update_policy(self, body: Mapping[str, Any]) -> Properties:
+        policy: Properties = self.evaluator.value(body.get("UpdatePolicy", {}))
+        if self.rolls_back and (refresh := policy.get("AutoScalingInstanceRefresh")):
+            preferences = {name: item for name, item in refresh["Preferences"].items() if name != "AlarmSpecification"}
+            return {"AutoScalingInstanceRefresh": {**refresh, "Preferences": preferences}}
+        return policy
 
     def _resolved(self, properties: Properties) -> Properties:
         resolved: Properties = resolve_dynamic(properties, region=self.stack.region_name, account=self.stack.account_id)

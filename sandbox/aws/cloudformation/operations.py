@@ -91,7 +91,7 @@ def _go_back(stack: Stack, before: Wanted, held: dict[str, Resource], exports: M
     made = [item for name, item in stack.resources.items() if held.get(name) is not item]
     stack.resources = dict(held)
     try:
-        Deployment(stack, before.template, before.resolved, exports).apply()
+        Deployment(stack, before.template, before.resolved, exports, rolls_back=True).apply()
     except DeploymentError as error:
         stack.enter("UPDATE_ROLLBACK_FAILED", str(error))
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from moto.cloudformation.exceptions import ValidationError
@@ -9,6 +10,7 @@ from moto.cloudformation.models import cloudformation_backends
 from moto.cloudformation.responses import CloudFormationResponse
 from moto.core.responses import ActionResult, EmptyResult
 
+from sandbox.aws.clients import client
 from sandbox.aws.cloudformation.stack import Resource, Stack
 
 if TYPE_CHECKING:
@@ -26,6 +28,20 @@ class SandboxCloudFormationResponse(CloudFormationResponse):
     def delete_stack(self) -> ActionResult:
         """Answer DeleteStack."""
         self.stacks.delete_stack(self._get_param("StackName"), self._get_param("RetainResources", []))
+        return EmptyResult()
+
+    def cancel_update_stack(self) -> ActionResult:
+        """Answer CancelUpdateStack: what an update waits for ends, and so the update rolls back."""
+        stack = self.stacks.get_stack(self._get_param("StackName"))
+        if stack.status != "UPDATE_IN_PROGRESS":
+            raise ValidationError(
+                message=f"CancelUpdateStack cannot be called from current stack status: {stack.status}"
+            )
+        api: Any = client("autoscaling", region=self.region, account=self.current_account)
+        for resource in list(stack.resources.values()):
+            if resource.resource_type == "AWS::AutoScaling::AutoScalingGroup":
+                with suppress(api.exceptions.ActiveInstanceRefreshNotFoundFault):
+                    api.cancel_instance_refresh(AutoScalingGroupName=resource.physical_id)
         return EmptyResult()
 
     def update_termination_protection(self) -> ActionResult:

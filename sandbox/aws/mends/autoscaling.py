@@ -1,4 +1,4 @@
-"""Auto Scaling's API: groups with their hooks, lifecycle actions, activities, warm pools, complete deletion."""
+"""Auto Scaling's API: groups with their hooks, lifecycle actions, activities, warm pools, refreshes, deletion."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from moto.core.responses import ActionResult, EmptyResult
 
 from sandbox.aws.mends.base import Record, keep, result, take_over
 from sandbox.aws.mends.lifecycle import Action, Host, LivingBackend, LivingGroup
+from sandbox.aws.mends.refresh import Refresh
 
 # What moto's groups do not keep.
 _KEPT = (
@@ -146,6 +147,34 @@ class MendedAutoScaling(AutoScalingResponse):
             if not ids or activity.activity_id in ids
         ]
         return ActionResult({"Activities": found})
+
+    def start_instance_refresh(self) -> ActionResult:
+        """Answer StartInstanceRefresh."""
+        params, group = self._get_params(), self._group()
+        if group.refresh:
+            message = "An Instance Refresh is already in progress and blocks the execution of this Instance Refresh."
+            raise AutoscalingClientError("InstanceRefreshInProgress", message)
+        wanted = params.get("DesiredConfiguration", {}).get("LaunchTemplate", {})
+        template = {key: str(value) for key, value in wanted.items()} or group.template
+        others = sum(host.template != template for host in group.hosts)
+        group.refreshes.append(Refresh(params.get("Preferences", {}), template, group.template, others))
+        group.launch_from(template)
+        return ActionResult({"InstanceRefreshId": group.refreshes[-1].id})
+
+    def describe_instance_refreshes(self) -> ActionResult:
+        """Answer DescribeInstanceRefreshes, the newest first."""
+        group, ids = self._group(), self._get_param("InstanceRefreshIds", [])
+        found = [each.shown(group.name) for each in reversed(group.refreshes) if not ids or each.id in ids]
+        return ActionResult({"InstanceRefreshes": found})
+
+    def cancel_instance_refresh(self) -> ActionResult:
+        """Answer CancelInstanceRefresh; what it has replaced stays."""
+        group = self._group()
+        if not (refresh := group.refresh):
+            message = f"No active instance refresh found for Auto Scaling group {group.name}"
+            raise AutoscalingClientError("ActiveInstanceRefreshNotFound", message)
+        refresh.end(group, "Cancelled", "Cancelled due to user request.")
+        return ActionResult({"InstanceRefreshId": refresh.id})
 
     def put_warm_pool(self) -> ActionResult:
         """Answer PutWarmPool."""

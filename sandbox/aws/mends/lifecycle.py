@@ -25,6 +25,7 @@ from moto.autoscaling.models import (
 from moto.core.utils import utcnow
 
 from sandbox.aws.mends.launch import launch
+from sandbox.aws.mends.refresh import Refresh
 
 LAUNCHING = "autoscaling:EC2_INSTANCE_LAUNCHING"
 TERMINATING = "autoscaling:EC2_INSTANCE_TERMINATING"
@@ -56,6 +57,7 @@ class Host(InstanceState):
     Attributes:
         activity: What brings it into service, or takes it out.
         serving_since: When it came into service, in monotonic seconds.
+        template: Id and version of the launch template that it was made from.
     """
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
@@ -63,6 +65,7 @@ class Host(InstanceState):
         self.actions: dict[str, Action] = {}
         self.activity: Activity | None = None
         self.serving_since = time.monotonic()
+        self.template: dict[str, str] = {}
 
     @property
     def is_warm(self) -> bool:
@@ -97,11 +100,13 @@ class LivingGroup(FakeAutoScalingGroup):
     Attributes:
         pool: Hosts of its warm pool.
         activities: Oldest first.
+        refreshes: Oldest first; the last one may be under way.
     """
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         self.pool: list[Host] = []
         self.activities: list[Activity] = []
+        self.refreshes: list[Refresh] = []
         self._refused_at = float("-inf")
         super().__init__(*arguments, **named)
 
@@ -115,6 +120,21 @@ class LivingGroup(FakeAutoScalingGroup):
     def warm_pool_size(self) -> int | None:
         """Hosts in the warm pool, where there is one."""
         return len(self.pool) if self.warm_pool else None
+
+    @property
+    def refresh(self) -> Refresh | None:
+        """The refresh that is under way."""
+        return self.refreshes[-1] if self.refreshes and self.refreshes[-1].is_active else None
+
+    @property
+    def template(self) -> dict[str, str]:
+        """Id and version of the launch template of new hosts."""
+        made = self.ec2_launch_template
+        return {"LaunchTemplateId": made.id, "Version": str(self.launch_template_version)} if made else {}
+
+    def launch_from(self, template: dict[str, str]) -> None:
+        """Take new hosts from another launch template, or another version of it."""
+        self._set_launch_configuration("", template, {})
 
     @property
     def hosts(self) -> list[Host]:
@@ -141,6 +161,8 @@ class LivingGroup(FakeAutoScalingGroup):
         for host in self.all_hosts():
             if host.lifecycle_state == "InService" and host.instance.state != "running":
                 self.replace(host, "an EC2 health check indicating it has been terminated or stopped")
+        if self.refresh:
+            self.refresh.advance(self)
         self.balance()
 
     def replace(self, host: Host, why: str) -> None:
@@ -152,7 +174,7 @@ class LivingGroup(FakeAutoScalingGroup):
     def balance(self, why: str = "a difference between desired and actual capacity") -> None:
         """Launch and terminate until group and warm pool have the hosts that they shall have."""
         counted = [host for host in self.hosts if host.is_starting or host.lifecycle_state == "InService"]
-        wanted = self.desired_capacity or 0
+        wanted = (self.desired_capacity or 0) + (self.refresh.spare(self) if self.refresh else 0)
         for number in range(len(counted), wanted):
             self._add(f"in response to {why}, increasing the capacity from {number} to {number + 1}")
         for number in range(len(counted), wanted, -1):
@@ -160,7 +182,8 @@ class LivingGroup(FakeAutoScalingGroup):
             if not free:
                 break
             zones = Counter(host.availability_zone for host in counted)
-            leaving = max(free, key=lambda host: zones[host.availability_zone])
+            # As the default policy does: from the fullest zone, the oldest launch template first.
+            leaving = max(free, key=lambda host: (zones[host.availability_zone], host.template != self.template))
             counted.remove(leaving)
             self.dismiss(leaving, f"in response to {why}, shrinking the capacity from {number} to {number - 1}")
         self._balance_pool()
@@ -239,6 +262,7 @@ class LivingGroup(FakeAutoScalingGroup):
             return
         protected = self.new_instances_protected_from_scale_in
         host = Host(instance, lifecycle_state=state, protected_from_scale_in=protected)
+        host.template = self.template
         (self.pool if host.is_warm else self.hosts).append(host)
         self._start(host, why)
 

@@ -11,6 +11,7 @@ from moto.core import set_initial_no_auth_action_count
 from moto.ec2.models.instance_types import InstanceTypeBackend
 
 from blueprint import Deployment, checks
+from blueprint.aws.machine_images import PUBLIC_PARAMETERS
 from blueprint.checks.capacity import quota_need
 from ops.preflight.aws.quotas import family_of, vcpu_needs
 from ops.preflight.report import Row, Status
@@ -217,10 +218,8 @@ def _retell(monkeypatch: pytest.MonkeyPatch, instance_type: str, **network: bool
 def test_a_missing_image_parameter_blocks(
     account: AwsAccount, sandbox: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from voice_constructs.aws.host import AMI_PARAMETERS  # noqa: PLC0415  imports aws-cdk-lib
-
     monkeypatch.setitem(
-        AMI_PARAMETERS, "gpu", "/aws/service/ecs/optimized-ami/amazon-linux-2099/gpu/recommended/image_id"
+        PUBLIC_PARAMETERS, "gpu", "/aws/service/ecs/optimized-ami/amazon-linux-2099/gpu/recommended/image_id"
     )
     image = account.answer(sandbox, "machine image amazon-linux-2099/gpu")
     assert (image.status, image.remedy) == (Status.BLOCKS, "take another region")

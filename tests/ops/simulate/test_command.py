@@ -24,6 +24,12 @@ def course(tmp_path: Path) -> Path:
     return file
 
 
+def test_a_fleet_that_rolls_has_to_be_one_of_the_file(course: Path) -> None:
+    result = simulate(PRODUCTION, "--load", course, "--rollout", "inf3")
+    assert result.exit_code == 2
+    assert "--rollout inf3: no such fleet; there are vad, inf2, trn1, p5" in result.stderr
+
+
 def test_policies_are_compared_in_a_table_with_what_was_assumed(course: Path, tmp_path: Path) -> None:
     result = simulate(PRODUCTION, "--load", course, "--output", tmp_path / "plots")
     assert result.exit_code == 0, result.output

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from blueprint.file.model.aws import Rollout
 from ops.simulate.account import quota_codes
 from ops.simulate.run import Simulation
 from ops.simulate.traces import Outage
@@ -122,3 +123,31 @@ def test_hosts_are_spread_over_zones() -> None:
     simulation.begin()
     there = [host.zone for host in simulation.fleets[1].groups[0].hosts]
     assert sorted(map(there.count, ZONES)) == [1, 2, 2]
+
+
+ROLLING = replace(SETTINGS, rolls=frozenset({"inf2"}), rollout=Rollout(checkpoint_pause_s=60))
+
+
+def test_a_rollout_replaces_every_host_and_takes_no_capacity() -> None:
+    plans = (vad(), asr(4, 8))
+    simulation = Simulation(plans, own(plans), steady(150), ROLLING)
+    simulation.begin()
+    (group,) = simulation.fleets[1].groups
+    before, sizes = list(group.hosts), []
+    for second in range(1, 1_800):
+        simulation.env.run(until=second)
+        sizes.append((group.size.in_service, len(group.hosts)))
+    assert not set(before) & set(group.hosts)
+    assert min(serving for serving, _ in sizes) == len(before)
+    assert max(hosts for _, hosts in sizes) == len(before) + 1
+
+
+def test_a_spike_during_a_rollout_lacks_the_hosts_that_the_rollout_takes() -> None:
+    """With a quota for six hosts, the two that drain leave four to take calls."""
+    quota = {quota_codes()["inf"]: 6 * INF_VCPUS}
+    course, fleets = steps_to(60, 290, at=150), (vad(), asr(2, 6, rules=(headroom(change=4),)))
+    at_once = replace(ROLLING, rollout=Rollout(surge_percent=100, checkpoint_pause_s=0), call_s=600.0)
+    quiet, rolled = (
+        simulate(fleets, course, replace(at_once, quotas=quota, rolls=rolls)) for rolls in (frozenset(), ROLLING.rolls)
+    )
+    assert rolled.course.refused[-1] > quiet.course.refused[-1]

@@ -85,22 +85,40 @@ def test_vad_user_data_says_what_the_file_says(sandbox: Stacks) -> None:
 
 
 def test_udp_targets_are_checked_over_tcp(sandbox: Stacks) -> None:
-    target_group = sandbox["vad"].the("ElasticLoadBalancingV2::TargetGroup")
-    assert (target_group["Protocol"], target_group["Port"]) == ("UDP", 5004)
-    assert (target_group["HealthCheckProtocol"], target_group["HealthCheckPort"]) == ("TCP", "8081")
-    assert target_group["TargetType"] == "instance"
+    for target_group in sandbox["vad"].properties("ElasticLoadBalancingV2::TargetGroup"):
+        assert (target_group["Protocol"], target_group["Port"]) == ("UDP", 5004)
+        assert (target_group["HealthCheckProtocol"], target_group["HealthCheckPort"]) == ("TCP", "8081")
     assert all(group["TargetGroupARNs"] for group in groups(sandbox["vad"]).values())
+
+
+def test_hosts_boot_from_the_image_that_the_file_names(sandbox: Stacks, tmp_path: Path) -> None:
+    chosen = {"aws.vad.machine_image": "/voice/vad:3", "aws.asr.0.machine_image": "ami-0123456789abcdef0"}
+    pinned = edited_sandbox(chosen, tmp_path)
+    assert {data["ImageId"] for data in launch_data(pinned["vad"])} == {"{{resolve:ssm:/voice/vad:3}}"}
+    assert [data["ImageId"] for data in launch_data(pinned["asr-inf2"])] == ["ami-0123456789abcdef0"]
+    # Without one the stack has a parameter that CloudFormation resolves at each deploy.
+    (floating,) = (data["ImageId"] for data in launch_data(sandbox["asr-inf2"]))
+    assert "neuron" in sandbox["asr-inf2"].template["Parameters"][floating["Ref"]]["Default"]
+
+
+def test_a_change_of_the_data_path_takes_no_export_away(sandbox: Stacks, tmp_path: Path) -> None:
+    """The edge and its alarms use the target group of one mode while the VAD stack goes over to the other."""
+    vfio = edited_sandbox({"aws.vad.data_path.mode": "vfio"}, tmp_path)
+    exports = [each["vad"].template["Outputs"] for each in (sandbox, vfio)]
+    assert exports[0] == exports[1]
+    used = [json.dumps(each["edge"].of_type("ElasticLoadBalancingV2::Listener")) for each in (sandbox, vfio)]
+    assert ["AddressTargets" in listeners for listeners in used] == [False, True]
 
 
 def test_vfio_adds_an_interface_and_registers_its_address(tmp_path: Path) -> None:
     vad = edited_sandbox({"aws.vad.data_path.mode": "vfio"}, tmp_path)["vad"]
     for data in launch_data(vad):
         assert [nic["DeviceIndex"] for nic in data["NetworkInterfaces"]] == [0, 1]
-    assert vad.the("ElasticLoadBalancingV2::TargetGroup")["TargetType"] == "ip"
     assert not any(group.get("TargetGroupARNs") for group in groups(vad).values())
     statements = vad.the("IAM::Policy")["PolicyDocument"]["Statement"]
     (register,) = [s for s in statements if "elasticloadbalancing:RegisterTargets" in s["Action"]]
-    assert register["Resource"] != "*"
+    address_targets = vad.of_type("ElasticLoadBalancingV2::TargetGroup")[register["Resource"]["Ref"]]
+    assert address_targets["Properties"]["TargetType"] == "ip"
 
 
 def test_the_data_plane_has_the_capabilities_of_its_data_path(sandbox: Stacks, tmp_path: Path) -> None:
@@ -259,3 +277,42 @@ def test_an_asr_fleet_shares_no_stack_with_another(sandbox: Stacks) -> None:
     exports = {fleet: json.dumps(sandbox[fleet].template) for fleet in ASR}
     for fleet, other in ((fleet, other) for fleet in ASR for other in ASR if fleet != other):
         assert f"sandbox-{other}:" not in exports[fleet]
+
+
+def refreshes(stack: Stack) -> list[dict[str, Any]]:
+    return [
+        group["UpdatePolicy"]["AutoScalingInstanceRefresh"]["Preferences"]
+        for group in stack.of_type("AutoScaling::AutoScalingGroup").values()
+    ]
+
+
+@pytest.mark.parametrize("tier", HOSTS)
+def test_a_rollout_is_watched_by_alarms_that_exist(sandbox: Stacks, tier: str) -> None:
+    known = set(alarms(sandbox["observability"]))
+    for preferences in refreshes(sandbox[tier]):
+        watched = preferences["AlarmSpecification"]["Alarms"]
+        assert known >= set(watched)
+        assert len(watched) <= 10, "more than Auto Scaling takes"
+        assert {"sandbox-alert-sessions-refused", f"sandbox-alert-hosts-abandoned-{tier[:3]}"} <= set(watched)
+        # A neighbour's alarm takes no fleet back.
+        assert not any(name.endswith(f"-{other}") for other in ("inf2", "trn1", "p5") for name in watched
+                       if other not in tier)  # fmt: skip
+
+
+def test_a_rollout_launches_first_where_there_is_room(tmp_path: Path) -> None:
+    reserved = {"option": "capacity-reservation", "reservation_id": "cr-0123456789abcdef0"}
+    edits = {"aws.asr.2.purchase": reserved, "aws.rollout": {"surge_percent": 25}}
+    stacks = edited_sandbox(edits, tmp_path)
+    bounds = {
+        tier: {(each["MinHealthyPercentage"], each["MaxHealthyPercentage"]) for each in refreshes(stacks[tier])}
+        for tier in ("vad", "asr-p5")
+    }
+    assert bounds == {"vad": {(100, 125)}, "asr-p5": {(75, 100)}}
+
+
+def test_zones_roll_one_after_the_other(sandbox: Stacks) -> None:
+    found = sandbox["vad"].of_type("AutoScaling::AutoScalingGroup")
+    assert [set(found) & set(group.get("DependsOn", [])) for group in found.values()] == [
+        set(),
+        *({name} for name in list(found)[:-1]),
+    ]

@@ -17,16 +17,15 @@ GROUP, POLICY, TARGETS = (
     "ElasticLoadBalancingV2::TargetGroup",
 )
 
+REFRESH = "UpdatePolicy.AutoScalingInstanceRefresh.Preferences"
+
 NUMBERS = [
     # --- A host's life
     (HOSTS, GROUP, "LifecycleHookSpecificationList.HeartbeatTimeout", {900},
      "the pull of an accelerator image takes minutes and sends no heartbeat"),
     (HOSTS, GROUP, "HealthCheckGracePeriod", {900}, "not before a launch may be given up"),
-    (HOSTS, GROUP, "UpdatePolicy.AutoScalingRollingUpdate.MaxBatchSize", {1},
-     "a replacement takes callers' sessions: one host of a group at a time"),
-    (HOSTS, GROUP, "UpdatePolicy.AutoScalingRollingUpdate.PauseTime", {"PT0S"}, "the launch hook waits instead"),
-    (HOSTS, GROUP, "UpdatePolicy.AutoScalingRollingUpdate.SuspendProcesses",
-     {"AZRebalance", "AlarmNotification", "ScheduledActions"}, "nothing else resizes a group while it is replaced"),
+    (HOSTS, GROUP, f"{REFRESH}.MinHealthyPercentage", {100}, "a rollout takes no capacity"),
+    (HOSTS, GROUP, f"{REFRESH}.SkipMatching", {True}, "a deploy that was tried again goes on where it stopped"),
     (HOSTS, GROUP, "MetricsCollection.Granularity", {"1Minute"}, "fleet-at-maximum reads the group's metrics"),
     (("asr-inf2",), "AutoScaling::WarmPool", "PoolState", {"Stopped"}, "a stopped host costs its volumes only"),
     (HOSTS, "EC2::LaunchTemplate", "LaunchTemplateData.MetadataOptions.HttpPutResponseHopLimit", {1},
@@ -137,6 +136,14 @@ SWITCHES: dict[str, dict[str, set[object]]] = {
         "PublicAccessBlockConfiguration.IgnorePublicAcls": {True},
         "PublicAccessBlockConfiguration.RestrictPublicBuckets": {True},
     },
+    "ImageBuilder::ImageRecipe": {
+        "BlockDeviceMappings.Ebs.DeleteOnTermination": {True},
+        "BlockDeviceMappings.Ebs.Encrypted": {True},
+    },
+    "ImageBuilder::InfrastructureConfiguration": {
+        "InstanceMetadataOptions.HttpPutResponseHopLimit": {1},
+        "TerminateInstanceOnFailure": {True},
+    },
     "SecretsManager::Secret": {"GenerateSecretString.ExcludePunctuation": {True}},
     "WAFv2::WebACL": {
         "Rules.Priority": {0, 1, 2},
@@ -154,7 +161,10 @@ OF_THE_FILE: dict[str, dict[str, set[object]]] = {
     "ApplicationAutoScaling::ScalingPolicy": {"TargetTrackingScalingPolicyConfiguration.TargetValue": {1000}},
     GROUP: {
         "DefaultInstanceWarmup": {120, 300},
-        "UpdatePolicy.AutoScalingRollingUpdate.MinInstancesInService": {1},  # as many as the group's minimum
+        f"{REFRESH}.MaxHealthyPercentage": {110},
+        f"{REFRESH}.CheckpointPercentages": {10, 50, 100},
+        f"{REFRESH}.CheckpointDelay": {0},
+        f"{REFRESH}.BakeTime": {0},
     },
     POLICY: {
         "StepAdjustments.MetricIntervalLowerBound": {0},
@@ -171,6 +181,7 @@ OF_THE_FILE: dict[str, dict[str, set[object]]] = {
         "ReplicasPerNodeGroup": {1},
         "SnapshotRetentionLimit": {0},
     },
+    "ImageBuilder::ImageRecipe": {"BlockDeviceMappings.Ebs.VolumeSize": {40, 200}},
     "Logs::LogGroup": {"RetentionInDays": {1}},
     "S3::Bucket": {"LifecycleConfiguration.Rules.ExpirationInDays": {1}},
     "WAFv2::WebACL": {"Rules.Statement.RateBasedStatement.Limit": {10_000}},

@@ -44,7 +44,7 @@ imds() {
 aws() {
   case "$1 $2" in
     'ecr get-login-password') echo an-ecr-password ;;
-    'secretsmanager get-secret-value') cat "$FAKE/secret" ;;
+    'secretsmanager get-secret-value') next_line "$FAKE/secret" ;;
     'autoscaling complete-lifecycle-action')
       [[ ! -e $FAKE/no-action ]] || {
         echo 'An error occurred (ValidationError): No active Lifecycle Action found with instance ID i-0abc' >&2
@@ -139,7 +139,7 @@ case $name in
   journalctl) state journal '' ;;
   blkid) [[ -e $FAKE/label ]] && cat "$FAKE/label" ;;
   mkfs.xfs) echo "${@: -1}" >"$FAKE/label" ;;
-  dnf) ln -s "$0" "${0%/*}/$(state dnf-gives nothing)" ;;
+  dnf) ln -sf "$0" "${0%/*}/$(state dnf-gives nothing)" ;;
   uname) echo 6.1.0-test ;;
   date) echo 1700000000000 ;;
 esac

@@ -8,6 +8,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from redis.asyncio import BlockingConnectionPool, Redis, SSLConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialWithJitterBackoff
+from redis.credentials import CredentialProvider
 from redis.exceptions import ConnectionError as StoreConnectionError
 from redis.exceptions import TimeoutError as StoreTimeoutError
 
@@ -49,6 +50,21 @@ class StoreSettings(BaseSettings):
         return self.password.get_secret_value() if self.password else None
 
 
+class FileCredentials(CredentialProvider):
+    """User and password as the file has them when a connection is made: the password rotates while programs run."""
+
+    def __init__(self, settings: StoreSettings) -> None:
+        self._settings = settings
+
+    def get_credentials(self) -> tuple[str, str]:
+        """Return them.
+
+        Raises:
+            OSError: The file cannot be read.
+        """
+        return self._settings.user, self._settings.secret() or ""
+
+
 def connect(settings: StoreSettings) -> "Redis":
     """Return a client that connects when it is first used, and again when the server comes back.
 
@@ -65,8 +81,7 @@ def connect(settings: StoreSettings) -> "Redis":
         timeout=TIMEOUT_S,
         host=settings.host,
         port=settings.port,
-        username=settings.user if password else None,
-        password=password,
+        credential_provider=FileCredentials(settings) if password else None,
         decode_responses=False,
         socket_timeout=TIMEOUT_S,
         socket_connect_timeout=TIMEOUT_S,

@@ -27,6 +27,27 @@ def foundation() -> Resources:
             },
             Tags=TAGS,
         ),
+        "Component": resource(
+            "ImageBuilder::Component", Name="bake-1", Version="1.0.0", Platform="Linux", Data="schemaVersion: 1.0"
+        ),
+        "Recipe": resource(
+            "ImageBuilder::ImageRecipe",
+            Name="bake-1",
+            Version="1.0.0",
+            ParentImage="ssm:/aws/image",
+            Components=[{"ComponentArn": att("Component", "Arn")}],
+        ),
+        "Builder": resource("ImageBuilder::InfrastructureConfiguration", Name="bake", InstanceProfileName="profile"),
+        "Distribution": resource(
+            "ImageBuilder::DistributionConfiguration", Name="bake", Distributions=[{"Region": "us-east-1"}]
+        ),
+        "Pipeline": resource(
+            "ImageBuilder::ImagePipeline",
+            Name="bake",
+            ImageRecipeArn=att("Recipe", "Arn"),
+            InfrastructureConfigurationArn=att("Builder", "Arn"),
+            DistributionConfigurationArn=att("Distribution", "Arn"),
+        ),
         "Alias": resource("KMS::Alias", AliasName="alias/voice", TargetKeyId=ref("Key")),
         "Bucket": resource(
             "S3::Bucket",

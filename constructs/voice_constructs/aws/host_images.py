@@ -1,0 +1,200 @@
+"""EC2 Image Builder: a machine image for the hosts of each fleet."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_ecr as ecr
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_imagebuilder as imagebuilder
+from constructs import Construct
+
+import userdata
+from blueprint import catalog
+from blueprint.aws import machine_images, names
+from blueprint.contract.images import Image
+from blueprint.contract.network import Tier
+from blueprint.file.model.deployment import Deployment
+from blueprint.hosts import VAD_IMAGES, asr_images, digest, held_back
+from voice_constructs.aws.acknowledge import acknowledge
+from voice_constructs.aws.host import ROOT_DEVICE
+from voice_constructs.aws.network import VoiceNetwork
+
+VFIO_DRIVERS = "64788ef"
+"""Commit of amzn-drivers whose script was read (userspace/dpdk/enav2-vfio-patch)."""
+X86_BUILDER = "m7i.2xlarge"
+"""Accelerators are not needed to install and pull. The VAD fleet's image is built on its own type, whose memory its
+huge pages need at the check's reboot."""
+MANAGED_POLICIES = ("EC2InstanceProfileForImageBuilder", "AmazonSSMManagedInstanceCore")
+
+
+@dataclass(frozen=True)
+class HostImagesProps:
+    """What ``HostImages`` is made from."""
+
+    deployment: Deployment
+    network: VoiceNetwork
+    repositories: Mapping[Image, ecr.IRepository]
+
+
+@dataclass(frozen=True)
+class _Fleet:
+    name: str
+    tier: Tier
+    instance_type: str
+    root_volume_gib: int
+    images: tuple[Image, ...]
+
+
+class HostImages(Construct):
+    """A pipeline for each fleet whose images have digests. What it has baked bears the tags of ``names.baked_tags``."""
+
+    def __init__(self, scope: Construct, id_: str, *, props: HostImagesProps) -> None:
+        super().__init__(scope, id_)
+        self._props = props
+        self._deployment = props.deployment
+        aws = props.deployment.aws
+        fleets = [_Fleet(names.VAD_FLEET, Tier.VAD, aws.vad.instance_type, aws.vad.root_volume_gib, VAD_IMAGES)]
+        fleets += [_Fleet(f.name, Tier.ASR, f.instance_type, f.root_volume_gib, asr_images(f)) for f in aws.asr]
+        self._profile = self._build_profile()
+        for fleet in fleets:
+            if not held_back(props.deployment, fleet.images):
+                self._build_pipeline(fleet)
+
+    def _build_profile(self) -> iam.CfnInstanceProfile:
+        role = iam.Role(
+            self,
+            "Role",
+            assumed_by=iam.ServicePrincipal("ec2.amazonaws.com"),
+            managed_policies=[iam.ManagedPolicy.from_aws_managed_policy_name(name) for name in MANAGED_POLICIES],
+        )
+        for name in MANAGED_POLICIES:
+            acknowledge(
+                role,
+                f"AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/{name}]",
+                "Image Builder's documentation asks for the two; AWS maintains their action lists",
+            )
+        acknowledge(role, "AwsSolutions-IAM5[Resource::*]", "GetAuthorizationToken knows no resources")
+        for repository in self._props.repositories.values():
+            repository.grant_pull(role)
+        return iam.CfnInstanceProfile(self, "Profile", roles=[role.role_name])
+
+    def _build_pipeline(self, fleet: _Fleet) -> None:
+        deployment, here = self._deployment, Construct(self, fleet.name.capitalize())
+        name = f"{deployment.name}-{fleet.name}"
+        bake = self._bake(fleet)
+        # A component and a recipe never change: another content is another name.
+        known = [digest(deployment, image) for image in fleet.images]
+        named = f"{name}-{_fingerprint(userdata.render_bake(bake(known), 'bake'), fleet.root_volume_gib)}"
+        uris = [
+            self._props.repositories[image].repository_uri_for_digest(each)
+            for image, each in zip(fleet.images, known, strict=True)
+        ]
+        component = imagebuilder.CfnComponent(
+            here, "Component", name=named, version="1.0.0", platform="Linux", data=_document(named, bake(uris))
+        )
+        accelerator = catalog.instance_types()[fleet.instance_type].accelerator
+        recipe = imagebuilder.CfnImageRecipe(
+            here,
+            "Recipe",
+            name=named,
+            version="1.0.0",
+            parent_image=f"ssm:{machine_images.public_parameter(catalog.instance_types()[fleet.instance_type])}",
+            components=[imagebuilder.CfnImageRecipe.ComponentConfigurationProperty(component_arn=component.attr_arn)],
+            block_device_mappings=[
+                imagebuilder.CfnImageRecipe.InstanceBlockDeviceMappingProperty(
+                    device_name=ROOT_DEVICE,
+                    ebs=imagebuilder.CfnImageRecipe.EbsInstanceBlockDeviceSpecificationProperty(
+                        encrypted=True,
+                        volume_size=fleet.root_volume_gib,
+                        volume_type="gp3",
+                        delete_on_termination=True,
+                    ),
+                )
+            ],
+        )
+        subnets = self._props.network.vpc.select_subnets(subnet_type=ec2.SubnetType.PRIVATE_WITH_EGRESS)
+        infrastructure = imagebuilder.CfnInfrastructureConfiguration(
+            here,
+            "Infrastructure",
+            name=name,
+            instance_profile_name=self._profile.ref,
+            instance_types=[X86_BUILDER if accelerator else fleet.instance_type],
+            subnet_id=subnets.subnet_ids[0],
+            security_group_ids=[self._props.network.security_groups[fleet.tier].security_group_id],
+            instance_metadata_options=imagebuilder.CfnInfrastructureConfiguration.InstanceMetadataOptionsProperty(
+                http_tokens="required", http_put_response_hop_limit=1
+            ),
+            terminate_instance_on_failure=True,
+        )
+        distribution = imagebuilder.CfnDistributionConfiguration(
+            here,
+            "Distribution",
+            name=name,
+            distributions=[
+                imagebuilder.CfnDistributionConfiguration.DistributionProperty(
+                    region=deployment.aws.region,
+                    ami_distribution_configuration={
+                        "Name": f"{name} {{{{ imagebuilder:buildDate }}}}",
+                        "AmiTags": names.baked_tags(deployment, fleet.name),
+                    },
+                )
+            ],
+        )
+        imagebuilder.CfnImagePipeline(
+            here,
+            "Pipeline",
+            name=name,
+            image_recipe_arn=recipe.attr_arn,
+            infrastructure_configuration_arn=infrastructure.attr_arn,
+            distribution_configuration_arn=distribution.attr_arn,
+        )
+
+    def _bake(self, fleet: _Fleet) -> "_Baking":
+        vad, settings = self._deployment.aws.vad, self._deployment.aws.host_images
+        packets = fleet.tier is Tier.VAD
+        return _Baking(
+            self._deployment.aws.region,
+            fleet.images,
+            userdata.HugePages(vad.huge_pages.size_mib, vad.huge_pages.count) if packets else None,
+            VFIO_DRIVERS if packets and settings and settings.vfio else None,
+        )
+
+
+@dataclass(frozen=True)
+class _Baking:
+    """What is baked, but for where the images lie: that is known at the deploy only."""
+
+    region: str
+    images: tuple[Image, ...]
+    huge_pages: userdata.HugePages | None
+    vfio_drivers: str | None
+
+    def __call__(self, uris: Sequence[str]) -> userdata.Bake:
+        found = {image.value: uri for image, uri in zip(self.images, uris, strict=True)}
+        return userdata.Bake(self.region, found, self.huge_pages, self.vfio_drivers)
+
+
+def _fingerprint(script: str, volume_gib: int) -> str:
+    return hashlib.sha256(f"{volume_gib} {script}".encode()).hexdigest()[:8]
+
+
+def _document(name: str, bake: userdata.Bake) -> str:
+    """Return a component's document: bake, start anew, and check what a host will find."""
+
+    def run(what: str, script: str) -> dict[str, object]:
+        return {"name": what, "action": "ExecuteBash", "inputs": {"commands": [script]}}
+
+    reboot = {"name": "reboot", "action": "Reboot", "inputs": {"delaySeconds": 5}}
+    return json.dumps(
+        {
+            "name": name,
+            "schemaVersion": 1.0,
+            "phases": [
+                {"name": "build", "steps": [run("bake", userdata.render_bake(bake, "bake")), reboot]},
+                {"name": "validate", "steps": [run("check", userdata.render_bake(bake, "check"))]},
+            ],
+        }
+    )

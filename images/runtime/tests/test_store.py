@@ -1,0 +1,49 @@
+"""The connection to a real server whose user's password rotates."""
+
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from redis import Redis
+from redis.exceptions import ConnectionError as NotYet
+
+from voice_runtime.store import StoreSettings, connect
+
+PATIENCE_S = 60
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Redis]:
+    """A server with a user that has two passwords, and its administrator's connection."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    user = ["--user", "vad", "on", ">one", ">two", "~*", "+@all"]
+    arguments = ["--port", str(port), "--dir", str(tmp_path), "--save", "", *user]
+    with subprocess.Popen(["redis-server", *arguments], stdout=subprocess.DEVNULL) as server:
+        admin, limit = Redis(port=port), time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                admin.ping()
+                break
+            except NotYet:
+                assert time.monotonic() < limit
+                time.sleep(0.05)
+        yield admin
+        server.terminate()
+
+
+async def test_a_program_signs_in_with_the_password_that_its_file_has_then(store: Redis, tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_text("one")
+    port = store.connection_pool.connection_kwargs["port"]
+    client = connect(StoreSettings(host="127.0.0.1", port=port, user="vad", password_file=file, tls=False))
+    assert await client.ping()
+    file.write_text("two")
+    store.acl_setuser("vad", reset_passwords=False, passwords=["-one"], enabled=True)
+    assert await client.ping(), "a connection that is there stays"
+    store.client_kill_filter(_type="normal", skipme=True)
+    assert await client.ping(), "a new one takes the new password"
+    await client.aclose()

@@ -1,0 +1,1 @@
+"""`voice rollout`: what a deploy would replace, and a deploy that is followed, probed and taken back."""

@@ -1,0 +1,58 @@
+"""What Image Builder runs, on a false root: what it leaves is what a boot looks for."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.userdata.hosts import image
+from tests.userdata.machine import Machine
+from userdata import Bake, HugePages, render_bake
+
+BAKE = Bake("us-east-1", {"vad-dataplane": image("vad-dataplane", "a")}, HugePages(2, 100), "64788ef")
+
+
+@pytest.fixture
+def builder(machine: Machine) -> Machine:
+    for name in ("dnf", "git", "grubby"):
+        machine.add_command(name)
+    machine.write("boot/config-6.1.0-test", "CONFIG_VFIO_NOIOMMU=y\n")
+    script = machine.root / "opt/amzn-drivers/userspace/dpdk/enav2-vfio-patch/get-vfio-with-wc.sh"
+    script.parent.mkdir(parents=True)
+    script.write_text("#!/bin/bash\n")
+    script.chmod(0o755)
+    return machine
+
+
+def run(machine: Machine, tmp_path: Path, bake: Bake, *steps: str) -> str:
+    """Run steps and return the reason of the first that fails."""
+    for step in steps:
+        script = tmp_path / f"{step}.sh"
+        script.write_text(render_bake(bake, step))  # type: ignore[arg-type]
+        done = machine.run(script)
+        if done.returncode:
+            return done.stderr.strip().splitlines()[-1]
+    return ""
+
+
+def test_a_boot_finds_images_pages_and_the_vfio_marker(builder: Machine, tmp_path: Path) -> None:
+    assert run(builder, tmp_path, BAKE, "bake", "check") == ""
+    assert builder.file("etc/voice/vfio-write-combining") == "6.1.0-test\n"
+    calls = builder.transcript
+    assert f"docker pull -q {image('vad-dataplane', 'a')}" in calls
+    assert "grubby --update-kernel=ALL --args default_hugepagesz=2M hugepagesz=2M hugepages=100" in calls
+    assert any(call.endswith("checkout -q 64788ef") for call in calls)
+
+
+def test_an_image_without_its_containers_is_refused(builder: Machine, tmp_path: Path) -> None:
+    assert run(builder, tmp_path, BAKE, "check") == f"check: {image('vad-dataplane', 'a')} is not on the disk"
+
+
+def test_a_kernel_without_no_iommu_mode_is_refused(builder: Machine, tmp_path: Path) -> None:
+    builder.write("boot/config-6.1.0-test", "# CONFIG_VFIO_NOIOMMU is not set\n")
+    assert run(builder, tmp_path, BAKE, "bake") == "bake: kernel 6.1.0-test has no CONFIG_VFIO_NOIOMMU"
+
+
+def test_an_accelerators_image_has_neither_pages_nor_vfio(builder: Machine, tmp_path: Path) -> None:
+    engine = Bake("us-east-1", {"engine": image("asr-neuron", "c")})
+    assert run(builder, tmp_path, engine, "bake", "check") == ""
+    assert not any(call.startswith(("grubby", "git", "modprobe")) for call in builder.transcript)
