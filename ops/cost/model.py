@@ -132,6 +132,7 @@ class Estimate:
         lines: What is priced.
         unpriced: What is not, without repetition.
         free: Types that cost nothing by themselves.
+        at_least: Whether hosts or nodes have no price in the region, and so are not in the sum.
     """
 
     cloud: str
@@ -141,6 +142,7 @@ class Estimate:
     unpriced: tuple[Unpriced, ...] = ()
     free: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    at_least: bool = False
 
     @property
     def usd(self) -> Amount:

@@ -49,6 +49,7 @@ def as_dict(estimate: Estimate) -> dict[str, object]:
         "cloud": estimate.cloud,
         "region": estimate.region,
         "usd_per_month": estimate.usd,
+        "at_least": estimate.at_least,
         "usd_per_audio_hour": estimate.audio.usd_per_hour(estimate.usd),
         "audio_hours_per_month": estimate.audio.hours,
         "audio_assumed": estimate.audio.assumed,
@@ -95,7 +96,7 @@ def _tier_table(estimate: Estimate) -> Table:
     for tier, usd in estimate.by_tier().items():
         table.add_row(tier, *(f"{case:,.0f}" for case in usd.cases))
     table.add_section()
-    table.add_row("together", *(f"{case:,.0f}" for case in estimate.usd.cases))
+    table.add_row("at least" if estimate.at_least else "together", *(f"{case:,.0f}" for case in estimate.usd.cases))
     per_hour = estimate.audio.usd_per_hour(estimate.usd)
     if per_hour and estimate.audio.hours:
         table.add_row("audio hours", *(f"{hours:,.0f}" for hours in estimate.audio.hours.cases))

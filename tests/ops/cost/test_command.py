@@ -47,7 +47,7 @@ def test_json_has_every_line_with_its_price_and_source() -> None:
 def test_hosts_that_wait_for_an_image_are_priced_as_if_it_were_there() -> None:
     report = json.loads(voice_cost(PRODUCTION, "--json").stdout)["clouds"]["aws"]
     hosts = [line for line in report["lines"] if line["item"] == "inf2.48xlarge"]
-    assert hosts[0]["amount"] == {"low": 2, "expected": 5.5, "peak": 12}
+    assert hosts[0]["amount"] == {"low": 2, "expected": 2, "peak": 12}
     assert any("images without a digest" in note for note in report["notes"])
 
 
