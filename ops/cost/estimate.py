@@ -94,9 +94,16 @@ def halves(deployment: Deployment, assumed: Assumptions) -> list[Half]:
         rented = aws_rented(deployment, templates(with_images(deployment)), place)
         rented += traffic_rented(deployment, place)
         audio = aws_audio(aws_half, deployment.load, place)
-        notes += () if deployment.load else (NO_LOAD,)
         spot = any(fleet.purchase.option == "spot" for fleet in aws_half.asr)
-        found.append(Half("aws", aws_half.region, tuple(rented), audio, notes + (SPOT,) * spot))
+        found.append(
+            Half(
+                "aws",
+                aws_half.region,
+                tuple(rented),
+                audio,
+                notes + (NO_LOAD,) * (deployment.load is None) + (SPOT,) * spot,
+            )
+        )
     if deployment.azure_half:
         from sandbox.azure.rehearsal import Rehearsal  # noqa: PLC0415  a file without this half needs no Pulumi
 
