@@ -69,7 +69,7 @@ OTHER: Mapping[str, object] = {
     "TtsService.pool": "voice2",
     "PoolReplicas.pool": "pairs2",
     "AggregatedService.tensor_parallel": 1,
-    "Load.sessions": 200,
+    "Load.sessions": 120,
     "Load.session_tokens": 3000,
     "Load.context_tokens": 8192,
 }

@@ -28,7 +28,7 @@ def voice_cost(*arguments: str | Path) -> Result:
 def test_the_tables_say_what_is_assumed_and_what_is_left_out() -> None:
     result = voice_cost(SANDBOX)
     assert result.exit_code == 0, result.output
-    for expected in ("inf2.48xlarge", "12.9813 per instance-hour", "USD per audio hour", "70% of them in use"):
+    for expected in ("inf2.48xlarge", "12.9813 per instance-hour", "USD per audio hour", "70% of the least in use"):
         assert expected in result.stdout
     for expected in ("list prices read from", "prices of us-west-2 stand in", "AWS::S3::Bucket: storage"):
         assert expected in result.stdout
