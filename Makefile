@@ -17,7 +17,7 @@ INSTALL := images/vad-dataplane/tests/install.sh
 # How the data plane is built for its tests: Meson's b_sanitize.
 SANITIZERS := none address,undefined
 
-.PHONY: help setup demo demo-page test test-machines test-nightly test-native test-arm64 test-mutants test-voice images refresh-engines sandbox rehearse-hosts bench-cli bench-dataplane bench-vad bench-voice bench-simulate diagram schema lint format lock clean
+.PHONY: help setup demo demo-page test test-machines test-nightly test-native test-arm64 test-mutants test-voice images refresh-engines sandbox rehearse-hosts bench-cli bench-dataplane bench-vad bench-voice bench-simulate diagram schema reference docs lint format lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -51,6 +51,8 @@ test: $(SETUP) ## Run every check and test
 	yamllint --strict .
 	shellcheck $$(git ls-files '*.sh' .ci)
 	hadolint images/*/Dockerfile
+	actionlint
+	zizmor --offline --quiet .github
 	mypy
 	$(INSTALL) tests/packages.txt
 	pytest -n 2 --dist loadfile --no-loadscope-reorder --ignore tests/voice
@@ -118,6 +120,12 @@ diagram: $(SETUP) ## Draw docs/architecture.svg anew, from the templates
 schema: $(SETUP) ## Write deployments/schema.json and docs/deployment-file.md anew, from the model
 	voice schema > deployments/schema.json
 	voice schema --markdown > docs/deployment-file.md
+
+reference: $(SETUP) ## Write docs/reference anew, from the commands, the checks and the session API
+	python -m ops.reference
+
+docs: $(SETUP) ## Build the documentation as a site into build/site; a broken link is an error
+	zensical build --clean --strict
 
 refresh-engines: $(SETUP) ## Read the engines' published releases again, into blueprint/engines/published/tables
 	python -m ops.engine_tables

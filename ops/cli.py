@@ -14,6 +14,7 @@ from ops.extras import extra_of
 from ops.output import stop
 
 COMMANDS = {
+    "init": "Write a first deployment file from four answers: cloud, region, calls, budget.",
     "plan": "Check a deployment file; show its fleets, pools, sizing and what speaks against it.",
     "preflight": "Ask the account whether it takes a deployment: permissions, quotas, offers, domain, models.",
     "diagram": "Draw a deployment from its CloudFormation templates: callers, tiers, traffic, scaling signals.",
@@ -80,7 +81,6 @@ app = typer.Typer(
     name="voice",
     epilog=HELP,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 

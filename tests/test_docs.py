@@ -1,22 +1,34 @@
 """What the documents lead to is there: links, anchors, commands, targets, paths."""
 
+import os
 import re
+import shutil
+import subprocess
+import sys
 from collections import Counter
 from functools import cache
 from pathlib import Path
 
 import pytest
+from typer._click import Command  # typer carries a click of its own
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from ops.cli import app
+from ops.cli import app, load_command
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted(
     str(path.relative_to(ROOT))
-    for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("images/*/*.md"))
+    for path in (
+        *ROOT.glob("*.md"),
+        *ROOT.glob(".github/*.md"),
+        *ROOT.glob("docs/**/*.md"),
+        *ROOT.glob("images/*/*.md"),
+    )
 )
-TOP = {path.name for path in ROOT.iterdir() if path.is_dir() and (not path.name.startswith(".") or path.name == ".ci")}
+TOP = {path.name for path in ROOT.iterdir() if path.is_dir() and (path.name[0] != "." or path.name == ".ci")} - {
+    "build"
+}
 """Folders of the root: what starts with one of them is a path in the tree."""
 MADE_LATER = ("deployments/mine.yaml",)
 """Files that a guide tells its reader to write."""
@@ -86,6 +98,20 @@ def test_commands_and_targets_exist(name: str) -> None:
             assert target in targets, f"{name}: no target `make {target}`"
 
 
+def options_of(command: Command) -> set[str]:
+    parts = command.commands.values() if isinstance(command, TyperGroup) else ()
+    own = {option for parameter in command.params for option in parameter.opts}
+    return own.union({"--help"}, *(options_of(part) for part in parts))
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_options_exist(name: str) -> None:
+    for code in shown_code(name):
+        for command, given in re.findall(r"(?:^|[\s/$])voice ([a-z]+)((?: [^|;#]+)?)", code):
+            options = set(re.findall(r"(?<=\s)--[a-z][a-z-]*", given))
+            assert options <= options_of(load_command(command)), f"{name}: `voice {command}` has no {options}"
+
+
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_paths_exist(name: str) -> None:
     """Code that starts with a folder of the root is a path there, or beside the document; ``<name>`` stands for any."""
@@ -95,6 +121,78 @@ def test_paths_exist(name: str) -> None:
                 pattern = re.sub(r"<\w+>", "*", path.rstrip("/"))
                 found = [*ROOT.glob(pattern), *(ROOT / name).parent.glob(pattern)]
                 assert found, f"{name}: no {path}"
+
+
+ACCOUNT = 'console title="needs an account"'
+"""How a block is marked whose commands only an account can answer."""
+SHELL = re.compile(r"^```(console[^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+STARTS = ("voice init", "voice plan", "voice schema", "voice checks", "voice images", "voice diagram", "export ")
+"""Commands of seconds: they run on every change. What takes longer runs nightly."""
+BY_HAND = {
+    "voice sandbox --keep": "waits until somebody ends it",
+    "voice sandbox --hosts deployments/hosts.yaml": "make rehearse-hosts",
+    "voice cost deployments/mine.yaml --diff HEAD": "tests/ops/cost, in a git repository of its own",
+}
+"""Commands that are run in another way, and by what."""
+
+
+def documented(*, nightly: bool) -> list[tuple[str, str]]:
+    """The commands of every document that need no account, in order, each with its document."""
+    found = []
+    for name in DOCUMENTS:
+        for title, block in SHELL.findall(text_of(name)):
+            for line in block.splitlines() if title != ACCOUNT else ():
+                command = line.removeprefix("$ ").partition(" #")[0].strip().removeprefix(".venv/bin/")
+                is_make = command.startswith("make ")
+                if line.startswith("$ ") and not is_make and command not in BY_HAND:
+                    found += [(name, command)] * (command.startswith(STARTS) != nightly)
+    return list(dict.fromkeys(found))
+
+
+def test_every_block_with_commands_is_one_of_the_two_kinds() -> None:
+    titles = {title for name in DOCUMENTS for title, _ in SHELL.findall(text_of(name))}
+    assert titles == {"console", ACCOUNT}
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_targets_that_documents_show_are_run_by_ci(name: str) -> None:
+    run = {"setup", "demo-page", *text_of(".ci/run").split(), *text_of(".ci/nightly").split()}
+    for _, block in SHELL.findall(text_of(name)):
+        for target in re.findall(r"^\$ make ([a-z-]+)", block, re.MULTILINE):
+            assert target in run, f"{name}: neither .ci/run nor .ci/nightly runs {target}"
+
+
+def run_in_copy(folder: Path, commands: list[str]) -> None:
+    """Run commands where the shipped files lie, and say which failed; what a check refuses is an answer too."""
+    shutil.copytree(ROOT / "deployments", folder / "deployments")
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    first = [] if any("voice init" in each for each in commands) else ["voice init deployments/mine.yaml"]
+    for command in [*first, *commands]:
+        if command.startswith("voice init"):
+            (folder / "deployments/mine.yaml").unlink(missing_ok=True)
+        done = subprocess.run(  # noqa: S603
+            ["bash", "-c", command],  # noqa: S607
+            cwd=folder,
+            env=os.environ | {"PATH": path, "AWS_EC2_METADATA_DISABLED": "true"},
+            input="aws\nus-east-1\n500\n20000\n",  # to `voice init` without options
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        expected = 2 if "seed.yaml" in command else 0
+        assert done.returncode == expected, f"{command}: {done.stdout}{done.stderr}"
+
+
+@pytest.mark.parametrize("name", sorted({name for name, _ in documented(nightly=False)}))
+def test_commands_that_documents_show_run(name: str, tmp_path: Path) -> None:
+    run_in_copy(tmp_path, [command for document, command in documented(nightly=False) if document == name])
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("name", "command"), documented(nightly=True))
+def test_long_commands_that_documents_show_run(name: str, command: str, tmp_path: Path) -> None:
+    short = [each for document, each in documented(nightly=False) if document == name]
+    run_in_copy(tmp_path, [*[each for each in short if each.startswith("voice init")][:1], command])
 
 
 def test_the_first_look_is_short() -> None:

@@ -7,7 +7,7 @@ from blueprint.aws import names
 from blueprint.aws.alerts import CALLERS_AFFECTED, Alert, alerts
 from blueprint.aws.metrics import API_GATEWAY, CONTAINER_SERVICE, NETWORK_LOAD_BALANCER
 from blueprint.aws.series import Resource, Series, Statistic, of_fleet, of_group, of_log, of_node, of_service
-from blueprint.contract.metrics import DropReason, StartPhase
+from blueprint.contract.metrics import Allowance, DropReason, StartPhase
 from blueprint.contract.network import Tier
 from blueprint.file.model.aws import AsrFleet
 from blueprint.file.model.deployment import Deployment
@@ -141,6 +141,11 @@ def _vad(deployment: Deployment) -> Dashboard:
         (
             _ring(deployment),
             _drops(deployment),
+            Panel(
+                "Held back by EC2, by allowance",
+                tuple(of_fleet(deployment, fleet, "AllowanceExceeded", "Sum", part=each) for each in Allowance),
+                stacked=True,
+            ),
             Panel("Silence dropped, %", (of_fleet(deployment, fleet, "SilenceDropped", "Average"),)),
             Panel(
                 "Live sessions of a host",

@@ -1,11 +1,17 @@
 """Names of deployed things that more than one program has to spell alike."""
 
+import hashlib
+
 from blueprint.file.model.deployment import Deployment
 from blueprint.file.model.scaling import ScalingRule
 
 VAD_FLEET = "vad"
 GATEWAY_FLEET = "gateway"
 """The gateway service's value of the fleet dimension."""
+
+ELASTICACHE_ID_LENGTH = 40
+"""Longest id of a replication group, and by our reading of a user and of a group of users.
+Source: https://docs.aws.amazon.com/AmazonElastiCache/latest/APIReference/API_CreateReplicationGroup.html"""
 
 
 def stack(deployment: Deployment, tier: str) -> str:
@@ -35,6 +41,15 @@ def scaling_alarm(deployment: Deployment, fleet: str, rule: ScalingRule) -> str:
 def state_group(deployment: Deployment) -> str:
     """Return the id of the state store's replication group."""
     return f"{deployment.name}-state"
+
+
+def state_part(group: str, part: str) -> str:
+    """Return the id of a user of the state store or of their group; one that is too long ends in its checksum."""
+    whole = f"{group}-{part}"
+    if len(whole) <= ELASTICACHE_ID_LENGTH:
+        return whole
+    checksum = hashlib.sha256(whole.encode()).hexdigest()[:6]
+    return f"{whole[: ELASTICACHE_ID_LENGTH - len(checksum) - 1].rstrip('-')}-{checksum}"
 
 
 def state_nodes(deployment: Deployment) -> list[str]:

@@ -7,11 +7,13 @@ from typing import Literal
 
 from blueprint.aws.metrics import AUTO_SCALING, ELASTICACHE, LOG_METRICS, SERVICE_METRICS, log_namespace
 from blueprint.contract.metrics import (
+    ALLOWANCE_DIMENSION,
     DEPLOYMENT_DIMENSION,
     FLEET_DIMENSION,
     METRICS,
     PHASE_DIMENSION,
     REASON_DIMENSION,
+    Allowance,
     DropReason,
     Metric,
     StartPhase,
@@ -62,7 +64,7 @@ class Series:
             )
 
 
-_DIMENSION_OF = {DropReason: REASON_DIMENSION, StartPhase: PHASE_DIMENSION}
+_DIMENSION_OF = {DropReason: REASON_DIMENSION, StartPhase: PHASE_DIMENSION, Allowance: ALLOWANCE_DIMENSION}
 
 
 def of_fleet(
@@ -72,7 +74,7 @@ def of_fleet(
     statistic: Statistic,
     *,
     label: str = "",
-    part: DropReason | StartPhase | None = None,
+    part: DropReason | StartPhase | Allowance | None = None,
 ) -> Series:
     """Return a metric that a fleet's hosts or the gateway's tasks publish; ``part`` is its third dimension's value."""
     declared = METRICS[metric]

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from blueprint.base import Model
 from blueprint.catalog.azure import VmSize
-from blueprint.catalog.inference import EngineVersion, Gpu, ModelCard
+from blueprint.catalog.inference import EngineVersion, Gpu, LiveStreams, ModelCard
 from blueprint.catalog.reading import table
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "EngineVersion",
     "Gpu",
     "InstanceType",
+    "LiveStreams",
     "ModelCard",
     "Quota",
     "Region",
@@ -24,6 +25,7 @@ __all__ = [
     "engines",
     "gpus",
     "instance_types",
+    "live_streams",
     "models",
     "quotas",
     "regions",
@@ -136,6 +138,8 @@ gpus = table("gpus.yaml", Gpu)
 """GPU models by name; ``Accelerator.model`` and ``VmSize.gpu`` refer to them."""
 models = table("models.yaml", ModelCard)
 """Models that an engine can serve, by name."""
+live_streams = table("streams.yaml", LiveStreams)
+"""Published measurements of live transcription, by name."""
 engines = table("engines.yaml", EngineVersion)
 """Pinned engines and the tools beside them, by name: the one place of their versions."""
 vm_sizes = table("vm_sizes.yaml", VmSize)

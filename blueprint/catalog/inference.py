@@ -15,6 +15,10 @@ class Gpu(Model):
     memory_gib: float = Field(gt=0)
     """What CUDA reports as total, GiB: the base of ``gpu_memory_utilization``, and less than the number on the box."""
     compute_capability: tuple[int, int]
+    memory_gb_per_s: float = 0
+    """Peak bandwidth of its memory, GB/s; 0 where nothing is sized by it."""
+    bf16_tflops: float = 0
+    """Peak of dense bfloat16 arithmetic, TFLOP/s; 0 as above."""
     nvlink_gb_per_s: float | None = None
     """Peak of all its NVLinks in one direction, GB/s; absent without NVLink."""
     source: str
@@ -68,6 +72,8 @@ class ModelCard(Model):
     """Positions that one second of audio takes: in the decoder's context, or in an encoder's output."""
     cross_attention_tokens: int = 0
     """Encoder positions that each sequence keeps, for encoder-decoder models."""
+    hears_live: bool = False
+    """Whether it takes audio as it comes: a session is a call then, which grows while it lasts."""
     sliding_window: int | None = None
     """Tokens that attention looks back on, where every layer has such a window; older ones leave the KV cache."""
     encoder_state_bytes: int = Field(default=0, ge=0)
@@ -77,6 +83,17 @@ class ModelCard(Model):
     licence: str
     """SPDX identifier."""
     commercial_use: bool
+    source: str
+
+
+class LiveStreams(Model):
+    """One published measurement: streams of live speech that a GPU transcribes as they come."""
+
+    name: str
+    gpu: str
+    """A GPU of ``gpus.yaml``, or one that this product does not deploy to."""
+    memory_gib: float = Field(gt=0)
+    streams: int = Field(gt=0)
     source: str
 
 

@@ -11,6 +11,7 @@ from blueprint.checks import (
     azure_topology,
     capacity,
     edge,
+    live,
     load,
     network,
     scaling,
@@ -51,7 +52,7 @@ def _of(*modules: ModuleType) -> tuple[Check, ...]:
 
 AWS_CHECKS = _of(vad_host, capacity, load, network, edge, scaling)
 AZURE_CHECKS = _of(azure_capacity, azure_pools, azure_topology, azure_sizing, azure_models)
-COMMON_CHECKS = (*_of(supply), accepted_checks_exist)
+COMMON_CHECKS = (*_of(supply, live), accepted_checks_exist)
 CHECKS: tuple[Check, ...] = (*AWS_CHECKS, *AZURE_CHECKS, *COMMON_CHECKS)
 """Every check, in the order of reporting."""
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from blueprint.azure.topology import kube_reserved_cpus
 from blueprint.catalog import Gpu
 from blueprint.checks.azure_cluster import Cluster, Engine
-from blueprint.checks.base import Level, Violation, check, cluster_check, refusal
+from blueprint.checks.base import Violation, check, cluster_check, refusal
 from blueprint.engines.sizing.fit import check_engine, check_memory
 from blueprint.engines.sizing.host import FILE_SYSTEM_SHARE, HostBudget
 from blueprint.engines.sizing.memory import KvMemory, replication, weights_gib
@@ -135,7 +135,6 @@ def model_cache_holds_models(cluster: Cluster) -> Iterator[Violation]:
     "replicas-carry-load",
     "All replicas of a service together carry the sessions that it is asked for.",
     source="blueprint/engines/sizing: ceilings of memory, and for text to speech arXiv 2603.25551",
-    level=Level.WARNING,
 )
 def replicas_carry_load(deployment: Deployment) -> Iterator[Violation]:
     azure = deployment.azure

@@ -119,6 +119,25 @@ def cell_has_two_domains(cluster: Cluster) -> Iterator[Violation]:
             yield from refusal(pod.pool_at, pod.title, cell_groups, pod.size)
 
 
+@check(
+    "cell-gpus-reach-each-other",
+    "Prefill hands KV cache to decode only between GPUs that are known to reach each other's memory.",
+    source="https://github.com/NVIDIA/cuQuantum/issues/191 (NC96ads, driver 570: `topo -p2p w` is NS between its "
+    "pairs); https://github.com/vllm-project/vllm/pull/55906 (without CUDA IPC the fallback is silent)",
+    level=Level.WARNING,
+)
+def cell_gpus_reach_each_other(deployment: Deployment) -> Iterator[Violation]:
+    for pod in cluster_in(deployment.azure).pods:
+        if pod.is_cell:
+            yield Violation(
+                pod.place.at("kind"),
+                f"{pod.name} hands KV cache between the NVLink pairs of {pod.size.name}; a public report shows no peer "
+                "access between them, and audio goes straight to decode, so that prefill's GPUs take no part in it",
+                "use an aggregated service on the same pool, as production-azure.yaml does; `voice plan` shows both "
+                "layouts. A cell's start-up check refuses such a node, or warns (without_peer_access)",
+            )
+
+
 @cluster_check(
     "pods-get-linked-gpus",
     "Engines of several GPUs share a pool with nothing that could split an NVLink domain.",

@@ -198,7 +198,7 @@ def images_run_on_hosts(deployment: Deployment) -> Iterator[Violation]:
 )
 def asr_has_fleets(deployment: Deployment) -> Iterator[Violation]:
     if not deployment.aws.asr:
-        yield Violation(("aws", "asr"), "no ASR fleet: every session would be refused", "add one")
+        yield Violation(("aws", "asr"), "0 ASR fleets: every session would be refused", "add one")
 
 
 SPOT_DRAIN_S = 100

@@ -3,16 +3,24 @@
 from collections.abc import Iterator
 
 from blueprint.aws import edge
+from blueprint.capacity import by_tier, capacities
 from blueprint.checks.base import Level, Violation, check
+from blueprint.contract.network import Tier
 from blueprint.contract.session_api import HEARTBEATS_PER_IDLE_TIMEOUT
 from blueprint.file.model.deployment import Deployment, Environment
-from blueprint.file.model.edge import NoAuthorizer
+from blueprint.file.model.edge import ApiKeyAuthorizer, IamAuthorizer, NoAuthorizer
 
 PLACEHOLDER_DOMAINS = ("example.com", "example.net", "example.org", "example", "invalid", "test")
 """Reserved by RFC 2606: nobody can own them."""
 
 AUDIO_GB_PER_HOUR = 16_000 * 2 * 3600 / 1e9
 """One caller's L16 audio at 16 kHz, mono; headers left out."""
+
+REQUESTS_PER_SESSION = 3
+"""Of the session API: it is opened, its events are read, it is closed."""
+SOCKETS_PER_SESSION = 2
+"""Of the gateway: audio and events."""
+WAF_WINDOW_S = 300
 
 CROSS_ZONE_USD_PER_GB = 0.02
 """0.01 leaving one zone and 0.01 entering the other."""
@@ -81,6 +89,59 @@ def api_limits(deployment: Deployment) -> Iterator[Violation]:
                 f"{name} {value} is more than the {limit} that API Gateway takes from a whole account",
                 f"set {name} to at most {limit}",
             )
+
+
+def _most_sessions(deployment: Deployment) -> int:
+    """Return what the fleets take with every one at its maximum."""
+    room = by_tier(capacities(deployment.aws))
+    return min(room[tier][1] for tier in (Tier.VAD, Tier.ASR) if tier in room)
+
+
+@check(
+    "edge-limits-fit-capacity",
+    "What callers may open reaches what the fleets can take, and no limit stops them before another one allows.",
+    source="https://docs.aws.amazon.com/waf/latest/developerguide/waf-rule-statement-type-rate-based.html; fleets at "
+    "their maximum",
+    level=Level.WARNING,
+)
+def edge_limits_fit_capacity(deployment: Deployment) -> Iterator[Violation]:
+    settings, capacity = deployment.aws.edge, _most_sessions(deployment)
+    place: tuple[str, ...] = ("aws", "edge")
+    creations = settings.caller_creations_per_s
+    requests = creations * REQUESTS_PER_SESSION
+    # Behind one role session or one key there may be a service with all of its users; a person has a token.
+    if isinstance(settings.authorizer, IamAuthorizer | ApiKeyAuthorizer):
+        if settings.caller_sessions < capacity:
+            yield Violation(
+                (*place, "caller_sessions"),
+                f"caller_sessions {settings.caller_sessions:,} refuses a caller at "
+                f"{settings.caller_sessions / capacity:.0%} of the {capacity:,} sessions that the fleets take; with "
+                f"{settings.authorizer.kind} one service is one caller",
+                f"set caller_sessions to {capacity}, or accept this check where several services share the fleets",
+            )
+        limit, need = settings.throttle.requests_per_address_5_min, requests * WAF_WINDOW_S
+        if limit < need:
+            yield Violation(
+                (*place, "throttle", "requests_per_address_5_min"),
+                f"requests_per_address_5_min {limit:,} blocks an address that opens {limit / need * creations:.1f} "
+                f"sessions a second; caller_creations_per_s allows {creations}, which are {need:,} requests",
+                f"set requests_per_address_5_min to {need}, or caller_creations_per_s lower",
+            )
+    if settings.throttle.requests_per_s < requests:
+        yield Violation(
+            (*place, "throttle", "requests_per_s"),
+            f"requests_per_s {settings.throttle.requests_per_s} of all callers is less than the {requests} that one "
+            f"may cause with caller_creations_per_s {creations}: it would lock out the others",
+            f"set requests_per_s to at least {requests}, or caller_creations_per_s lower",
+        )
+    tasks = settings.gateway.tasks.max
+    if (sockets := tasks * settings.gateway.max_connections) < capacity * SOCKETS_PER_SESSION:
+        yield Violation(
+            (*place, "gateway", "tasks", "max"),
+            f"{tasks} tasks take {sockets:,} sockets, {SOCKETS_PER_SESSION} a session; the fleets take {capacity:,} "
+            "sessions",
+            f"set tasks.max to {-(-capacity * SOCKETS_PER_SESSION // settings.gateway.max_connections)}",
+        )
 
 
 @check(

@@ -43,7 +43,7 @@ ENCODERS = Variable("VOICE_ENCODERS", "Worker processes for Whisper's prefill")
 DECODERS = Variable("VOICE_DECODERS", "Worker processes for Whisper's decode")
 CHUNK_KIND = Variable("VOICE_CHUNK_KIND", "log-mel, or pcm16 for fleets whose engine makes features of its own")
 CACHE_DIR = Variable("VOICE_CACHE_DIR", "Directory for compile caches and weights; local NVMe where it exists")
-TELEMETRY_SOURCES = Variable("VOICE_TELEMETRY_SOURCES", "Comma-separated: dataplane, neuron, gpu, engine")
+TELEMETRY_SOURCES = Variable("VOICE_TELEMETRY_SOURCES", "Comma-separated: dataplane, nic, neuron, gpu, engine")
 TOKEN_KEY = Variable("VOICE_TOKEN_KEY", "Key that signs session tokens (injected secret)")
 TOKEN_TTL_S = Variable("VOICE_TOKEN_TTL_S", "Lifetime of a session token, seconds")
 JWT_ISSUER = Variable(
@@ -80,7 +80,7 @@ ENVIRONMENT: dict[Image, tuple[Variable, ...]] = {
     Image.PD_ROUTER: (),
     Image.DEVICE_PLUGIN: (),
     Image.DCGM_EXPORTER: (),
-    Image.TELEMETRY: (DEPLOYMENT, FLEET, HOST, REGION, *_STATE, TELEMETRY_SOURCES, PROMETHEUS_PORT),
+    Image.TELEMETRY: (DEPLOYMENT, FLEET, HOST, REGION, INTERFACE, *_STATE, TELEMETRY_SOURCES, PROMETHEUS_PORT),
     Image.GATEWAY: (
         DEPLOYMENT, FLEET, VALKEY_HOST, VALKEY_PORT, VALKEY_USER, VALKEY_PASSWORD, HTTP_PORT, MEDIA_PORT, RTP_PORT,
         TOKEN_KEY, TOKEN_TTL_S, JWT_ISSUER, JWT_AUDIENCE, ALLOWED_ORIGINS, RECONNECT_GRACE_S, SESSION_MAX_S,

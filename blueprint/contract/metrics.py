@@ -22,6 +22,7 @@ FLEET_DIMENSION = "Fleet"
 REASON_DIMENSION = "Reason"
 PHASE_DIMENSION = "Phase"
 EVENT_DIMENSION = "Event"
+ALLOWANCE_DIMENSION = "Allowance"
 
 LOG_FAILURE_MARKER = "FAILED"
 """First word of what a host writes to its log before it abandons its launch (userdata/steps/every_boot.sh)."""
@@ -52,6 +53,20 @@ class DropReason(StrEnum):
     """No ASR host has a slot."""
     SHED = "shed"
     """The ASR hosts or the network take less than comes; silence goes first."""
+
+
+class Allowance(StrEnum):
+    """What EC2 grants an instance type, by the ENA driver's counters of what went beyond; of ``ALLOWANCE_DIMENSION``.
+
+    Source: amzn-drivers, kernel/linux/ena/ena_ethtool.c (``ena_stats_eni_strings``)
+    """
+
+    BANDWIDTH_IN = "bw_in_allowance_exceeded"
+    BANDWIDTH_OUT = "bw_out_allowance_exceeded"
+    PACKETS = "pps_allowance_exceeded"
+    CONNECTIONS = "conntrack_allowance_exceeded"
+    LINK_LOCAL = "linklocal_allowance_exceeded"
+    """Requests to the DNS resolver, the metadata service and the time service."""
 
 
 class DataPlaneEvent(StrEnum):
@@ -182,6 +197,9 @@ METRICS: dict[str, Metric] = {
                dimensions=(*_OF_FLEET, REASON_DIMENSION)),
         Metric("DataPlaneEvents", "Count", _TELEMETRY, "What else the data plane counts, by event.", _VAD,
                dimensions=(*_OF_FLEET, EVENT_DIMENSION)),
+        Metric("AllowanceExceeded", "Count", _TELEMETRY,
+               "Packets that EC2 queued or dropped since a host exceeded what its type is allowed, by allowance.", _VAD,
+               dimensions=(*_OF_FLEET, ALLOWANCE_DIMENSION)),
         Metric("VadStopped", "Count", _TELEMETRY,
                "Receive queues of a host whose VAD module was stopped: all that they get is taken for speech.", _VAD),
         Metric("SilenceDropped", "Percent", _TELEMETRY, "Share of audio frames that the VAD dropped.", _VAD),

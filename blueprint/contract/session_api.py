@@ -26,6 +26,15 @@ AUDIO_PATH = "/v1/sessions/{id}/audio"
 LAST_EVENT_ID_HEADER = "Last-Event-ID"
 """Where a caller's event stream goes on after a break (HTML Standard, section 9.2, server-sent events)."""
 
+REQUEST_HEADERS = (
+    *("Content-Type", TOKEN_HEADER, LAST_EVENT_ID_HEADER),
+    *("Authorization", "X-Api-Key", "X-Amz-Date", "X-Amz-Security-Token"),
+)
+"""Headers that a page of an allowed origin may send: those of the API, and those of each kind of authorizer."""
+
+EXPOSED_HEADERS = ("Retry-After",)
+"""Headers of an answer that such a page may read."""
+
 HEARTBEATS_PER_IDLE_TIMEOUT = 3
 """Comments that an event stream sends in the longest silence that is allowed: two may be lost."""
 

@@ -59,5 +59,5 @@ def azure_audio(azure: Azure, utilisation: float) -> Audio:
             reasons.append(f"{service.name}, {bounds} replicas x {each} sessions")
     if not reasons:
         return Audio(None, "no service of the file takes audio")
-    why = f"{'; '.join(reasons)}; {FILL:.0%} of them in use, day and night"
-    return Audio(sessions * (FILL * HOURS_PER_MONTH), why)
+    why = f"{'; '.join(reasons)}; sessions are ceilings of memory, so the hours are at the most"
+    return Audio(sessions * (FILL * HOURS_PER_MONTH), f"{why}; {FILL:.0%} of them in use, day and night")

@@ -65,7 +65,7 @@ def cost(
             print_estimate(estimate)
         for _, our, their in _pairs(priced, others) if before else ():
             print_difference(our, their, against)
-    if not fresh or (strict and any(each.at_least for each in priced)):
+    if not fresh or (strict and any(each.hosts for each in priced)):
         raise typer.Exit(FAILED)
 
 

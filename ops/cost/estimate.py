@@ -12,8 +12,8 @@ from blueprint.file.model.deployment import Deployment
 from blueprint.hosts import NO_DIGEST, images_of
 from ops.cost import aws, azure, traffic
 from ops.cost.audio import aws_audio, aws_calls, azure_audio, expected_place
-from ops.cost.model import EXPECTED_UTILISATION, Audio, Estimate, Line, Unpriced, Use
-from ops.cost.prices import Price, PriceBook
+from ops.cost.model import EXPECTED_UTILISATION, Audio, Elsewhere, Estimate, Line, Unpriced, Use
+from ops.cost.prices import PriceBook
 from ops.synthesis import templates
 
 if TYPE_CHECKING:
@@ -184,20 +184,20 @@ def price(half: Half, book: PriceBook) -> Estimate:
             unit = book.find(item, half.region) if item else None
             rate = f", {unit.usd:g} USD per {unit.unit}" if unit else ""
             unpriced[Unpriced(resource.kind, what, f"by use{rate}")] = None
-    without = tuple(
-        Unpriced(kind, item, _why(use, half.region, book.find(item, half.region)))
-        for (kind, item), use in missing.items()
-    )
+    without = tuple(Unpriced(kind, item, _why(use, half.region)) for (kind, item), use in missing.items())
     free = tuple(sorted({resource.kind for resource in half.rented if resource.free}))
-    at_least = any(use.exact for use in missing.values())
+    hosts = tuple(_elsewhere(use, book) for use in missing.values() if use.exact)
     left = without + tuple(unpriced)
-    return Estimate(half.cloud, half.region, half.audio, tuple(lines), left, free, half.notes, at_least)
+    return Estimate(half.cloud, half.region, half.audio, tuple(lines), left, free, half.notes, hosts)
 
 
-def _why(use: Use, region: str, elsewhere: Price | None) -> str:
+def _elsewhere(use: Use, book: PriceBook) -> Elsewhere:
+    known = book.everywhere(use.item)
+    usd = [price.usd_per_month for price in known] or [0.0]
+    regions = tuple(price.region for price in known)
+    return Elsewhere(use.item, regions, use.amount * min(usd), use.amount * max(usd))
+
+
+def _why(use: Use, region: str) -> str:
     where = f" in {region}" if use.exact else ""
-    text = f"{use.amount.low:,g} to {use.amount.peak:,g} all month; no dated list price{where} is known"
-    if elsewhere is None:
-        return text
-    low, peak = (amount * elsewhere.usd_per_month for amount in (use.amount.low, use.amount.peak))
-    return f"{text}; {elsewhere.region} would say {low:,.0f} to {peak:,.0f} USD a month"
+    return f"{use.amount.low:,g} to {use.amount.peak:,g} all month; no dated list price{where} is known"

@@ -110,6 +110,23 @@ class Unpriced:
 
 
 @dataclass(frozen=True)
+class Elsewhere:
+    """Hosts of a size that has no price in its region, at what other regions ask.
+
+    Attributes:
+        item: The size.
+        regions: Where it has a price; empty where nowhere.
+        least: USD per month at the lowest of those prices.
+        most: USD per month at the highest.
+    """
+
+    item: str
+    regions: tuple[str, ...]
+    least: Amount
+    most: Amount
+
+
+@dataclass(frozen=True)
 class Audio:
     """Audio hours in a month, and how they were assumed; ``None`` hours where nothing says what a host carries."""
 
@@ -132,7 +149,7 @@ class Estimate:
         lines: What is priced.
         unpriced: What is not, without repetition.
         free: Types that cost nothing by themselves.
-        at_least: Whether hosts or nodes have no price in the region, and so are not in the sum.
+        hosts: Hosts without a price: while there are any, the sum is what the deployment costs at least.
     """
 
     cloud: str
@@ -142,7 +159,7 @@ class Estimate:
     unpriced: tuple[Unpriced, ...] = ()
     free: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    at_least: bool = False
+    hosts: tuple[Elsewhere, ...] = ()
 
     @property
     def usd(self) -> Amount:

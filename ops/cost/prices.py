@@ -58,6 +58,10 @@ class PriceBook:
             return known.get(region) or known[GLOBAL]
         return None if exact else max(known.values(), key=lambda price: price.date, default=None)
 
+    def everywhere(self, item: str) -> tuple[Price, ...]:
+        """Return the item's price in every region that is known."""
+        return tuple(self._prices.get(item, {}).values())
+
 
 def price_book(fetched: Path | None = None) -> PriceBook:
     """Return the catalogue's prices, overridden by those of a file of fetched ones."""

@@ -3,7 +3,7 @@
 from rich.markup import escape
 from rich.table import Table
 
-from ops.cost.model import NOTHING, Amount, Estimate, Line, total
+from ops.cost.model import NOTHING, Amount, Elsewhere, Estimate, Line, total
 from ops.output import empty_table, out
 
 CASES = ("low", "expected", "peak")
@@ -48,9 +48,10 @@ def as_dict(estimate: Estimate) -> dict[str, object]:
     return {
         "cloud": estimate.cloud,
         "region": estimate.region,
-        "usd_per_month": estimate.usd,
-        "at_least": estimate.at_least,
-        "usd_per_audio_hour": estimate.audio.usd_per_hour(estimate.usd),
+        # Nobody should take a sum without its dearest hosts for the whole.
+        "usd_per_month_at_least" if estimate.hosts else "usd_per_month": estimate.usd,
+        "hosts_without_price": estimate.hosts,
+        "usd_per_audio_hour": None if estimate.hosts else estimate.audio.usd_per_hour(estimate.usd),
         "audio_hours_per_month": estimate.audio.hours,
         "audio_assumed": estimate.audio.assumed,
         "tiers": estimate.by_tier(),
@@ -96,12 +97,23 @@ def _tier_table(estimate: Estimate) -> Table:
     for tier, usd in estimate.by_tier().items():
         table.add_row(tier, *(f"{case:,.0f}" for case in usd.cases))
     table.add_section()
-    table.add_row("at least" if estimate.at_least else "together", *(f"{case:,.0f}" for case in estimate.usd.cases))
+    at_least = ", at least" if estimate.hosts else ""
+    table.add_row("at least" if estimate.hosts else "together", *(f"{case:,.0f}" for case in estimate.usd.cases))
+    for hosts in estimate.hosts:
+        where = f"as in {', '.join(hosts.regions)}" if hosts.regions else "no price is known anywhere"
+        table.add_row(f"and {hosts.item.removeprefix('Standard_')}, {where}", *_ranges(hosts))
     per_hour = estimate.audio.usd_per_hour(estimate.usd)
     if per_hour and estimate.audio.hours:
         table.add_row("audio hours", *(f"{hours:,.0f}" for hours in estimate.audio.hours.cases))
-        table.add_row("USD per audio hour", *(f"{usd:.4f}" for usd in per_hour.cases))
+        table.add_row(f"USD per audio hour{at_least}", *(f"{usd:.4f}" for usd in per_hour.cases))
     return table
+
+
+def _ranges(hosts: Elsewhere) -> list[str]:
+    if not hosts.regions:
+        return ["?", "?", "?"]
+    pairs = zip(hosts.least.cases, hosts.most.cases, strict=True)
+    return [f"{low:,.0f}" if low == high else f"{low:,.0f}-{high:,.0f}" for low, high in pairs]
 
 
 def _item_table(estimate: Estimate) -> Table:

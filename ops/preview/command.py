@@ -1,5 +1,6 @@
 """`voice preview`: what a deployment would create, without its cloud."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,12 +17,14 @@ from sandbox.azure import state
 from sandbox.azure.cli_json import preview_json
 from sandbox.azure.diff import Step, compare
 from sandbox.azure.errors import EngineError, PolicyPackError, ProgramError, ProjectError
+from sandbox.azure.outages import outages
 from sandbox.azure.policy import PolicyViolation
 from sandbox.azure.rehearsal import ROOT, Rehearsal, Rehearsed
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 DEPENDENCIES_HELP = "Show what each resource waits for."
+ACCEPT_HELP = "Name of a resource that may be replaced, though it serves or holds state; repeat for more."
 STATE_HELP = "Folder in whose .voice/ the last preview is kept, against which changes are shown."
 
 
@@ -35,13 +38,14 @@ def azure(
     file: DeploymentFile,
     as_json: Json = False,
     dependencies: Annotated[bool, typer.Option("--dependencies", help=DEPENDENCIES_HELP)] = False,
+    accept_replace: Annotated[list[str] | None, typer.Option(metavar="NAME", help=ACCEPT_HELP)] = None,
     keep_in: Annotated[Path, typer.Option("--state", metavar="PATH", help=STATE_HELP)] = ROOT,
 ) -> None:
     """Run the Pulumi programs against a local engine; show what they would create and what changed since last time.
 
     Every resource is checked against the installed SDK and the policy pack, and a simulated deployment proves that it
     waits for what it needs. Needs no Pulumi CLI, no credentials and no network. Exits with 2 when a policy or the
-    engine refuses something.
+    engine refuses something, and when something that serves or holds state would be replaced.
 
     Example: voice preview azure deployments/production-azure.yaml --dependencies
     """
@@ -58,7 +62,15 @@ def azure(
         raise stop(str(error), REFUSED) from None
     except KeyboardInterrupt:
         raise stop("interrupted: the programs have been stopped", INTERRUPTED) from None
-    report(deployment, done, violations, keep_in, as_json=as_json, dependencies=dependencies)
+    report(
+        deployment,
+        done,
+        violations,
+        keep_in,
+        as_json=as_json,
+        dependencies=dependencies,
+        accepted=accept_replace or (),
+    )
 
 
 def report(
@@ -69,12 +81,14 @@ def report(
     *,
     as_json: bool,
     dependencies: bool,
+    accepted: Sequence[str] = (),
 ) -> None:
-    """Print previews with what changed since the last one; keep them for the next unless a policy refuses them."""
+    """Print previews with what changed since the last one; keep them for the next unless something is refused."""
     files = [state.state_file(keep_in, deployment.name, each.project.name) for each in done]
     steps = [compare(state.load(kept), each.preview.graph) for kept, each in zip(files, done, strict=True)]
+    away = [outage for changes in steps for outage in outages(changes, accepted)]
     if as_json:
-        print_json(_as_json(deployment, done, steps, violations))
+        print_json(_as_json(deployment, done, steps, violations) | {"outages": [vars(each) for each in away]})
     else:
         for each, changes in zip(done, steps, strict=True):
             _print_project(each, changes, dependencies=dependencies)
@@ -82,6 +96,9 @@ def report(
     refusing = sum(violation.mandatory for violation in violations)
     if refusing:
         raise stop(f"refused: {refusing} mandatory policy violation(s)", REFUSED)
+    if away:
+        lines = [*(each.text() for each in away), *(f"--accept-replace {each.name}" for each in away)]
+        raise stop("refused: what serves or holds state would be replaced\n" + "\n".join(lines), REFUSED)
     for kept, each in zip(files, done, strict=True):
         state.save(kept, each.preview.graph)
 

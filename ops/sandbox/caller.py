@@ -1,6 +1,6 @@
 """A call through a VAD host's machine: gateway and Whisper engine beside it are processes of this machine.
 
-A machine is too slow for the engine: emulated, a second of speech takes it minutes. Its process is told what the launch
+Two cores are too slow for a second machine (docs/guides/hosts.md). The engine's process is told what the launch
 template of the ASR fleet tells its container.
 """
 

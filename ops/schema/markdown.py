@@ -10,7 +10,7 @@ _HEAD = """\
 # The deployment file
 
 Every setting of a file under `deployments/`. `make schema` writes this page and the schema for editors,
-[schema.json](../deployments/schema.json), from the model in `blueprint/file/model`.
+`deployments/schema.json`, from the model in `blueprint/file/model`.
 
 A required setting may be missing only together with its whole section. `[]` behind a section's name says that it is a
 list, and a word behind a colon that it is one of several kinds.

@@ -54,8 +54,8 @@ class EdgeVerifier:
                 f"{verb} {path}: through a VPC link", method["methodIntegration"]["connectionType"] == "VPC_LINK"
             )
         if self._deployment.aws.edge.authorizer.kind == "iam":
-            kinds = {method["authorizationType"] for route, method in methods.items() if route not in asked}
-            yield Claim("API: every route asks for IAM credentials", kinds == {"AWS_IAM"})
+            signed = {route for route, method in methods.items() if method["authorizationType"] == "AWS_IAM"}
+            yield Claim("API: who opens a session signs, its token does the rest", signed == {(SESSIONS_PATH, "POST")})
 
     def _listeners(self) -> Iterator[Claim]:
         balancers = {b["Scheme"]: b for b in self._elbv2.describe_load_balancers()["LoadBalancers"]}

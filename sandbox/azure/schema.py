@@ -18,6 +18,8 @@ SDKS: Mapping[str, str] = {"azure-native": "pulumi_azure_native", "kubernetes": 
 
 _GETTER = re.compile(r'@pulumi\.getter(?:\(name="(\w+)"\))?\n    def (\w+)\(self\) -> ([^\n]*):\n')
 _PARAMETER = re.compile(r"^                 (\w+): (.*?)(,|\):)$", re.MULTILINE)
+_IMMUTABLE = re.compile(r"cannot be (changed|updated)|not allowed to changed? once set")
+"""How Azure's definitions say it; a switch that cannot be turned back ("reverted") is another thing."""
 _ARGS = re.compile(r"'([\w.]+Args)'")
 _NEXT = re.compile(r"^\S", re.MULTILINE)
 _ENTRY = re.compile(r'"fqn": "([\w.]+)"|"([\w-]+:[\w./-]*:\w+)": "(\w+)"')
@@ -32,12 +34,14 @@ class Field:
         annotation: Its Python type as the SDK writes it.
         required: Whether it has to be given (an input), or is always there (an output).
         args: The class of the object that it takes; `None` for plain values and for choices between classes.
+        immutable: Whether its definition says that it cannot change once the resource is made.
     """
 
     name: str
     annotation: str
     required: bool
     args: str | None = None
+    immutable: bool = False
 
     @property
     def is_list(self) -> bool:
@@ -113,13 +117,19 @@ def _shape(file: str, name: str) -> Shape | None:
 
 def _inputs(text: str) -> dict[str, Field]:
     signature, _, body = text.partition('        """')
-    wire = {match[2]: match[1] or match[2] for match in _GETTER.finditer(body)}
+    wire, immutable = {}, set()
+    for match in _GETTER.finditer(body):
+        wire[match[2]] = match[1] or match[2]
+        text = body[match.end() : body.find("return pulumi.get", match.end())]
+        if _IMMUTABLE.search(text):
+            immutable.add(match[2])
     fields = {}
     for match in _PARAMETER.finditer(signature):
         annotation, _, default = match[2].partition(" = ")
         references = set(_ARGS.findall(annotation))
         name = wire.get(match[1], match[1])
-        fields[name] = Field(name, annotation, not default, references.pop() if len(references) == 1 else None)
+        args = references.pop() if len(references) == 1 else None
+        fields[name] = Field(name, annotation, not default, args, match[1] in immutable)
     return fields
 
 

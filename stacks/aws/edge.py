@@ -1,6 +1,6 @@
 """How callers reach the platform."""
 
-from aws_cdk import App
+from aws_cdk import App, CfnOutput
 
 from blueprint.file.model.deployment import Deployment
 from stacks.aws.network import NetworkStack
@@ -38,6 +38,7 @@ class EdgeStack(VoiceStack):
         self.load_balancer = PublicLoadBalancer(
             self, "Public", context=context, domain=domain, rtp_targets=vad.fleet.target_group
         )
+        CfnOutput(self, "MediaHost", value=self.load_balancer.host, description="Host of audio: TLS 443, UDP 5004")
         self.api = SessionApi(self, "Sessions", context=context, domain=domain)
         self.gateway = Gateway(
             self,

@@ -128,7 +128,9 @@ aws:
   edge:
     authorizer: {{kind: iam}}
     domain: {{name: voice.callers.dev, zone_id: Z0123456789EXAMPLE, zone_name: callers.dev}}
-    throttle: {{requests_per_s: 100, burst: 200, requests_per_address_5_min: 1000}}
+    throttle: {{requests_per_s: 100, burst: 200, requests_per_address_5_min: 10000}}
+    caller_sessions: 10000
+    caller_creations_per_s: 10
     gateway: {{vcpu: 1, memory_gib: 2, tasks: {{min: 3, max: 6}}, sockets_per_task: 1000}}
     cross_zone: false
     token_ttl_s: 300

@@ -8,11 +8,13 @@ from typing import Any
 from blueprint.aws.metrics import LOG_NAMESPACE, log_namespace
 from blueprint.contract.images import Image
 from blueprint.contract.metrics import (
+    ALLOWANCE_DIMENSION,
     DEPLOYMENT_DIMENSION,
     EVENT_DIMENSION,
     FLEET_DIMENSION,
     PHASE_DIMENSION,
     REASON_DIMENSION,
+    Allowance,
     DataPlaneEvent,
     DropReason,
     Metric,
@@ -78,6 +80,7 @@ def _check(
         FLEET_DIMENSION: set(fleets),
         REASON_DIMENSION: {reason.value for reason in DropReason},
         PHASE_DIMENSION: {phase.value for phase in StartPhase},
+        ALLOWANCE_DIMENSION: {allowance.value for allowance in Allowance},
         EVENT_DIMENSION: {event.value for event in DataPlaneEvent},
     }
     for name, value in use.dimensions.items():

@@ -6,6 +6,7 @@ neuron-monitor and the GPUs' driver. (That the real data plane is read alike: im
 
 import asyncio
 import contextlib
+import itertools
 import re
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
@@ -19,7 +20,7 @@ from moto import mock_aws
 from redis.asyncio import Redis
 
 from blueprint.contract.images import Image
-from blueprint.contract.metrics import METRICS, NAMESPACE, DataPlaneEvent, DropReason, Metric, StartPhase
+from blueprint.contract.metrics import METRICS, NAMESPACE, Allowance, DataPlaneEvent, DropReason, Metric, StartPhase
 from blueprint.contract.network import Tier
 from blueprint.engines.launch.vllm import START_LOG
 from images.conftest import StoreServer
@@ -31,6 +32,7 @@ from voice_telemetry import __main__ as telemetry
 from voice_telemetry.cloudwatch import CloudWatch
 from voice_telemetry.prometheus import Newest
 from voice_telemetry.settings import Settings, SourceName
+from voice_telemetry.sources import nic
 from voice_telemetry.sources.gpu import Gpu
 
 IMAGES = ROOT / "images"
@@ -116,6 +118,7 @@ async def published_by_telemetry(
         fleet=FLEET,
         host=engine.host,
         region="us-east-1",
+        interface="ens5",
         telemetry_sources=tuple(SourceName),
         prometheus_port=1,
         control_socket=folder / "s",
@@ -187,6 +190,8 @@ async def test_programs_publish_what_the_contract_declares(
 ) -> None:
     driver = Driver([{1: 80.0, 60: 10.0, 61: 20.0}, {1: 40.0, 60: 30.0, 61: 40.0}])
     monkeypatch.setattr(telemetry, "Gpu", lambda: Gpu(driver))
+    readings = itertools.count()
+    monkeypatch.setattr(nic, "counters", lambda _: dict.fromkeys(Allowance, next(readings)))
     by_gateway = await published_by_gateway(store, store_server)
     names = {metric.name for metric in METRICS.values() if metric.publisher is Image.TELEMETRY}
     async with engine_that_has_worked(store, store_server) as engine:
@@ -198,6 +203,7 @@ async def test_programs_publish_what_the_contract_declares(
     assert differences(published, METRICS.values()) == []
     assert words["RxDropped"] == set(DropReason)
     assert words["DataPlaneEvents"] == set(DataPlaneEvent)
+    assert words["AllowanceExceeded"] == set(Allowance)
     assert words["ColdStart"] == set(StartPhase)
 
     # What is published is what was compared: a change of the contract alone is named.

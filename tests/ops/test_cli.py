@@ -1,6 +1,7 @@
 """What a person or a pipeline gets from the `voice` command."""
 
 import json
+import os
 import subprocess
 import sys
 import tomllib
@@ -204,6 +205,27 @@ def test_help_shows_an_example_and_the_exit_codes(command: list[str]) -> None:
     assert result.exit_code == 0
     assert "Exit codes" in result.stdout
     assert f"Example: voice {' '.join(command)}" in " ".join(result.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("voice pl", "plan"),
+        ("voice preview ", "azure"),
+        ("voice plan --res", "--resources"),
+        ("voice init --cl", "--cloud"),
+    ],
+)
+def test_a_shell_completes_commands_and_their_options(typed: str, offered: str) -> None:
+    asked = {"_VOICE_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" "))}
+    done = subprocess.run(  # noqa: S603
+        [Path(sys.executable).with_name("voice")],
+        env=os.environ | asked,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert offered in done.stdout.split(), done.stderr
 
 
 def test_an_unknown_option_exits_with_2() -> None:

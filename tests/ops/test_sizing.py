@@ -30,7 +30,7 @@ def shown(name: str) -> str:
 
 
 def test_services_layouts_and_limits_are_shown() -> None:
-    text = shown("production-azure")
+    text = shown("cells")
     for expected in (
         "2 + 2 x A100-80",
         "prefill-decode-cell",
@@ -53,7 +53,7 @@ def test_a_refusal_shows_its_arithmetic_and_a_remedy() -> None:
 
 
 def test_a_load_beyond_the_pools_is_shown() -> None:
-    plan = deployment("production-azure")
+    plan = deployment("cells")
     speech = next(service for service in plan.azure.services if service.kind == "tts")
     azure = plan.azure.model_copy(update={"services": (speech.model_copy(update={"sessions": 300}),)})
     (*_, refusals) = sizing_tables(plan.model_copy(update={"azure_half": azure}))
@@ -65,7 +65,7 @@ def test_nothing_to_size_is_nothing_to_show() -> None:
 
 
 def test_json_has_the_same_numbers() -> None:
-    answer = json.loads(as_json(sizing_as_dict(deployment("production-azure"))))
+    answer = json.loads(as_json(sizing_as_dict(deployment("cells"))))
     cells = answer["services"]["voxtral-cells"]
     assert cells["enough"] is True
     assert cells["pools"][0]["engine"]["kv_cache_tokens"] == 604_530

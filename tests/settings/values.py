@@ -135,6 +135,19 @@ UNSEEN: Mapping[str, Unseen] = {
     "ChatService.load.Load.sessions": Unseen("load-fits", {"azure.services.4.load.sessions": 10**6}),
     "CallLoad.calls": Unseen("load-fits-tiers", {"load.calls": 10**6}),
     "CallLoad.peak_factor": Unseen("load-fits-tiers", {"load.peak_factor": 1000}),
+    **{
+        f"{kind}.load.Load.longest_call_s": Unseen(
+            "a call fits its session",
+            {f"azure.services.{index}.model": "voxtral-mini-4b-realtime",
+             f"azure.services.{index}.load.longest_call_s": 10**6},
+        )
+        for kind, index in (("PrefillDecodeCell", 1), ("AggregatedService", 2), ("ChatService", 4))
+    },
+    "VllmOptions.load.Load.longest_call_s": Unseen(
+        "a call fits its session",
+        {"aws.asr.1.engine": "vllm",
+         "aws.asr.1.vllm": {"model": "voxtral-mini-4b-realtime", "load": {**LOAD, "longest_call_s": 10**6}}},
+    ),
     "TtsService.sessions": Unseen("load-fits", {"azure.services.3.sessions": 10**6}),
 }  # fmt: skip
 """Settings that no template has: the checks read them."""

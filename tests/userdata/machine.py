@@ -13,8 +13,8 @@ from userdata import HostBoot, render
 
 FAKED = (
     "aws", "blkid", "curl", "date", "docker", "ethtool", "install", "ip", "journalctl", "logger", "mkfs.xfs",
-    "modprobe", "mount", "mountpoint", "mdadm", "neuron-ls", "nvidia-container-runtime-hook", "nvidia-smi",
-    "sleep", "systemctl", "tee", "uname",
+    "modprobe", "mount", "mountpoint", "mdadm", "networkctl", "neuron-ls", "nvidia-container-runtime-hook",
+    "nvidia-smi", "sleep", "systemctl", "tee", "uname",
 )  # fmt: skip
 REAL = ("awk", "basename", "cat", "grep", "head", "mkdir", "readlink", "rm", "touch")
 """With bash, python3 and the fakes, all that a host's image must hold."""

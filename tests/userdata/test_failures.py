@@ -51,6 +51,14 @@ def refused_mtu(machine: Machine) -> None:
     machine.set("fail", "ip link set")
 
 
+def no_networkd(machine: Machine) -> None:
+    machine.set("network-file", "n/a")
+
+
+def deaf_networkd(machine: Machine) -> None:
+    machine.set("fail", "networkctl reload")
+
+
 def short_of_pages(machine: Machine) -> None:
     machine.set("huge-limit", "20000")
 
@@ -95,6 +103,8 @@ UNREADABLE = f"cannot read password of {hosts.SECRET_ARN}"
             "huge_pages: asked for 24576 pages of 2 MiB, the kernel reserved 20000: bake them into its command line",
         ),
         (unknown_interface, "start: no network interface has the address 02:00:00:00:00:99"),
+        (no_networkd, "mtu: networkd does not configure ens5: its MTU would not outlive a bounce of the link"),
+        (deaf_networkd, "mtu: networkd does not read its files again"),
         (refused_mtu, "mtu: ens5 refuses an MTU of 3498"),
         (other_driver, "af_xdp: native XDP is known of ena alone, not of driver: virtio_net"),
         (refused_ring, "af_xdp: ens5 did not take rx 256"),

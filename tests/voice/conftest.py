@@ -1,17 +1,20 @@
 """The voice path as processes of this machine: store, gateway, VAD stage, two ASR hosts, a real model."""
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Browser, sync_playwright
 
-from ops.demo.command import weights
+from ops.demo.command import SAMPLE, weights
 from ops.demo.services import DATA_PLANE_BUILD, Service, VoicePath
 
 HOSTS = {"asr-1": "127.0.0.1", "asr-2": "127.0.0.2"}
 """Address of each ASR host: they share the port of chunks."""
 NICER = 5
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 DATA_PLANE = DATA_PLANE_BUILD if "VOICE_DATA_PLANE" in os.environ else None
 """With the variable the data plane, which `make test-native` builds, else the reference VAD stage."""
@@ -28,6 +31,18 @@ def path(tmp_path: Path) -> Iterator[VoicePath]:
         for engine in engines:
             _be_nice(engine)
         yield path
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    program = next(filter(None, map(shutil.which, BROWSERS)), None)
+    assert program, "needs Debian's chromium: `make test-voice` installs it"
+    microphone = f"--use-file-for-fake-audio-capture={SAMPLE}%noloop"
+    with sync_playwright() as playwright:
+        yield playwright.chromium.launch(
+            executable_path=program,
+            args=["--no-sandbox", "--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream", microphone],
+        )
 
 
 def _be_nice(engine: Service) -> None:

@@ -1,17 +1,15 @@
 """A person at the demo's page, in a real browser: presses a button, and reads what was said."""
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
-from ops.demo.command import SAMPLE, SAMPLE_TEXT, WORST_ERROR_RATE, weights, word_error_rate
+from ops.demo.command import SAMPLE_TEXT, WORST_ERROR_RATE, weights, word_error_rate
 from ops.demo.services import DATA_PLANE_BUILD, VoicePath
 from ops.demo.web import PageServer
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 FINISHED_MS = 120_000
 LENGTH_MS = 24_000
 """Of the sample, whose end the microphone's listener has to wait for."""
@@ -32,18 +30,6 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         server.start(gateway.url)
         yield server.url
         server.stop()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    program = next(filter(None, map(shutil.which, BROWSERS)), None)
-    assert program, "needs Debian's chromium: `make test-voice` installs it"
-    microphone = f"--use-file-for-fake-audio-capture={SAMPLE}%noloop"
-    with sync_playwright() as playwright:
-        yield playwright.chromium.launch(
-            executable_path=program,
-            args=["--no-sandbox", "--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream", microphone],
-        )
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from blueprint.aws.alarms import AlarmRule
 from blueprint.aws.alerts.base import MINUTE_S, Alert, above, below
 from blueprint.aws.metrics import API_GATEWAY, NETWORK_LOAD_BALANCER
 from blueprint.aws.series import Resource, Series, Statistic, of_fleet, of_node, of_service
-from blueprint.contract.metrics import DropReason
+from blueprint.contract.metrics import Allowance, DropReason
 from blueprint.contract.network import Tier
-from blueprint.file.model.aws import AsrFleet
+from blueprint.file.model.aws import AsrFleet, DataPathMode
 from blueprint.file.model.deployment import Deployment
 from blueprint.hosts import fleets_with
 
@@ -36,6 +36,18 @@ def of_vad(deployment: Deployment) -> Iterator[Alert]:
         MINUTE_S,
         callers_affected=True,
     )
+    # The same measure where EC2 drops them, before the host.
+    for allowance in Allowance if deployment.aws.vad.data_path.mode is DataPathMode.AF_XDP else ():
+        yield Alert(
+            "vad-allowance-exceeded",
+            Tier.VAD,
+            "EC2 holds packets of VAD hosts back, since they exceed what their type is allowed: callers lose words.",
+            (of_fleet(deployment, fleet, "AllowanceExceeded", "Sum", part=allowance),),
+            above(50, 2, 3),
+            MINUTE_S,
+            callers_affected=True,
+            target=allowance.removesuffix("_allowance_exceeded").replace("_", "-"),
+        )
     yield Alert(
         "vad-stopped",
         Tier.VAD,

@@ -7,6 +7,9 @@ from blueprint.engines.launch.base import LOOPBACK
 HASH_SEED = {"PYTHONHASHSEED": "0"}
 """Engines and LMCache servers name chunks by hashes, which Python otherwise salts in each process."""
 
+TRANSPORTS = "cuda_ipc,cuda_copy,sm,self,tcp"
+"""What UCX may choose among, on a node without InfiniBand."""
+
 
 @dataclass(frozen=True)
 class NixlFabric:
@@ -28,7 +31,9 @@ class NixlFabric:
         return {
             "VLLM_NIXL_SIDE_CHANNEL_HOST": LOOPBACK,
             "VLLM_NIXL_SIDE_CHANNEL_PORT": str(self.side_channel_port),
-            "UCX_TLS": "cuda_ipc,cuda_copy,sm,self,tcp",
+            "UCX_TLS": TRANSPORTS,
             "UCX_NET_DEVICES": "all",
+            # The engine's log then names the transport that UCX chose for each kind of memory.
+            "UCX_PROTO_INFO": "y",
             "NCCL_CUMEM_ENABLE": "1",
         }

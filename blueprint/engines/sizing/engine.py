@@ -11,6 +11,7 @@ from blueprint.engines.sizing.defaults import (
     capture_sizes,
 )
 from blueprint.engines.sizing.fit import check_engine, check_load, check_memory
+from blueprint.engines.sizing.live import live_bounds
 from blueprint.engines.sizing.memory import GPU_MEMORY_UTILIZATION, kv_bytes_per_token, kv_memory, session_bytes
 from blueprint.engines.sizing.result import EngineSizing, Limit
 from blueprint.file.model.serving import KvCacheType, Load, Profile, Quantization
@@ -72,9 +73,15 @@ def size_engine(
     check_memory(model, memory, kv_cache_type, load)
     per_session = session_bytes(model, load.session_tokens, kv_cache_type)
     by_memory = memory.bytes // per_session
+    bounds = {Limit.KV_MEMORY: by_memory} | live_bounds(
+        model, gpu, tensor_parallel=tensor_parallel, weights_gib=memory.weights_gib, session_bytes=per_session
+    )
     defaults = batch_defaults(gpu)
-    knobs = _BASELINE if profile is Profile.BASELINE else _tuned(model, gpu, load, by_memory, defaults)
+    knobs = _BASELINE if profile is Profile.BASELINE else _tuned(model, gpu, load, min(bounds.values()), defaults)
     most = knobs.max_num_seqs or defaults.max_num_seqs
+    bounds[Limit.MAX_NUM_SEQS] = most
+    limit = min(bounds, key=lambda bound: bounds[bound])
+    live = "".join(f", {count:,} by {bound}" for bound, count in bounds.items() if bound in _LIVE)
     return EngineSizing(
         model=model.name,
         gpu=gpu.name,
@@ -90,17 +97,18 @@ def size_engine(
         block_size=None,
         cudagraph_capture_sizes=knobs.cudagraph_capture_sizes,
         max_queued_requests=knobs.max_queued_requests,
-        sessions=min(by_memory, most),
+        sessions=bounds[limit],
         sessions_at_full_context=min(
             memory.bytes / session_bytes(model, load.context_tokens, kv_cache_type), float(most)
         ),
-        limit=Limit.MAX_NUM_SEQS if by_memory > most else Limit.KV_MEMORY,
+        limit=limit,
         reasons={**_reasons(gpu, quantization, tensor_parallel), **knobs.reasons},
         arithmetic=f"{memory.arithmetic()}; {memory.bytes:,} bytes / {per_session:,} bytes of a session of "
-        f"{load.session_tokens:,} tokens = {by_memory:,}, at most {most:,} in a batch",
+        f"{load.session_tokens:,} tokens = {by_memory:,}{live}, at most {most:,} in a batch",
     )
 
 
+_LIVE = (Limit.COMPUTE, Limit.BANDWIDTH)
 _BASELINE = _Knobs(None, None, (), None, {})
 
 

@@ -1,6 +1,7 @@
 """Whether an engine of some shape can serve a model at all; every refusal shows its arithmetic."""
 
 from blueprint.catalog.inference import Architecture, Gpu, ModelCard
+from blueprint.engines.sizing.live import check_call
 from blueprint.engines.sizing.memory import KvMemory, kv_bytes_per_token, session_bytes
 from blueprint.engines.sizing.result import DoesNotFitError
 from blueprint.file.model.serving import KvCacheType, Load
@@ -33,7 +34,7 @@ def check_load(model: ModelCard, load: Load) -> None:
     """Refuse a load that the model cannot have.
 
     Raises:
-        DoesNotFitError: The context is longer than the model's, or shorter than the sessions.
+        DoesNotFitError: The context is longer than the model's, or shorter than the sessions; or these than their call.
     """
     if load.context_tokens > model.max_context_tokens:
         raise DoesNotFitError(
@@ -45,6 +46,7 @@ def check_load(model: ModelCard, load: Load) -> None:
             f"session_tokens {load.session_tokens} is more than context_tokens {load.context_tokens}",
             "the longest context holds a typical session",
         )
+    check_call(model, load)
 
 
 def check_memory(model: ModelCard, memory: KvMemory, kv_cache_type: KvCacheType, load: Load) -> None:

@@ -6,6 +6,7 @@ from blueprint import catalog
 from blueprint.catalog.inference import Gpu, ModelCard, Task
 from blueprint.engines.sizing.defaults import BLOCK_SIZE, MOST_CAPTURED_SEQS, batch_defaults
 from blueprint.engines.sizing.engine import size_engine
+from blueprint.engines.sizing.live import call_tokens
 from blueprint.engines.sizing.result import DoesNotFitError, EngineSizing
 from blueprint.file.model.serving import Load, Profile
 
@@ -16,6 +17,9 @@ TYPICAL_LOADS = {
 }
 """Lengths that the table is computed for. An assumption: 1500 tokens are 60 s of Voxtral audio (750) with prompt and
 answer; 448 is the whole of Whisper's decoder."""
+
+LIVE_CALL_S = 600
+"""The same for models that take audio as it comes: ten minutes, as long as `docs/tuning.md` counts."""
 
 TREATED_BLOCK_SIZE = 32
 TREATED_STEP_FACTOR = 4
@@ -43,8 +47,15 @@ def profile_table() -> tuple[ProfileRow, ...]:
     return tuple(_row(model, gpu) for model in models for gpu in catalog.gpus().values())
 
 
+def _typical(model: ModelCard) -> Load:
+    if not model.hears_live:
+        return TYPICAL_LOADS[model.task]
+    tokens = call_tokens(model, LIVE_CALL_S)
+    return Load(sessions=1, session_tokens=tokens, context_tokens=tokens, longest_call_s=LIVE_CALL_S)
+
+
 def _row(model: ModelCard, gpu: Gpu) -> ProfileRow:
-    load = TYPICAL_LOADS[model.task]
+    load = _typical(model)
     widths = (1, 2) if gpu.nvlink_gb_per_s else (1,)
     refusal: DoesNotFitError | None = None
     for width in widths:

@@ -14,6 +14,10 @@ class Limit(StrEnum):
     """The KV cache in GPU memory is full."""
     MAX_NUM_SEQS = "batch size"
     """The engine's limit of sequences in a batch."""
+    COMPUTE = "arithmetic"
+    """Live audio comes faster than the GPU computes."""
+    BANDWIDTH = "memory bandwidth"
+    """Every step reads what all calls hold, and has to end before the next token is due."""
     THROUGHPUT = "throughput"
     """GPU time: the published throughput of the model."""
 

@@ -142,6 +142,15 @@ class Service(Model):
         return self.replicas
 
 
+class WithoutPeerAccess(StrEnum):
+    """What a cell does on a node whose prefill and decode GPUs do not reach each other's memory."""
+
+    REFUSE = "refuse"
+    """Its pod does not start there."""
+    WARN = "warn"
+    """It starts and says so in its log: the KV cache then goes through host memory."""
+
+
 class PrefillDecodeCell(Service):
     """One pod on all GPUs of a node: prefill on one NVLink pair, decode on the other."""
 
@@ -151,6 +160,8 @@ class PrefillDecodeCell(Service):
     load: Load
     cpus: int = Field(default=80, gt=0)
     """CPUs that the pod asks for in whole; NUMA admission counts them."""
+    without_peer_access: WithoutPeerAccess = WithoutPeerAccess.REFUSE
+    """What a cell does on a node whose prefill and decode GPUs do not reach each other's memory."""
     lmcache: LmcachePool = LmcachePool()
     profile: Profile = Profile.TUNED
 

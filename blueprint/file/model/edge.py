@@ -68,7 +68,7 @@ class Throttle(Model):
     """Requests of all callers together, in a second."""
     burst: int = Field(default=200, gt=0)
     """Requests that may come at once, beyond the rate."""
-    requests_per_address_5_min: int = Field(default=1000, ge=10)
+    requests_per_address_5_min: int = Field(default=10_000, ge=10, le=2_000_000_000)
     """WAF blocks an address above this rate; AWS counts over five minutes."""
 
 
@@ -152,7 +152,7 @@ class Edge(Model):
     """Longest that a session lasts, seconds; callers who have more to say open another."""
     caller_sessions: int = Field(default=1000, gt=0)
     """Live sessions of one caller, at all tasks together."""
-    caller_creations_per_s: int = Field(default=50, gt=0)
+    caller_creations_per_s: int = Field(default=10, gt=0)
     """Sessions that one caller may open in a second, at all tasks together."""
     allowed_origins: tuple[Origin, ...] = ()
     """Web pages that may use the session API from a browser, such as ``https://app.example.com``."""

@@ -45,6 +45,8 @@ class Load(Model):
     """Tokens that a live session typically holds in the KV cache: prompt, audio and answer."""
     context_tokens: int = Field(gt=0)
     """Longest context that a session may reach."""
+    longest_call_s: int | None = Field(default=None, gt=0)
+    """Longest call, seconds. Needed for a model that takes audio as it comes: its sessions grow while a call lasts."""
 
 
 class VllmOptions(Model):

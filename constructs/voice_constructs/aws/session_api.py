@@ -2,12 +2,13 @@
 
 import json
 
-from aws_cdk import Aws
+from aws_cdk import Aws, CfnOutput
 from aws_cdk import aws_apigateway as apigateway
+from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from blueprint.contract import session_api
-from blueprint.contract.session_api import LAST_EVENT_ID_HEADER, TOKEN_HEADER, Schema
+from blueprint.contract.session_api import EXPOSED_HEADERS, LAST_EVENT_ID_HEADER, TOKEN_HEADER, Schema
 from voice_constructs.aws.acknowledge import acknowledge
 from voice_constructs.aws.api_link import ApiLink
 from voice_constructs.aws.domain import EdgeDomain
@@ -39,7 +40,6 @@ CALLERS = {
     "api-key": "context.identity.apiKeyId",
     "iam": "context.identity.userArn",
     "none": "context.identity.sourceIp",
-    "jwt": None,
 }
 """What names a caller, by kind of authorizer: the gateway bounds the sessions of each. A JWT names its own."""
 
@@ -73,6 +73,7 @@ class SessionApi(Construct):
         self._build_refusals()
         self._protect()
         self._build_keys()
+        self._build_outputs(domain)
         if domain is not None:
             self._name_it(domain)
 
@@ -100,9 +101,8 @@ class SessionApi(Construct):
                 throttling_burst_limit=throttle.burst,
             ),
         )
-        if domain is not None:
-            # CDK's output of the address that was just switched off.
-            api.node.try_remove_child("Endpoint")
+        # CDK's output, which names the address also where it is switched off.
+        api.node.try_remove_child("Endpoint")
         acknowledge(
             api,
             "AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/service-role/"
@@ -110,6 +110,22 @@ class SessionApi(Construct):
             "The role is the account's, for every API in it, and this policy is the one that API Gateway asks for",
         )
         return api
+
+    def _build_outputs(self, domain: EdgeDomain | None) -> None:
+        """Say where callers find the API, and with IAM what lets them in."""
+        address = f"https://{domain.api_host}" if domain else self.stage.url_for_path("/")
+        CfnOutput(self, "Address", value=address, description="Session API").override_logical_id("ApiAddress")
+        if self._context.settings.authorizer.kind == "iam":
+            opening = self.rest_api.arn_for_execute_api("POST", session_api.SESSIONS_PATH, STAGE)
+            policy = iam.ManagedPolicy(
+                self,
+                "Callers",
+                description=f"Opens sessions of {self._context.deployment.name}",
+                statements=[iam.PolicyStatement(actions=["execute-api:Invoke"], resources=[opening])],
+            )
+            CfnOutput(
+                self, "CallersPolicy", value=policy.managed_policy_arn, description="Attach it to who opens sessions"
+            ).override_logical_id("CallersPolicy")
 
     def _build_execution_log(self) -> None:
         # API Gateway would make it itself, unencrypted and for ever.
@@ -132,13 +148,13 @@ class SessionApi(Construct):
         )
         of_session = {f"method.request.header.{TOKEN_HEADER}": True, "method.request.path.id": True}
         session = sessions.add_resource("{id}")
-        self._route(session, "DELETE", answers={"204": None, "404": error}, parameters=of_session)
+        self._route(session, "DELETE", answers={"204": None, "404": error}, token=of_session)
         events = session.add_resource("events")
         self._route(
             events,
             "GET",
             answers={"200": None, "404": error},
-            parameters={**of_session, f"method.request.header.{LAST_EVENT_ID_HEADER}": False},
+            token={**of_session, f"method.request.header.{LAST_EVENT_ID_HEADER}": False},
             stream=True,
         )
         if self._context.settings.allowed_origins:
@@ -177,18 +193,24 @@ class SessionApi(Construct):
         *,
         answers: dict[str, apigateway.IModel | None],
         request: apigateway.IModel | None = None,
-        parameters: dict[str, bool] | None = None,
+        token: dict[str, bool] | None = None,
         stream: bool = False,
     ) -> None:
-        kind = self._context.settings.authorizer.kind
+        """Add a method.
+
+        Args:
+            token: Parameters of a session's method, which its token alone opens: pages have no other credentials, and
+                the gateway service checks it. Without, callers show who they are.
+        """
+        kind = "session" if token else self._context.settings.authorizer.kind
         made = resource.add_method(
             method,
-            self.link.integration(method, resource.path, caller=CALLERS[kind], stream=stream),
+            self.link.integration(method, resource.path, caller=CALLERS.get(kind), stream=stream),
             authorization_type=apigateway.AuthorizationType.IAM if kind == "iam" else apigateway.AuthorizationType.NONE,
             api_key_required=kind == "api-key",
             request_validator=self._validator,
             request_models={JSON: request} if request else None,
-            request_parameters=parameters,
+            request_parameters=token,
             method_responses=[
                 apigateway.MethodResponse(status_code=status, response_models={JSON: model} if model else None)
                 for status, model in answers.items()
@@ -196,6 +218,7 @@ class SessionApi(Construct):
         )
         acknowledge(made, "AwsSolutions-COG4", "Callers are services and users of the operator's, not of a user pool")
         reasons = {
+            "session": "The gateway service verifies the session's token, which it gave to the caller who opened it",
             "jwt": "The gateway service verifies the caller's token: a REST API can only do so with a Lambda function",
             "api-key": "The method takes no request without an API key",
             "none": "The deployment file asks for it; the check edge-authorizer-in-production refuses it there",
@@ -205,6 +228,13 @@ class SessionApi(Construct):
 
     def _build_refusals(self) -> None:
         types = apigateway.ResponseType
+        origins = self._context.settings.allowed_origins
+        # Pages read only what names them, and a refusal of API Gateway can name one origin. With several it names all
+        # there are: it tells nothing of a session. What the gateway service answers names the page's own.
+        readable = {
+            "Access-Control-Allow-Origin": f"'{origins[0] if len(origins) == 1 else '*'}'",
+            "Access-Control-Expose-Headers": f"'{', '.join(EXPOSED_HEADERS)}'",
+        }
         for name, type_, status, headers in (
             ("Throttled", types.THROTTLED, "429", {"Retry-After": "'1'"}),
             ("Unauthorized", types.UNAUTHORIZED, "401", {}),
@@ -213,13 +243,15 @@ class SessionApi(Construct):
             ("Keyless", types.INVALID_API_KEY, "403", {}),
             ("Invalid", types.BAD_REQUEST_BODY, "400", {}),
             ("Incomplete", types.BAD_REQUEST_PARAMETERS, "400", {}),
+            ("Other", types.DEFAULT_4_XX, None, {}),
+            ("Failed", types.DEFAULT_5_XX, None, {}),
         ):
             detail = "validationErrorString" if type_ is types.BAD_REQUEST_BODY else "responseType"
             self.rest_api.add_gateway_response(
                 name,
                 type=type_,
                 status_code=status,
-                response_headers=headers,
+                response_headers=headers | (readable if origins else {}),
                 templates={JSON: f'{{"error": $context.error.messageString, "detail": "$context.error.{detail}"}}'},
             )
 

@@ -8,6 +8,7 @@ from aws_cdk import aws_elasticache as elasticache
 from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
+from blueprint.aws import names
 from blueprint.contract.network import VALKEY
 from blueprint.contract.state import STATE_USERS
 from blueprint.file.model.aws import StateStore
@@ -91,7 +92,7 @@ class ValkeyStore(Construct):
                 self,
                 f"{name.capitalize()}User",
                 engine="valkey",
-                user_id=f"{props.name}-{name}",
+                user_id=names.state_part(props.name, name),
                 user_name=name,
                 access_string=acl,
                 authentication_mode={
@@ -105,7 +106,7 @@ class ValkeyStore(Construct):
             self,
             "Users",
             engine="valkey",
-            user_group_id=f"{props.name}-users",
+            user_group_id=names.state_part(props.name, "users"),
             user_ids=[user.user_id for user in users],
         )
         for user in users:

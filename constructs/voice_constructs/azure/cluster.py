@@ -120,11 +120,10 @@ class Cluster(pulumi.ComponentResource):
             ),
             addon_profiles=profiles.addons(monitoring.logs_id),
             tags=self._scope.tags,
-            opts=pulumi.ResourceOptions(
-                parent=self,
-                depends_on=grants,
-                # The autoscaler's number, after the first deployment.
-                ignore_changes=["agentPoolProfiles[0].count"],
+            opts=pulumi.ResourceOptions.merge(
+                self._scope.retention.serving(parent=self),
+                # The count is the autoscaler's, after the first deployment.
+                pulumi.ResourceOptions(depends_on=grants, ignore_changes=["agentPoolProfiles[0].count"]),
             ),
         )
 

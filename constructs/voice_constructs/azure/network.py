@@ -47,7 +47,7 @@ class VoiceNetwork(pulumi.ComponentResource):
             location=scope.location,
             address_space=network.AddressSpaceArgs(address_prefixes=[cidr]),
             tags=scope.tags,
-            opts=pulumi.ResourceOptions(parent=self),
+            opts=scope.retention.serving(parent=self),
         )
         self.id: pulumi.Output[str] = virtual_network.id
         gateway, address = self._build_egress(azure.availability_zones)
@@ -139,7 +139,9 @@ class VoiceNetwork(pulumi.ComponentResource):
             nat_gateway=nat_gateway,
             service_endpoints=service_endpoints,
             private_endpoint_network_policies=private_endpoint_network_policies,
-            opts=pulumi.ResourceOptions(parent=self, depends_on=depends_on),
+            opts=pulumi.ResourceOptions.merge(
+                self._scope.retention.serving(parent=self), pulumi.ResourceOptions(depends_on=depends_on)
+            ),
         )
 
 

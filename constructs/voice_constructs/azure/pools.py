@@ -110,11 +110,10 @@ class GpuPools(pulumi.ComponentResource):
             scale_set_eviction_policy=aks.ScaleSetEvictionPolicy.DELETE if _is_spot(pool) else None,
             spot_max_price=_spot_price(pool),
             tags=self._scope.tags,
-            opts=pulumi.ResourceOptions(
-                parent=self,
-                depends_on=[*self._cluster.ready, *waits_for],
-                # The autoscaler's number, after the first deployment.
-                ignore_changes=["count"],
+            opts=pulumi.ResourceOptions.merge(
+                self._scope.retention.serving(parent=self),
+                # The count is the autoscaler's, after the first deployment.
+                pulumi.ResourceOptions(depends_on=[*self._cluster.ready, *waits_for], ignore_changes=["count"]),
             ),
         )
 

@@ -17,7 +17,8 @@ class Retention:
     Attributes:
         keep: Whether registry, vault, logs and metrics, and the resource group around them, stay in Azure when
             Pulumi forgets them.
-        protected: Whether Pulumi refuses to delete them at all until someone lifts the protection.
+        protected: Whether Pulumi refuses to delete or replace them, network, cluster and pools at all until someone
+            lifts the protection.
     """
 
     keep: bool
@@ -26,6 +27,10 @@ class Retention:
     def data(self, parent: pulumi.Resource) -> pulumi.ResourceOptions:
         """Return the options of a resource that holds data."""
         return pulumi.ResourceOptions(parent=parent, protect=self.protected, retain_on_delete=self.keep)
+
+    def serving(self, parent: pulumi.Resource) -> pulumi.ResourceOptions:
+        """Return the options of a resource that callers need at every moment."""
+        return pulumi.ResourceOptions(parent=parent, protect=self.protected)
 
 
 RETENTION = {

@@ -10,6 +10,7 @@ from moto.cloudformation.exceptions import AlreadyExistsException, ValidationErr
 from moto.cloudformation.models import CloudFormationBackend, Event
 from moto.cloudformation.parsing import Export
 from moto.cloudformation.utils import generate_changeset_id, generate_stack_id
+from moto.core.exceptions import ServiceException
 
 from sandbox.aws.adapters.table import KINDS
 from sandbox.aws.cloudformation import operations
@@ -22,6 +23,12 @@ from sandbox.aws.cloudformation.values import resolve_parameters
 from sandbox.aws.shapes import Json
 
 _BROKEN = frozenset({"CREATE_FAILED", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "DELETE_FAILED"})
+
+
+class ChangeSetNotFoundError(ServiceException):
+    """The code that tools wait for, once they have deleted a change set."""
+
+    code = "ChangeSetNotFound"
 
 
 class SandboxCloudFormation(CloudFormationBackend):
@@ -148,7 +155,7 @@ class SandboxCloudFormation(CloudFormationBackend):
         """Return a change set by its id, or by its name and the stack's.
 
         Raises:
-            ValidationError: If there is none.
+            ChangeSetNotFoundError: If there is none.
         """
         for change_set in self.change_sets.values():
             same_stack = stack_name in (None, change_set.stack_name, change_set.stack_id)
@@ -156,13 +163,13 @@ class SandboxCloudFormation(CloudFormationBackend):
                 change_set_name == change_set.change_set_name and same_stack
             ):
                 return change_set
-        raise ValidationError(message=f"ChangeSet [{change_set_name}] does not exist")
+        raise ChangeSetNotFoundError(f"ChangeSet [{change_set_name}] does not exist")
 
     def delete_change_set(self, change_set_name: str, stack_name: str | None = None) -> None:
         """Forget a change set, and the stack if it never came to be."""
         try:
             change_set = self.describe_change_set(change_set_name, stack_name)
-        except ValidationError:
+        except ChangeSetNotFoundError:
             return
         del self.change_sets[change_set.change_set_id]
 

@@ -49,6 +49,11 @@ class SandboxCloudFormationResponse(CloudFormationResponse):
         stack, resources = self._resources()
         return ActionResult({"StackResourceSummaries": [_shown(stack, item) for item in resources]})
 
+    def create_change_set(self) -> ActionResult:
+        """Answer CreateChangeSet; as in AWS, it is an update unless the caller says otherwise."""
+        self.params.setdefault("ChangeSetType", "UPDATE")
+        return super().create_change_set()
+
     def describe_change_set(self) -> ActionResult:
         """Answer DescribeChangeSet."""
         return ActionResult(self.stacks.describe_change_set(*self._change_set()))

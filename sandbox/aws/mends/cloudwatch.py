@@ -1,12 +1,15 @@
-"""CloudWatch: composite alarms, and alarms that start without data and keep their state when they are changed."""
+"""CloudWatch: composite alarms, metric math, alarms that start without data and keep their state when changed."""
 
 from __future__ import annotations
 
-from moto.cloudwatch import urls
+from typing import Any
+
+from moto.cloudwatch import models, urls
 from moto.cloudwatch.responses import CloudWatchResponse
 from moto.core.responses import ActionResult
 
 from sandbox.aws.mends.base import keep, result, take_over
+from sandbox.aws.mends.metric_math import evaluate
 
 
 class MendedCloudWatch(CloudWatchResponse):
@@ -46,3 +49,5 @@ class MendedCloudWatch(CloudWatchResponse):
 def install() -> None:
     """Put the mend in place."""
     take_over(urls, CloudWatchResponse, MendedCloudWatch)
+    module: Any = models
+    module.parse_expression = evaluate

@@ -185,6 +185,7 @@ def _engine(engine: engines.Engine, model: ModelCard, request: int, filed: Pod |
     same = next((e for e in filed.engines if e.kind == kind), None) if filed else None
     tasks = same.tasks if same else OMNI_TASKS if engine.is_omni else VLLM_TASKS
     session = same.load.session_tokens if same and same.load else 1
+    call_s = same.load.longest_call_s if same and same.load else None
     context = engine.number("--max-model-len", model.max_context_tokens)
     is_fp8 = flags.get("--quantization") == "fp8" or engine.repository == model.fp8_repository
     return Engine(
@@ -192,7 +193,9 @@ def _engine(engine: engines.Engine, model: ModelCard, request: int, filed: Pod |
         kind,
         tasks,
         engine.tensor_parallel,
-        None if engine.is_omni else Load(sessions=1, session_tokens=session, context_tokens=context),
+        None
+        if engine.is_omni
+        else Load(sessions=1, session_tokens=session, context_tokens=context, longest_call_s=call_s),
         KvCacheType.FP8 if flags.get("--kv-cache-dtype", "").startswith("fp8") else KvCacheType.AUTO,
         Quantization.FP8 if is_fp8 else Quantization.NONE,
         hands_over_kv=bool(engine.connectors) or "--kv-offloading-size" in flags,

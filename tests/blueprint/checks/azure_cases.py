@@ -14,6 +14,15 @@ RESERVED = {
 SPOT = {"option": "spot"}
 NIL = "00000000-0000-0000-0000-000000000000"
 WHISPER = {"model": "whisper-large-v3", "load": {"sessions": 20, "session_tokens": 400, "context_tokens": 448}}
+AGGREGATED = {
+    "kind": "aggregated",
+    "name": "cell",
+    "model": "voxtral-small-24b",
+    "pool": "cells",
+    "replicas": {"min": 1, "max": 2},
+    "load": {"sessions": 400, "session_tokens": 1500, "context_tokens": 32768},
+    "tensor_parallel": 2,
+}
 LARGE = {f"{PAIR}.load.context_tokens": 32768}
 
 
@@ -29,6 +38,15 @@ def pair_pool(vm_size: str, **more: object) -> Edits:
 
 def public(*ranges: str) -> Edits:
     return {"azure.network.private_cluster": False, "azure.network.authorized_ranges": list(ranges)}
+
+
+def live(tokens: int = 7500, **more: int) -> Edits:
+    """A model under the aggregated service that takes audio as it comes."""
+    load = {"sessions": 20, "session_tokens": tokens, "context_tokens": 8192, **more}
+    return {f"{PAIR}.model": "voxtral-mini-4b-realtime", f"{PAIR}.load": load}
+
+
+ONE_A10 = pair_pool("Standard_NV72ads_A10_v5", tensor_parallel=1, cpus=10)
 
 
 def case(check: str, at: str, trips: Edits, passes: Edits, says: tuple[str, ...] = (), **more: Any) -> Case:  # noqa: ANN401
@@ -127,6 +145,7 @@ CASES: tuple[Case, ...] = (
     case("engine-on-one-nvlink-domain", f"{PAIR}.tensor_parallel",
          pair_pool("Standard_ND96isr_H200_v5", tensor_parallel=3),
          pair_pool("Standard_ND96isr_H200_v5", tensor_parallel=4), ("3 GPUs do not divide", "(8)")),
+    case("cell-gpus-reach-each-other", f"{CELL}.kind", {}, {CELL: AGGREGATED}, ("no peer access",)),
     case("cell-has-two-domains", f"{CELL}.pool", {f"{CELLS}.vm_size": "Standard_NC80adis_H100_v5"}, {},
          ("two NVLink pairs", "has 1")),
     case("cell-has-two-domains", f"{CELL}.pool", {f"{CELLS}.vm_size": "Standard_NC24ads_A100_v4"}, {}),
@@ -185,5 +204,18 @@ CASES: tuple[Case, ...] = (
          {f"{QWEN}.load.context_tokens": 40960}, ("40961", "40960")),
     case("context-fits-model", f"{QWEN}.load", {f"{QWEN}.load.session_tokens": 16385},
          {f"{QWEN}.load.session_tokens": 16384}, ("16385",)),
+    # 600 s at 12.5 tokens a second
+    case("live-load-is-a-call", f"{PAIR}.load", live(), live(longest_call_s=600),
+         ("7500 tokens", "a call of 600.0 s")),
+    case("context-fits-model", f"{PAIR}.load", live(longest_call_s=601), live(longest_call_s=600),
+         ("601 s takes 7513 tokens", "100% of it")),
+    # Whisper's 448 tokens are 35.8 s of a call
+    case("live-sessions-were-reached", f"{PAIR}.load", {**ONE_A10, **live(448, longest_call_s=35)},
+         {**ONE_A10, **live(longest_call_s=600)}, ("35 calls on one A10", "was published is 11")),
+    case("replicas-carry-load", f"{QWEN}.replicas",
+         {f"{QWEN}.load": {"sessions": 500, "session_tokens": 8192, "context_tokens": 8192},
+          f"{A100}.vm_size": "Standard_NV36ads_A10_v5", f"{QWEN}.quantization": "fp8"},
+         {f"{QWEN}.load": {"sessions": 150, "session_tokens": 8192, "context_tokens": 8192}},
+         ("does not carry 500",)),
     case("images-have-digests", "images", {"images.tts-omni": ABSENT}, {}, ("tts-omni",)),
 )  # fmt: skip

@@ -21,6 +21,8 @@ VLLM = {
     },
 }
 EDGE = "aws.edge"
+FEWER = {"date": "2026-11-22", "conditions": "measured by hand", "calls": 147}
+JWT = {"kind": "jwt", "issuer": "https://login.callers.dev/", "audience": "voice"}
 CERTIFICATE = "arn:aws:acm:us-east-1:123456789012:certificate/00000000-0000-0000-0000-000000000000"
 
 
@@ -304,6 +306,19 @@ CASES: tuple[Case, ...] = (
          {f"{EDGE}.throttle.requests_per_s": 10_000}, ("10001", "10000")),
     Case("api-limits", f"{EDGE}.throttle.burst", {f"{EDGE}.throttle.burst": 5001}, {f"{EDGE}.throttle.burst": 5000},
          ("5001", "5000")),
+    Case("edge-limits-fit-capacity", f"{EDGE}.caller_sessions", {f"{EDGE}.caller_sessions": 4419},
+         {f"{EDGE}.caller_sessions": 4420}, ("4,419", "100% of the 4,420", "iam")),
+    Case("edge-limits-fit-capacity", f"{EDGE}.caller_sessions", {f"{EDGE}.caller_sessions": 4419},
+         {f"{EDGE}.caller_sessions": 4419, "aws.vad.measured": FEWER}, ("4,420",)),
+    Case("edge-limits-fit-capacity", f"{EDGE}.caller_sessions", {f"{EDGE}.caller_sessions": 1},
+         {f"{EDGE}.caller_sessions": 1, f"{EDGE}.authorizer": JWT}, ("1 refuses",)),
+    Case("edge-limits-fit-capacity", f"{EDGE}.throttle.requests_per_address_5_min",
+         {f"{EDGE}.throttle.requests_per_address_5_min": 8999}, {f"{EDGE}.throttle.requests_per_address_5_min": 9000},
+         ("8,999", "10.0 sessions a second", "9,000")),
+    Case("edge-limits-fit-capacity", f"{EDGE}.throttle.requests_per_s", {f"{EDGE}.throttle.requests_per_s": 29},
+         {f"{EDGE}.throttle.requests_per_s": 30}, ("29 of all callers", "the 30")),
+    Case("edge-limits-fit-capacity", f"{EDGE}.gateway.tasks.max",
+         {f"{EDGE}.gateway.max_connections": 1473}, {f"{EDGE}.gateway.max_connections": 1474}, ("8,838", "4,420")),
     Case("placeholder-domain", f"{EDGE}.domain", domain("example.com"), domain("example-callers.com"),
          ("example.com",)),
     Case("placeholder-domain", f"{EDGE}.domain", domain("voice.example"),

@@ -138,8 +138,12 @@ def test_check_says_what_it_is_about_and_where_that_comes_from(check: checks.Che
 
 @pytest.mark.parametrize(
     ("base", "informs"),
-    # Its VAD hosts have the memory that other checks need.
-    [(BASE, {"quota-need", "tiers-balanced"}), (AZURE_BASE, {"family-quota-need"})],
+    [
+        # Its VAD hosts have the memory that other checks need.
+        (BASE, {"quota-need", "tiers-balanced"}),
+        # No source says that a cell's GPUs reach each other's memory: its check warns of every cell.
+        (AZURE_BASE, {"family-quota-need", "cell-gpus-reach-each-other"}),
+    ],
 )
 def test_base_document_gives_no_reason_to_object(base: str, informs: set[str], load: Load) -> None:
     assert {finding.check.id for finding in checks.run(load({}, base))} == informs
@@ -236,7 +240,7 @@ def test_missing_data_is_refused_where_silence_can_alarm(missing_data: MissingDa
 # --- The shipped files ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["sandbox", "production-us-east-1", "production-azure", "both"])
+@pytest.mark.parametrize("name", ["sandbox", "production-us-east-1", "production-azure", "cells", "both"])
 def test_shipped_deployment_is_not_blocked(name: str) -> None:
     assert blocking(blueprint.load(DEPLOYMENTS / f"{name}.yaml")) == set()
 

@@ -54,7 +54,7 @@ def of_service(of: Deployment, service: AzureService) -> Named:
 
 def azure_service(kind: type[AzureService]) -> AzureService:
     """The production file's service of one kind."""
-    return next(service for service in deployment("production-azure").azure.services if isinstance(service, kind))
+    return next(service for service in deployment("cells").azure.services if isinstance(service, kind))
 
 
 def p5(model: str, load: Load, quantization: Quantization = Quantization.NONE) -> AsrFleet:

@@ -24,7 +24,7 @@ CELL = "Standard_NC96ads_A100_v4"
 def cell() -> CellLaunch:
     service = azure_service(PrefillDecodeCell)
     assert isinstance(service, PrefillDecodeCell)
-    return cell_launch(deployment("production-azure").azure, service)
+    return cell_launch(deployment("cells").azure, service)
 
 
 def transfer(server: VllmServer) -> dict[str, Any]:

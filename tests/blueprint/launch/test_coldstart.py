@@ -23,7 +23,7 @@ LEVERS = [(image, lever) for image, row in ROWS for lever in row.levers]
 
 
 def launcher_of(image: Image) -> Launcher:
-    azure = deployment("production-azure").azure
+    azure = deployment("cells").azure
     chat, tts = azure_service(ChatService), azure_service(TtsService)
     assert isinstance(chat, ChatService)
     assert isinstance(tts, TtsService)

@@ -39,12 +39,12 @@ def shown(launcher: Launcher) -> str:
 
 
 def production(kind: type, **changes: object) -> Named:
-    of = deployment("production-azure")
+    of = deployment("cells")
     return of_service(of, azure_service(kind).model_copy(update=changes))
 
 
 def around_the_engines() -> Named:
-    yield "router", services.router_launch(deployment("production-azure").azure)
+    yield "router", services.router_launch(deployment("cells").azure)
     yield "dcgm", services.dcgm_launch()
 
 

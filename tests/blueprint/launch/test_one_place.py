@@ -61,7 +61,7 @@ def test_names_that_look_like_flags_are_found() -> None:
 def test_both_stages_of_speech_are_sized_and_eager_only_when_asked_for(cuda_graphs: bool) -> None:
     service = azure_service(TtsService).model_copy(update={"cuda_graphs": cuda_graphs})
     assert isinstance(service, TtsService)
-    server = tts_launch(deployment("production-azure").azure, service)
+    server = tts_launch(deployment("cells").azure, service)
     assert isinstance(server, OmniServer)
     stages = server.deploy_config()["stages"]
     assert isinstance(stages, list)

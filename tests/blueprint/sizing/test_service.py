@@ -21,7 +21,7 @@ from blueprint.file.model.base import HostCount
 from blueprint.file.model.serving import Load
 
 DEPLOYMENTS = Path(__file__).parents[3] / "deployments"
-AZURE = blueprint.load(DEPLOYMENTS / "production-azure.yaml").azure
+AZURE = blueprint.load(DEPLOYMENTS / "cells.yaml").azure
 SEED = {fleet.name: fleet for fleet in blueprint.load(DEPLOYMENTS / "seed.yaml").aws.asr}
 LOAD = Load(sessions=100, session_tokens=1500, context_tokens=16384)
 REPLICAS = HostCount(min=1, max=4)

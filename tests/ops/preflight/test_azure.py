@@ -42,7 +42,7 @@ CONTRIBUTOR = (["*"], ["Microsoft.Authorization/*/Write", "Microsoft.Authorizati
 
 @pytest.fixture(scope="module")
 def production() -> Deployment:
-    return blueprint.load(DEPLOYMENTS / "production-azure.yaml")
+    return blueprint.load(DEPLOYMENTS / "cells.yaml")
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def subscription(production: Deployment) -> Subscription:
 
 @cache
 def resources() -> Counter[str]:
-    return cluster((DEPLOYMENTS / "production-azure.yaml").read_text(encoding="utf-8")).counts()
+    return cluster((DEPLOYMENTS / "cells.yaml").read_text(encoding="utf-8")).counts()
 
 
 Ask = Callable[..., list[Row]]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 from botocore.exceptions import ClientError
 
@@ -90,3 +92,32 @@ def test_public_image_parameters_name_images_that_exist(aws: LocalAws, family: s
     image = aws.client("ssm").get_parameter(Name=name)["Parameter"]["Value"]
     (shown,) = aws.client("ec2").describe_images(ImageIds=[image])["Images"]
     assert (shown["Architecture"], shown["RootDeviceName"]) == (architecture, "/dev/xvda")
+
+
+@pytest.mark.parametrize(
+    ("expression", "values"),
+    [("MAX([m1,m2])", [4, 6]), ("SUM([m1,m2])", [5, 6]), ("100*m1/m2", [400]), ("AVG([m2])-1", [0])],
+)
+def test_metric_math_is_worked_out(aws: LocalAws, expression: str, values: list[float]) -> None:
+    """The first as our alarms over several fleets ask; where a metric has no value, arithmetic has none."""
+    cloudwatch = aws.client("cloudwatch")
+    start = datetime(2026, 11, 22, 12, tzinfo=UTC)
+    for name, minute, value in (("First", 0, 4), ("Second", 0, 1), ("First", 1, 6)):
+        datum = {"MetricName": name, "Value": value, "Timestamp": start + timedelta(minutes=minute)}
+        cloudwatch.put_metric_data(Namespace=f"Math {expression}", MetricData=[datum])
+    queries: list[dict[str, object]] = [
+        {
+            "Id": id_,
+            "MetricStat": {"Metric": {"Namespace": f"Math {expression}", "MetricName": name}, "Period": 60,
+                           "Stat": "Maximum"},
+            "ReturnData": False,
+        }
+        for id_, name in (("m1", "First"), ("m2", "Second"))
+    ]  # fmt: skip
+    queries.append({"Id": "folded", "Expression": expression})
+    asked = {"MetricDataQueries": queries, "StartTime": start, "EndTime": start + timedelta(minutes=5)}
+    (told,) = cloudwatch.get_metric_data(**asked)["MetricDataResults"]
+    assert told["Values"] == values
+    queries[-1]["Expression"] = "ANOMALY_DETECTION_BAND(m1)"
+    with pytest.raises(ClientError, match="does not know 'ANOMALY_DETECTION_BAND"):
+        cloudwatch.get_metric_data(**asked)

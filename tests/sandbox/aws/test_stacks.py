@@ -285,3 +285,25 @@ def test_an_attribute_that_a_type_lacks_is_named(stack: Deployed) -> None:
     stack.try_create({"P": PARAMETER}, Outputs=wrong)
     shown = stack.cloudformation.describe_stack_events(StackName=stack.name)["StackEvents"]
     assert any("P (AWS::SSM::Parameter) does not support attribute type Colour" in str(item) for item in shown)
+
+
+def test_a_change_set_without_a_type_updates_by_the_template_that_is_there(stack: Deployed) -> None:
+    """As `aws cloudformation create-change-set --use-previous-template` asks."""
+    wanted = {"Wanted": {"Type": "String", "Default": "one"}}
+    stack.create({"P": parameter("/previous", ref("Wanted"))}, Parameters=wanted)
+    arguments: dict[str, Any] = {"StackName": stack.name, "ChangeSetName": "plan"}
+    given = [{"ParameterKey": "Wanted", "ParameterValue": "two"}]
+    stack.cloudformation.create_change_set(**arguments, UsePreviousTemplate=True, Parameters=given)
+    assert stack.cloudformation.describe_change_set(**arguments)["ExecutionStatus"] == "AVAILABLE"
+    stack.cloudformation.execute_change_set(**arguments)
+    assert stack.client("ssm").get_parameter(Name="/previous")["Parameter"]["Value"] == "two"
+    given = [{"ParameterKey": "Wanted", "ParameterValue": "three"}]
+    stack.cloudformation.update_stack(StackName=stack.name, UsePreviousTemplate=True, Parameters=given)
+    assert stack.client("ssm").get_parameter(Name="/previous")["Parameter"]["Value"] == "three"
+
+
+def test_a_change_set_that_is_gone_is_told_by_the_code_that_tools_wait_for(stack: Deployed) -> None:
+    """The CDK deletes an old change set before each update, and looks until it is not found."""
+    stack.create({"P": PARAMETER})
+    with pytest.raises(stack.cloudformation.exceptions.ChangeSetNotFoundException):
+        stack.cloudformation.describe_change_set(StackName=stack.name, ChangeSetName="gone")

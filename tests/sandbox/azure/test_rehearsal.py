@@ -1,6 +1,7 @@
 """Both projects and the policy pack, from preview to teardown, as `voice` prints them."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from ops.preview import command as preview
 from ops.preview import tree as azure_view
 from ops.progress import Progress
 from ops.sandbox import azure as azure_sandbox
+from sandbox.azure import state
 from sandbox.azure.diff import compare
 from sandbox.azure.errors import PolicyPackError
 from sandbox.azure.policy import PolicyViolation
@@ -86,6 +88,29 @@ def test_previews_are_reported_kept_and_compared(
     document = json.loads(capsys.readouterr().out)
     assert document["projects"]["sample-workloads"]["changeSummary"] == {"same": 8}
     assert document["deployment"] == "sandbox"
+
+
+def test_a_replacement_is_refused_unless_it_is_named(
+    rehearsed: tuple[list[Rehearsed], list[PolicyViolation]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deployment, (done, _) = load(DEPLOYMENT), rehearsed
+    graph = done[0].preview.graph
+    kept = state.state_file(tmp_path, deployment.name, done[0].project.name)
+    smaller = tuple(
+        replace(r, inputs={**r.inputs, "vmSize": "Standard_NC48ads_A100_v4"}) if "vmSize" in r.inputs else r
+        for r in graph.resources
+    )
+    state.save(kept, replace(graph, resources=smaller))
+    before = kept.read_text(encoding="utf-8")
+    with pytest.raises(typer.Exit) as caught:
+        preview.report(deployment, done, [], tmp_path, as_json=False, dependencies=False)
+    assert caught.value.exit_code == 2
+    said = capsys.readouterr().err
+    assert 'containerservice:AgentPool "gpu": vmSize cannot change in place. Away: what runs on the pool' in said
+    assert "--accept-replace gpu" in said
+    assert kept.read_text(encoding="utf-8") == before
+    preview.report(deployment, done, [], tmp_path, as_json=False, dependencies=False, accepted=["gpu"])
+    assert kept.read_text(encoding="utf-8") != before
 
 
 def test_a_deployment_without_azure_has_nothing_to_preview() -> None:

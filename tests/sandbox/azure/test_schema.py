@@ -1,5 +1,7 @@
 """The tables of the engine name only what the installed SDKs know."""
 
+from collections.abc import Iterable, Mapping
+
 import pytest
 
 from sandbox.azure import arm, fakes, replacements
@@ -36,7 +38,11 @@ def test_made_up_outputs_exist(kind: str, output: str) -> None:
 
 @pytest.mark.parametrize("package", ["azure-native", "kubernetes"])
 def test_replacing_inputs_exist(package: str) -> None:
-    table = {"azure-native": replacements._AZURE, "kubernetes": replacements._KUBERNETES}[package]
+    tables: dict[str, Mapping[str, Iterable[str]]] = {
+        "azure-native": replacements.AZURE,
+        "kubernetes": replacements._KUBERNETES,
+    }
+    table = tables[package]
     for kind, paths in table.items():
         shape = known(f"{package}:{kind}")
         for path in paths:

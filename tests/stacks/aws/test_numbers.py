@@ -173,7 +173,7 @@ OF_THE_FILE: dict[str, dict[str, set[object]]] = {
     },
     "Logs::LogGroup": {"RetentionInDays": {1}},
     "S3::Bucket": {"LifecycleConfiguration.Rules.ExpirationInDays": {1}},
-    "WAFv2::WebACL": {"Rules.Statement.RateBasedStatement.Limit": {1000}},
+    "WAFv2::WebACL": {"Rules.Statement.RateBasedStatement.Limit": {10_000}},
 }
 """What deployments/sandbox.yaml says, or leaves to a default."""
 

@@ -45,12 +45,14 @@ def test_api_is_regional_and_is_reached_by_its_own_name_only(edge: Stack, unname
     ("kind", "authorization", "key"),
     [("iam", "AWS_IAM", False), ("jwt", "NONE", False), ("api-key", "NONE", True), ("none", "NONE", False)],
 )
-def test_every_route_asks_for_what_the_file_says(
+def test_who_opens_a_session_is_asked_what_the_file_says_and_its_token_opens_the_rest(
     by_authorizer: dict[str, Stack], kind: str, authorization: str, key: bool
 ) -> None:
-    for method in routes(by_authorizer[kind]).values():
-        assert method["AuthorizationType"] == authorization
-        assert bool(method.get("ApiKeyRequired")) is key
+    for route, method in routes(by_authorizer[kind]).items():
+        opens = route == "POST /v1/sessions"
+        assert method["AuthorizationType"] == (authorization if opens else "NONE")
+        assert bool(method.get("ApiKeyRequired")) is (key and opens)
+        assert method.get("RequestParameters", {}).get(f"method.request.header.{TOKEN_HEADER}", False) is not opens
 
 
 def test_keys_come_with_a_throttled_plan_and_no_value(by_authorizer: dict[str, Stack]) -> None:
@@ -94,7 +96,7 @@ def test_requests_pass_through_the_link_to_the_gateway(edge: Stack) -> None:
         assert rest == f":{GATEWAY_HTTP.number}{path}"
         of_session = {"integration.request.path.id": "method.request.path.id"} if "{id}" in path else {}
         caller = {f"integration.request.header.{CALLER_HEADER}": "context.identity.userArn"}
-        assert integration["RequestParameters"] == of_session | caller
+        assert integration["RequestParameters"] == (of_session or caller)
 
 
 @pytest.mark.parametrize(
@@ -103,8 +105,8 @@ def test_requests_pass_through_the_link_to_the_gateway(edge: Stack) -> None:
 )
 def test_gateway_is_told_who_calls(by_authorizer: dict[str, Stack], kind: str, caller: str | None) -> None:
     header = f"integration.request.header.{CALLER_HEADER}"
-    for method in routes(by_authorizer[kind]).values():
-        assert method["Integration"].get("RequestParameters", {}).get(header) == caller
+    opening = routes(by_authorizer[kind])["POST /v1/sessions"]
+    assert opening["Integration"].get("RequestParameters", {}).get(header) == caller
 
 
 def test_requests_are_validated(edge: Stack) -> None:
@@ -137,6 +139,20 @@ def test_refusals_are_json_and_throttled_callers_are_told_when_to_return(edge: S
         # API Gateway quotes messageString itself.
         body = answer["ResponseTemplates"]["application/json"].replace("$context.error.messageString", '"refused"')
         assert json.loads(body)["error"] == "refused"
+        assert not any("Access-Control" in name for name in answer.get("ResponseParameters", {}))
+
+
+@pytest.mark.parametrize(
+    ("origins", "named"), [(["https://a.test"], "'https://a.test'"), (["https://a.test", "https://b.test"], "'*'")]
+)
+def test_pages_can_read_what_is_refused(origins: list[str], named: str, tmp_path: Path) -> None:
+    edge = edited_sandbox({"aws.edge.allowed_origins": origins}, tmp_path)["edge"]
+    answers = {answer["ResponseType"]: answer for answer in edge.properties("ApiGateway::GatewayResponse")}
+    assert {"DEFAULT_4XX", "DEFAULT_5XX"} < set(answers)
+    for answer in answers.values():
+        assert answer["ResponseParameters"]["gatewayresponse.header.Access-Control-Allow-Origin"] == named
+        exposed = answer["ResponseParameters"]["gatewayresponse.header.Access-Control-Expose-Headers"]
+        assert exposed == "'Retry-After'"
 
 
 def test_stage_is_throttled_and_traced_and_logs_no_payload(edge: Stack) -> None:
@@ -179,7 +195,7 @@ def test_firewall_limits_addresses_and_knows_common_attacks(edge: Stack) -> None
     assert rate["Action"] == {"Block": {}}
     assert rate["Statement"]["RateBasedStatement"] == {
         "AggregateKeyType": "IP",
-        "Limit": 1000,
+        "Limit": 10_000,
         "EvaluationWindowSec": 300,
     }
     assert [rule["Statement"]["ManagedRuleGroupStatement"]["Name"] for rule in managed] == [

@@ -49,7 +49,7 @@ def cluster(deployment: str, mode: Mode = Mode.UP) -> Graph:
     return record("cluster", deployment, mode=mode)
 
 
-def edited(edits: Edits, base: str = "production-azure") -> str:
+def edited(edits: Edits, base: str = "cells") -> str:
     """Return a shipped deployment file's text with some values replaced, added or removed."""
     return documents.edited(edits, (DEPLOYMENTS / f"{base}.yaml").read_text(encoding="utf-8"))
 

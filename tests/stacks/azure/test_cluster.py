@@ -164,7 +164,7 @@ def test_everything_is_exported_and_the_kubeconfig_is_secret(graph: Graph) -> No
     assert yaml.safe_load(reveal(kubeconfig))["kind"] == "Config"
 
 
-@pytest.mark.parametrize("file", ["production-azure", "both"])
+@pytest.mark.parametrize("file", ["production-azure", "cells", "both"])
 def test_shipped_files_make_a_cluster(file: str) -> None:
     graph = cluster(edited({}, file))
     pools = {inputs(r)["agentPoolName"] for r in graph.of_type("containerservice:AgentPool")}

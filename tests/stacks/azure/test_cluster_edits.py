@@ -1,8 +1,14 @@
 """An edit of the deployment file changes the resources that it is about, and no others."""
 
+import re
+
 import pytest
 
+from sandbox.azure.diff import Op, compare
 from sandbox.azure.graph import Graph
+from sandbox.azure.outages import DOWN, outages
+from sandbox.azure.replacements import AZURE, defined
+from sandbox.azure.schema import args_shape, resource_shape
 from tests.blueprint.documents import ABSENT, Edits
 from tests.stacks.azure.recorded import azure_resources, cluster, edited, inputs
 
@@ -47,3 +53,97 @@ def test_an_edit_changes_what_it_is_about(case: str) -> None:
     edits, expected = CASES[case]
     before, after = _asked(cluster(edited({}))), _asked(cluster(edited(edits)))
     assert {key for key in before | after if before.get(key) != after.get(key)} == expected
+
+
+POOL_B = {"name": "h100b", "vm_size": "Standard_NC96ads_A100_v4", "nodes": {"min": 1, "max": 2}, "surge_nodes": 1}
+SERVICE_B = {
+    "kind": "aggregated",
+    "name": "voxtral-b",
+    "model": "voxtral-small-24b",
+    "pool": "h100b",
+    "replicas": {"min": 1, "max": 3},
+    "load": {"sessions": 800, "session_tokens": 1500, "context_tokens": 32768},
+    "tensor_parallel": 2,
+    "cpus": 40,
+}
+BESIDE = {"azure.pools.5": POOL_B, "azure.services.4": SERVICE_B}
+INSTEAD = {"azure.pools.1": POOL_B, "azure.services.1": SERVICE_B}
+AWAY: dict[str, tuple[Edits, set[tuple[str, str]]]] = {
+    "public": (
+        CASES["public"][0],
+        {("cluster", f"apiServerAccessProfile.{name}") for name in ("enablePrivateCluster", "privateDNSZone")},
+    ),
+    "another GPU": (
+        {"azure.pools.1.vm_size": "Standard_NC48ads_A100_v4", "azure.services.1.cpus": 40},
+        {("h100", "vmSize")},
+    ),
+    "pods' range": ({"azure.network.pod_cidr": "10.200.0.0/16"}, {("cluster", "networkProfile.podCidr")}),
+    "network": (
+        {"azure.network.cidr": "10.70.0.0/16"},
+        {
+            ("network", "addressSpace.addressPrefixes[0]"),
+            ("nodes", "addressPrefix"),
+            ("endpoints", "addressPrefix"),
+        },
+    ),
+    "system pool": (
+        {"azure.system_pool.vm_size": "Standard_D4ds_v5"},
+        {("cluster", "agentPoolProfiles[0].vmSize")},
+    ),
+    "nodes": (CASES["nodes"][0], set()),
+    "logs": (CASES["logs"][0], set()),
+}
+"""Edits, and what of the cluster would be away: the resource, and the input that cannot change in place."""
+
+
+@pytest.mark.parametrize("case", AWAY)
+def test_a_replacement_of_what_serves_or_holds_state_is_an_outage(case: str) -> None:
+    edits, expected = AWAY[case]
+    steps = compare(cluster(edited({})), cluster(edited(edits)))
+    found = outages(steps)
+    assert {(each.name, change) for each in found for change in each.changes} == expected
+    assert all(re.search(r"minutes|hour|for good|until", each.text()) for each in found)
+    assert outages(steps, [name for name, _ in expected]) == []
+
+
+def test_a_pool_gets_another_size_with_a_new_one_beside_it() -> None:
+    """New pool and service, then the old ones away: nothing is replaced, and nothing else is touched."""
+    old, both, new = (cluster(edited(edits)) for edits in ({}, BESIDE, INSTEAD))
+    assert _touched(old, both) == {(Op.CREATE, "h100b")}
+    assert _touched(both, new) == {(Op.DELETE, "h100")}
+
+
+def _touched(before: Graph, after: Graph) -> set[tuple[Op, str]]:
+    return {(step.op, step.resource.name) for step in compare(before, after) if step.op is not Op.SAME}
+
+
+def test_a_cluster_takes_what_is_in_it_along() -> None:
+    (found,) = outages(compare(cluster(edited({})), cluster(edited(AWAY["public"][0]))))
+    assert found.along >= 5 + 1  # its pools, and what watches it
+
+
+def test_definitions_are_read_where_they_say_that_an_input_cannot_change() -> None:
+    aks = defined("azure-native:containerservice:ManagedCluster")
+    assert {"dnsPrefix", "fqdnSubdomain", "networkProfile.outboundType"} <= set(aks)
+    assert "location" in defined("azure-native:containerregistry:Registry")
+    assert "hostGroupID" in defined("azure-native:containerservice:AgentPool")
+    assert "kubernetesVersion" not in aks
+
+
+@pytest.mark.parametrize("kind", AZURE)
+def test_what_definitions_do_not_say_is_an_input_and_has_a_source(kind: str) -> None:
+    for path, source in AZURE[kind].items():
+        assert source.startswith("https://"), path
+        shape = resource_shape(f"azure-native:{kind}")
+        for name in path.split("."):
+            assert shape
+            assert name in shape.inputs, path
+            shape = args_shape(shape.module, shape.inputs[name].args or "")
+
+
+def test_what_is_away_is_said_of_types_that_there_are() -> None:
+    assert all(resource_shape(f"{package(kind)}:{kind}") for kind in DOWN)
+
+
+def package(kind: str) -> str:
+    return "kubernetes" if "/v" in kind else "azure-native"

@@ -20,6 +20,12 @@ DATA = (
     "operationalinsights:Workspace",
     "monitor:AzureMonitorWorkspace",
 )
+SERVING = (
+    "containerservice:AgentPool",
+    "containerservice:ManagedCluster",
+    "network:Subnet",
+    "network:VirtualNetwork",
+)
 
 
 @pytest.fixture(scope="module", params=FILES)
@@ -137,8 +143,9 @@ def test_everything_that_takes_tags_has_them(graph: Graph) -> None:
 def test_data_outlives_a_teardown_by_environment(environment: str, *, keep: bool, protect: bool) -> None:
     graph = cluster(edited({"environment": environment}))
     for resource in azure_resources(graph):
-        holds_data = resource.type.removeprefix("azure-native:") in DATA
+        kind = resource.type.removeprefix("azure-native:")
+        holds_data = kind in DATA
         assert resource.retain_on_delete is (keep and holds_data), resource.label
-        assert resource.protect is (protect and holds_data), resource.label
+        assert resource.protect is (protect and (holds_data or kind in SERVING)), resource.label
     vault = inputs(graph.of_type("keyvault:Vault")[0])["properties"]
     assert vault.get("enablePurgeProtection") is (True if keep else None)

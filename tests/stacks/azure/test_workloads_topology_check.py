@@ -4,14 +4,22 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from blueprint import catalog
 from voice_constructs.azure.kubernetes.files import check_topology
-from voice_constructs.azure.kubernetes.files.check_topology import Expectation, UnusableNodeError, check, parse
-from voice_constructs.azure.kubernetes.topology_check import SOURCE, expectation
+from voice_constructs.azure.kubernetes.files.check_topology import (
+    Expectation,
+    UnusableNodeError,
+    check,
+    check_peers,
+    parse,
+    peer_access,
+)
+from voice_constructs.azure.kubernetes.topology_check import SOURCE, HandOver, expectation
 
 NC96 = catalog.vm_sizes()["Standard_NC96ads_A100_v4"]
 NC80 = catalog.vm_sizes()["Standard_NC80adis_H100_v5"]
@@ -90,6 +98,52 @@ def test_a_pod_with_some_gpus_wants_those_joined() -> None:
     assert list(some.linked_pairs()) == [(0, 1)]
     assert some.numa_nodes == ()
     assert Expectation.from_json(expectation(NC80, 2)).numa_nodes == (0, 1)
+
+
+# As the driver prints it for NC96ads: https://github.com/NVIDIA/cuQuantum/issues/191, driver 570.
+APART = (
+    " \tGPU0\tGPU1\tGPU2\tGPU3\t\n"
+    " GPU0\tX\tOK\tNS\tNS\t\n"
+    " GPU1\tOK\tX\tNS\tNS\t\n"
+    " GPU2\tNS\tNS\tX\tOK\t\n"
+    " GPU3\tNS\tNS\tOK\tX\t\n"
+    "\nLegend:\n\n  X    = Self\n  OK   = Status Ok\n  NS   = Not supported\n"
+)
+JOINED = APART.replace("NS\t", "OK\t")
+ACROSS = HandOver(((0, 1), (2, 3)), "cuda_ipc,cuda_copy,sm", refuse=True)
+
+
+def test_gpus_that_hand_over_reach_each_other() -> None:
+    expected = Expectation.from_json(expectation(NC96, 4, ACROSS))
+    assert set(expected.peers) == {(0, 2), (0, 3), (1, 2), (1, 3)}
+    assert check_peers(expected, peer_access(JOINED)) == ""
+    with pytest.raises(UnusableNodeError, match=r"GPU 0 to GPU 2 is NS.*Of cuda_ipc,cuda_copy,sm UCX is left"):
+        check_peers(expected, peer_access(APART))
+    lenient = Expectation.from_json(expectation(NC96, 4, replace(ACROSS, refuse=False)))
+    assert "GPU 1 to GPU 3 is NS" in check_peers(lenient, peer_access(APART))
+    with pytest.raises(UnusableNodeError, match="GPU 0 to GPU 2 is absent"):
+        check_peers(expected, peer_access("\tGPU0\tGPU1\n GPU0\tX\tOK\n GPU1\tOK\tX\n"))
+    with pytest.raises(UnusableNodeError, match="shows no GPU"):
+        peer_access("No devices were found\n")
+
+
+@pytest.mark.parametrize(("refuse", "code", "said"), [(True, 1, "refused: GPUs"), (False, 0, "warning: GPUs")])
+def test_the_file_chooses_what_a_node_without_peer_access_means(
+    tmp_path: Path, *, refuse: bool, code: int, said: str
+) -> None:
+    fake = tmp_path / "nvidia-smi"
+    shown = {"-m": GOOD, "-p2p": APART, "": listing()}
+    cases = "".join(f"  {flag or '*'}) cat <<'END'\n{text}\nEND\n  ;;\n" for flag, text in shown.items())
+    fake.write_text(f'#!/bin/sh\ncase "$2" in\n{cases}esac\n', encoding="utf-8")
+    fake.chmod(0o755)
+    expected = expectation(NC96, 4, replace(ACROSS, refuse=refuse))
+    done = subprocess.run(  # noqa: S603  the program under test
+        [sys.executable, str(SOURCE)],
+        env={"PATH": f"{tmp_path}:/bin:/usr/bin", check_topology.EXPECTED_VARIABLE: expected},
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == code
+    assert done.stderr.startswith(said)
 
 
 def run(folder: Path, **outputs: str) -> subprocess.CompletedProcess[str]:

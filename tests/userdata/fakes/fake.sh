@@ -131,6 +131,9 @@ case $name in
     done
     install "${kept[@]}"
     ;;
+  networkctl)
+    [[ $1 != status ]] || printf '● 2: %s\n    Network File: %s\n' "$2" "$(state network-file /run/systemd/network/70-ens5.network)"
+    ;;
   mountpoint) grep -qxF "$2" "$FAKE/mounts" 2>/dev/null ;;
   mount) echo "${@: -1}" >>"$FAKE/mounts" ;;
   journalctl) state journal '' ;;

@@ -27,11 +27,13 @@ from blueprint.engines.cell import (
     engine_cpus,
 )
 from blueprint.engines.launch.base import Launcher
+from blueprint.engines.launch.fabric import TRANSPORTS
 from blueprint.engines.launch.lmcache import LmcacheServer
 from blueprint.engines.launch.services import CellLaunch, cell_launch
 from blueprint.engines.launch.vllm import VllmServer
+from blueprint.engines.sizing.layouts import cell_groups
 from blueprint.engines.sizing.service import PoolSizing, size_service
-from blueprint.file.model.azure import PrefillDecodeCell
+from blueprint.file.model.azure import PrefillDecodeCell, WithoutPeerAccess
 from voice_constructs.azure.kubernetes.context import ClusterContext
 from voice_constructs.azure.kubernetes.engine_replicas import EngineReplicasProps, nvme_mount
 from voice_constructs.azure.kubernetes.pods import (
@@ -45,7 +47,7 @@ from voice_constructs.azure.kubernetes.pods import (
     shared_memory_mount,
 )
 from voice_constructs.azure.kubernetes.scaling import cell_triggers
-from voice_constructs.azure.kubernetes.topology_check import topology_check
+from voice_constructs.azure.kubernetes.topology_check import HandOver, topology_check
 
 SEES_EVERY_GPU = {"NVIDIA_VISIBLE_DEVICES": "all"}
 """Read by the NVIDIA runtime, the default one of AKS GPU nodes: its handler is `nvidia-container-runtime`, and there is
@@ -86,7 +88,7 @@ def cells(context: ClusterContext, service: PrefillDecodeCell) -> EngineReplicas
         service=service,
         pool=service.pool,
         name=service.name,
-        checks=[topology_check(engine_image, size, size.gpu_count)],
+        checks=[topology_check(engine_image, size, size.gpu_count, _hand_over(service, size))],
         sidecars=_sidecars(context, launch, nvme=service.lmcache.l2_nvme_gib > 0),
         engines=_engines(engine_image, launch, service, sized, size),
         triggers=cell_triggers(service.name, service.pool, sized.engine.sessions),
@@ -96,6 +98,10 @@ def cells(context: ClusterContext, service: PrefillDecodeCell) -> EngineReplicas
         whole_node=True,
         share_processes=True,
     )
+
+
+def _hand_over(service: PrefillDecodeCell, size: VmSize) -> HandOver:
+    return HandOver(cell_groups(size), TRANSPORTS, service.without_peer_access is WithoutPeerAccess.REFUSE)
 
 
 def _engines(

@@ -14,11 +14,11 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from blueprint.contract.session_api import (
     AUDIO_PATH,
     EVENTS_PATH,
+    EXPOSED_HEADERS,
     HEALTH_PATH,
-    LAST_EVENT_ID_HEADER,
+    REQUEST_HEADERS,
     SESSION_PATH,
     SESSIONS_PATH,
-    TOKEN_HEADER,
 )
 from voice_gateway.audio_route import audio
 from voice_gateway.event_stream import events
@@ -42,7 +42,8 @@ def session_api(gateway: Gateway) -> Starlette:
         CORSMiddleware,
         allow_origins=origins,
         allow_methods=["GET", "POST", "DELETE"],
-        allow_headers=["Authorization", "Content-Type", LAST_EVENT_ID_HEADER, TOKEN_HEADER],
+        allow_headers=REQUEST_HEADERS,
+        expose_headers=EXPOSED_HEADERS,
     )
     routes = [
         Route(SESSIONS_PATH, create, methods=["POST"]),

@@ -23,6 +23,7 @@ from voice_telemetry.sources.dataplane import DataPlane
 from voice_telemetry.sources.engine import Engine
 from voice_telemetry.sources.gpu import Gpu
 from voice_telemetry.sources.neuron import Neuron
+from voice_telemetry.sources.nic import Nic
 
 SHOWN_FOR_S = 10.0
 """Prometheus is not told values that are older: their source is silent."""
@@ -35,6 +36,8 @@ def make(name: SourceName, settings: Settings, store: StoreSettings) -> Source:
     match name:
         case SourceName.DATAPLANE:
             return DataPlane(settings.control_socket)
+        case SourceName.NIC:
+            return Nic(settings.interface)
         case SourceName.NEURON:
             return Neuron(settings.neuron_monitor, Path(tempfile.gettempdir()) / "neuron-monitor.json")
         case SourceName.GPU:

@@ -15,6 +15,7 @@ class SourceName(StrEnum):
     """Where values come from."""
 
     DATAPLANE = "dataplane"
+    NIC = "nic"
     NEURON = "neuron"
     GPU = "gpu"
     ENGINE = "engine"
@@ -33,6 +34,7 @@ class Settings(BaseSettings):
     fleet: str = Field(min_length=1)
     host: str = Field(min_length=1)
     region: str = Field(min_length=1)
+    interface: str = Field(min_length=1)
     telemetry_sources: Annotated[tuple[SourceName, ...], NoDecode, BeforeValidator(_split)] = Field(min_length=1)
     prometheus_port: int = Field(ge=1, le=65535)
     control_socket: Path = Path(CONTROL_SOCKET)

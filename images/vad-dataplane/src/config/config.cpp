@@ -36,6 +36,7 @@ constexpr std::array kContract{
     Variable{"VOICE_CHUNK_KIND", "log-mel"},
     Variable{"VOICE_HEALTH_PORT", nullptr},
     Variable{"VOICE_DRAIN_TIMEOUT_S", nullptr},
+    Variable{"VOICE_MAX_SESSIONS", nullptr},
 };
 
 constexpr std::array kOwn{
@@ -44,7 +45,6 @@ constexpr std::array kOwn{
     Variable{"VOICE_CONTROL_SOCKET", "/run/voice/dataplane/control.sock"},
     Variable{"VOICE_STATE_FILE", "/run/voice/dataplane/sessions"},
     Variable{"VOICE_VAD_MODULE", "/usr/lib/voice/vad.so"},
-    Variable{"VOICE_MAX_SESSIONS", "8192"},
     Variable{"VOICE_SESSION_PACKETS_PER_S", "100"},
     Variable{"VOICE_ADMISSIONS_PER_S", "2000"},
     Variable{"VOICE_SILENT_AFTER_S", "60"},

@@ -26,7 +26,8 @@ Variables complete() {
             {"VOICE_RTP_PORT", "5004"},
             {"VOICE_CHUNK_PORT", "5006"},
             {"VOICE_HEALTH_PORT", "8081"},
-            {"VOICE_DRAIN_TIMEOUT_S", "110"}};
+            {"VOICE_DRAIN_TIMEOUT_S", "110"},
+            {"VOICE_MAX_SESSIONS", "8192"}};
 }
 
 std::variant<Config, std::vector<Problem>> load_from(const Variables& variables) {
@@ -59,8 +60,8 @@ TEST(Configuration, ReadsTheContractAndFillsInTheRest) {
 
 TEST(Configuration, OwnVariablesCanBeSet) {
     auto variables = complete();
-    variables.insert({{"VOICE_VALKEY_TLS", "off"}, {"VOICE_CHUNK_KIND", "pcm16"},
-                      {"VOICE_MAX_SESSIONS", "65536"}, {"VOICE_CONTROL_SOCKET", "/tmp/x"}});
+    variables.insert({{"VOICE_VALKEY_TLS", "off"}, {"VOICE_CHUNK_KIND", "pcm16"}, {"VOICE_CONTROL_SOCKET", "/tmp/x"}});
+    variables["VOICE_MAX_SESSIONS"] = "65536";
     variables["VOICE_DATA_PATH"] = "socket";
     const auto config = std::get<Config>(load_from(variables));
     EXPECT_FALSE(config.store.tls);

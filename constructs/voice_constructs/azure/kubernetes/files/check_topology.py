@@ -1,10 +1,14 @@
-"""Compare a node's real GPUs and NVLinks with what its VM size should have; refuse to start a cell on a broken one.
+"""Compare a node's real GPUs and NVLinks with what its VM size should have; refuse to start engines on a broken one.
 
 Runs as a cell's init container, on the standard library alone. ``TOPOLOGY_EXPECTED`` holds the expectation as JSON;
 the exit code is 0, or 1 with one reason on stderr, which Kubernetes shows as the container's termination message.
 
 NVLink can be missing on a healthy-looking VM: of 50 starts of a two-GPU size, 29 came up without it
 (https://github.com/Azure/azhpc-images/issues/443). Tensor parallelism then works, at a fraction of the speed.
+
+Where one GPU hands KV cache to another, the two have to reach each other's memory as well (``topo -p2p``): without that
+CUDA has no IPC between them, and UCX goes through host memory without a word. One report of NC96ads with driver 570
+shows it missing between its two pairs (https://github.com/NVIDIA/cuQuantum/issues/191).
 """
 
 import json
@@ -36,19 +40,27 @@ class Expectation:
         gpus: How many GPUs it has.
         nvlink_groups: GPUs that NVLink joins with each other.
         numa_nodes: NUMA node of each GPU, in their order; empty where it is not known.
+        peers: Pairs of GPUs that hand KV cache over.
+        transports: What UCX is told to choose among, for the log.
+        refuse_without_peers: Whether the pod does not start where a pair has no access; else it is said in the log.
     """
 
     vm_size: str
     gpus: int
     nvlink_groups: tuple[tuple[int, ...], ...]
     numa_nodes: tuple[int, ...] = ()
+    peers: tuple[tuple[int, int], ...] = ()
+    transports: str = ""
+    refuse_without_peers: bool = True
 
     @classmethod
     def from_json(cls, text: str) -> "Expectation":
         """Read the value of ``TOPOLOGY_EXPECTED``."""
         raw = json.loads(text)
         groups = tuple(tuple(group) for group in raw["nvlink_groups"])
-        return cls(raw["vm_size"], raw["gpus"], groups, tuple(raw["numa_nodes"]))
+        peers = tuple((one, other) for one, other in raw["peers"])
+        numa_nodes, refuse = tuple(raw["numa_nodes"]), raw["refuse_without_peers"]
+        return cls(raw["vm_size"], raw["gpus"], groups, numa_nodes, peers, raw["transports"], refuse)
 
     def linked_pairs(self) -> Iterator[tuple[int, int]]:
         """Yield each pair of GPUs that NVLink should join."""
@@ -136,6 +148,44 @@ def check(expected: Expectation, topology: Topology, listing: str) -> None:
         raise UnusableNodeError(f"NUMA nodes differ from the catalogue's: {found}. Correct the row {expected.vm_size}")
 
 
+def peer_access(matrix: str) -> dict[tuple[int, int], str]:
+    """Read the output of ``nvidia-smi topo -p2p``: ``OK``, or why not, such as ``NS`` for not supported, by pair.
+
+    Raises:
+        UnusableNodeError: It holds no matrix of GPUs.
+    """
+    lines = _ANSI.sub("", matrix).splitlines()
+    header = next((line.split() for line in lines if line.split()[:1] == ["GPU0"]), None)
+    if header is None:
+        raise UnusableNodeError(f"`nvidia-smi topo -p2p` shows no GPU: {' '.join(matrix.split())[:200]!r}")
+    columns = [int(found[1]) for title in header if (found := _GPU.match(title))]
+    access: dict[tuple[int, int], str] = {}
+    for cells in (line.split() for line in lines):
+        # A row has an answer for each GPU; the header has as many names.
+        if cells and cells != header and (row := _GPU.match(cells[0])):
+            access |= {(int(row[1]), other): cell for other, cell in zip(columns, cells[1:], strict=False)}
+    return access
+
+
+def check_peers(expected: Expectation, access: Mapping[tuple[int, int], str]) -> str:
+    """Return what is wrong between GPUs that hand KV cache over; empty where all reach each other.
+
+    Raises:
+        UnusableNodeError: Something is, and the pod is not to start then.
+    """
+    apart = [pair for pair in expected.peers if access.get(pair, "absent") != "OK"]
+    if not apart:
+        return ""
+    found = ", ".join(f"GPU {one} to GPU {other} is {access.get((one, other), 'absent')}" for one, other in apart)
+    text = (
+        f"GPUs that hand KV cache over do not reach each other's memory: {found}. Of {expected.transports} UCX is left "
+        "with what goes through host memory. Use aggregated engines, another driver, or without_peer_access: warn"
+    )
+    if expected.refuse_without_peers:
+        raise UnusableNodeError(text)
+    return text
+
+
 def _advice(expected: Expectation, topology: Topology) -> str:
     """Say whose fault it is: the VM's, where links are dead, or the catalogue's, where they join other pairs."""
     linked = {pair for pair in topology.links if pair[0] < pair[1] and topology.has_nvlink(pair)}
@@ -173,6 +223,12 @@ def main() -> int:
         matrix = _nvidia_smi("topo", "-m")
         sys.stdout.write(matrix)  # in the pod's log, for whoever asks later
         check(expected, parse(matrix), _nvidia_smi("-L"))
+        # Prefill writes, decode reads.
+        for mode in ("w", "r") if expected.peers else ():
+            shown = _nvidia_smi("topo", "-p2p", mode)
+            sys.stdout.write(shown)
+            if warning := check_peers(expected, peer_access(shown)):
+                sys.stderr.write(f"warning: {warning}\n")
     except UnusableNodeError as reason:
         sys.stderr.write(f"refused: {reason}\n")
         return 1

@@ -1,0 +1,61 @@
+"""Models that take audio as it comes: a session is a call, which takes its tokens every second.
+
+Three things bound the calls of an engine: memory for what they hold, arithmetic for what comes in, and the bandwidth of
+the memory that every step reads. None of it was measured on a GPU; ``catalog.live_streams`` has what others published.
+"""
+
+import math
+
+from blueprint.catalog.inference import Gpu, ModelCard
+from blueprint.engines.sizing.memory import BF16_BYTES, GIB
+from blueprint.engines.sizing.result import DoesNotFitError, Limit
+from blueprint.file.model.serving import Load
+
+COMPUTE_SHARE = 0.3
+"""Share of peak arithmetic that small batches of encoder and decoder reach. ASSUMED."""
+BANDWIDTH_SHARE = 0.6
+"""Share of peak bandwidth that attention over many contexts reaches. ASSUMED."""
+ENCODER_POSITIONS = 4
+"""Positions of a Whisper-like encoder for each token of the decoder (50 against 12.5 a second). All weights are counted
+so often, as the catalogue does not part encoder from decoder: too much rather than too little."""
+
+
+def call_tokens(model: ModelCard, seconds: float) -> int:
+    """Return the tokens that a call of some length takes; 0 for a model that does not hear it live."""
+    return math.ceil(seconds * (model.audio_tokens_per_s or 0)) if model.hears_live else 0
+
+
+def check_call(model: ModelCard, load: Load) -> None:
+    """Refuse sessions that are shorter than their call.
+
+    Raises:
+        DoesNotFitError: They are.
+    """
+    if load.longest_call_s is None:
+        return
+    need = call_tokens(model, load.longest_call_s)
+    if load.session_tokens < need:
+        raise DoesNotFitError(
+            f"a call of {load.longest_call_s} s takes {need} tokens of {model.name} ({model.audio_tokens_per_s:g} a "
+            f"second); session_tokens {load.session_tokens} hold {load.session_tokens / need:.0%} of it",
+            f"set session_tokens and context_tokens to {need} or more",
+        )
+
+
+def live_bounds(
+    model: ModelCard, gpu: Gpu, *, tensor_parallel: int, weights_gib: float, session_bytes: int
+) -> dict[Limit, int]:
+    """Return how many calls arithmetic and memory bandwidth allow; nothing for other models.
+
+    Every token of a call is a step, which reads the weights once and what each call holds.
+    """
+    if not model.hears_live or not model.audio_tokens_per_s:
+        return {}
+    rate = model.audio_tokens_per_s
+    parameters = model.weights_gib * GIB / BF16_BYTES
+    flops = COMPUTE_SHARE * gpu.bf16_tflops * 1e12 * tensor_parallel
+    read = BANDWIDTH_SHARE * gpu.memory_gb_per_s * 1e9 * tensor_parallel / rate - weights_gib * GIB
+    return {
+        Limit.COMPUTE: int(flops / (2 * parameters * rate * ENCODER_POSITIONS)),
+        Limit.BANDWIDTH: max(0, int(read / session_bytes)),
+    }

@@ -1,0 +1,65 @@
+"""What EC2 held back at the host's network interface: counters of the ENA driver, as `ethtool -S` prints them."""
+
+import ctypes
+import fcntl
+import socket
+import struct
+
+from blueprint.contract.metrics import Allowance
+from voice_telemetry.sample import Sample
+from voice_telemetry.sources import SourceError
+
+# linux/sockios.h, linux/ethtool.h. No privilege is needed to read.
+_SIOCETHTOOL = 0x8946
+_GSTRINGS, _GSTATS, _GSSET_INFO = 0x1B, 0x1D, 0x37
+_SET_OF_STATS = 1
+_NAME_BYTES = 32
+
+
+def counters(interface: str) -> dict[str, int]:
+    """Return every counter of an interface's driver by its name.
+
+    Raises:
+        OSError: There is no such interface, or its driver counts nothing.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+
+        def ask(request: bytes) -> bytes:
+            memory = ctypes.create_string_buffer(request, len(request))
+            fcntl.ioctl(probe, _SIOCETHTOOL, struct.pack("16sP16x", interface.encode()[:15], ctypes.addressof(memory)))
+            return memory.raw
+
+        count = struct.unpack("IIQI", ask(struct.pack("IIQI", _GSSET_INFO, 0, 1 << _SET_OF_STATS, 0)))[3]
+        head = struct.pack("III", _GSTRINGS, _SET_OF_STATS, count)
+        strings = ask(head + bytes(count * _NAME_BYTES))[len(head) :]
+        head = struct.pack("II", _GSTATS, count)
+        values = struct.unpack(f"{count}Q", ask(head + bytes(count * 8))[len(head) :])
+    names = (strings[at : at + _NAME_BYTES].split(b"\0")[0].decode() for at in range(0, len(strings), _NAME_BYTES))
+    return dict(zip(names, values, strict=True))
+
+
+class Nic:
+    """Publishes what has been added to ENA's allowance counters since the last reading."""
+
+    def __init__(self, interface: str) -> None:
+        self._interface = interface
+        self._before: dict[str, int] | None = None
+
+    async def read(self) -> list[Sample]:
+        """Return the packets that were queued or dropped, by allowance; nothing the first time."""
+        try:
+            now = counters(self._interface)
+        except OSError as error:
+            raise SourceError(f"{self._interface} tells no counters: {error.strerror}") from None
+        if missing := set(Allowance) - now.keys():
+            raise SourceError(f"{self._interface} is no ENA interface, or its driver is too old: no {min(missing)}")
+        before, self._before = self._before, now
+        if before is None:
+            return []
+        return [
+            Sample("AllowanceExceeded", max(0, now[allowance] - before[allowance]), allowance)
+            for allowance in Allowance
+        ]
+
+    async def close(self) -> None:
+        """Nothing stays open between readings."""

@@ -1,0 +1,76 @@
+"""The interface's counters: of a real veth by the kernel's own interface, and ENA's as its driver names them."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from blueprint.contract.metrics import Allowance
+from voice_telemetry.sources import SourceError, nic
+from voice_telemetry.sources.nic import Nic
+
+ROOT = Path(__file__).parents[3]
+# `ethtool -S` on an instance, as AWS's guide to network performance monitoring prints it.
+ENA = """\
+NIC statistics:
+     tx_timeout: 0
+     suspend: 0
+     resume: 0
+     wd_expired: 0
+     interface_up: 1
+     interface_down: 0
+     admin_q_pause: 0
+     bw_in_allowance_exceeded: 0
+     bw_out_allowance_exceeded: 0
+     pps_allowance_exceeded: 0
+     conntrack_allowance_exceeded: 0
+     linklocal_allowance_exceeded: 0
+     queue_0_tx_cnt: 4329
+"""
+
+
+def printed(text: str) -> dict[str, int]:
+    """Read what ethtool prints."""
+    rows = (line.rpartition(":") for line in text.splitlines()[1:])
+    return {name.strip(): int(value) for name, _, value in rows}
+
+
+def test_counters_of_a_real_interface_are_those_that_ethtool_prints() -> None:
+    code = 'import json; from voice_telemetry.sources import nic; print(json.dumps(nic.counters("v0")))'
+    read = shlex.join([sys.executable, "-c", code])
+    script = f"ip link add v0 type veth peer name v1 && {read} && ethtool -S v0"
+    paths = os.pathsep.join(str(ROOT / part) for part in ("", "images/runtime/src", "images/telemetry/src"))
+    done = subprocess.run(
+        ["unshare", "--user", "--map-root-user", "--net", "sh", "-c", script],
+        env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    ours, ethtool = done.stdout.split("\n", 1)
+    assert json.loads(ours) == printed(ethtool)
+    assert json.loads(ours)["peer_ifindex"] > 0, "a number that is not 0: names and values stand together"
+
+
+async def test_what_was_added_is_told_by_allowance(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = [printed(ENA), printed(ENA) | {"pps_allowance_exceeded": 70}, printed(ENA)]
+    monkeypatch.setattr(nic, "counters", lambda _: told.pop(0))
+    source = Nic("ens5")
+    assert await source.read() == [], "since when is not known yet"
+    assert {sample.part: sample.value for sample in await source.read()} == {
+        allowance: 70 if allowance is Allowance.PACKETS else 0 for allowance in Allowance
+    }
+    assert {sample.value for sample in await source.read()} == {0}, "after a reset of the driver they begin anew"
+
+
+async def test_another_interface_is_named_with_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nic, "counters", lambda _: {"peer_ifindex": 3})
+    with pytest.raises(SourceError, match="ens5 is no ENA interface, or its driver is too old: no bw_in_allowance"):
+        await Nic("ens5").read()
+    monkeypatch.undo()
+    with pytest.raises(SourceError, match="lo tells no counters: "):
+        await Nic("lo").read()
+    with pytest.raises(SourceError, match="nothere tells no counters: No such device"):
+        await Nic("nothere").read()

@@ -1,0 +1,1 @@
+"""`voice init`: a first deployment file."""

@@ -1,0 +1,132 @@
+"""The pages of docs/reference, from the code itself: ``make reference`` writes them anew."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from typer._click import Command, Context  # typer carries a click of its own
+from typer.core import TyperArgument, TyperGroup, TyperOption
+
+from blueprint.checks import CHECKS
+from blueprint.contract import session_api
+from ops.cli import COMMANDS, load_command
+from ops.schema.document import Schema
+
+FOLDER = Path(__file__).parents[1] / "docs/reference"
+
+
+def main() -> None:
+    """Write every page anew."""
+    for name, render in PAGES.items():
+        (FOLDER / f"{name}.md").write_text(render(), encoding="utf-8")
+
+
+def commands() -> str:
+    """Return every command with its arguments and options, as its own help has them."""
+    lines = [
+        "# Every option of `voice`",
+        "",
+        "As `voice COMMAND --help` says it; what each is for: [the voice command]",
+    ]
+    lines[-1] += "(../commands.md)."
+    for name in COMMANDS:
+        for title, command in _leaves(name, load_command(name)):
+            lines += ["", f"## voice {title}", "", _prose(command.help or ""), ""]
+            rows = [
+                _parameter(each, Context(command))
+                for each in command.params
+                if isinstance(each, TyperArgument | TyperOption) and not each.hidden
+            ]
+            lines += _table(("Argument or option", "What it is"), rows)
+    return "\n".join(lines) + "\n"
+
+
+def checks() -> str:
+    """Return every check with its level, its rule and its source."""
+    lines = [
+        "# Checks",
+        "",
+        "What must hold before a file is deployed. `voice plan` says where it does not, and what to do. An error",
+        "refuses the file, unless it names the check and a reason under `accepted_checks`, where that is possible.",
+        "",
+    ]
+    rows = [
+        (
+            f"`{check.id}`",
+            f"{check.level}" + ("" if check.acceptable else ", not acceptable"),
+            check.about,
+            check.source,
+        )
+        for check in CHECKS
+    ]
+    return "\n".join([*lines, *_table(("Check", "Level", "What must hold", "Source"), rows)]) + "\n"
+
+
+def api() -> str:
+    """Return the session API's routes, and what its bodies hold."""
+    lines = [
+        "# Session API",
+        "",
+        f"Callers authorise as `edge.authorizer` says. `{session_api.TOKEN_HEADER}` carries the session's token where",
+        "`Authorization` is taken. An event stream goes on behind the event that",
+        f"`{session_api.LAST_EVENT_ID_HEADER}` names.",
+        "",
+    ]
+    routes = (
+        ("POST", session_api.SESSIONS_PATH, "opens a session"),
+        ("DELETE", session_api.SESSION_PATH, "closes it"),
+        ("GET", session_api.EVENTS_PATH, "its transcript, as server-sent events"),
+        ("WebSocket", session_api.AUDIO_PATH, "its audio; of the media port, the only route there"),
+        ("GET", session_api.HEALTH_PATH, "200 while the task can take callers"),
+    )
+    lines += _table(("Method", "Path", "What it does"), [(method, f"`{path}`", what) for method, path, what in routes])
+    for title, schema in (
+        ("Request of a session", session_api.SESSION_REQUEST),
+        ("Session", session_api.SESSION),
+        ("Error", session_api.ERROR),
+    ):
+        lines += ["", f"## {title}", "", *_table(("Field", "Type", "Required", "What it is"), list(_fields(schema)))]
+    return "\n".join(lines) + "\n"
+
+
+def _leaves(title: str, command: Command) -> Iterator[tuple[str, Command]]:
+    if isinstance(command, TyperGroup):
+        for name, part in command.commands.items():
+            yield from _leaves(f"{title} {name}", part)
+    else:
+        yield title, command
+
+
+def _prose(text: str) -> str:
+    example = re.compile(r"^Example: (.+)$", re.MULTILINE)
+    return example.sub(r"Example: `\1`", text.replace("\b", "").strip())
+
+
+def _parameter(parameter: TyperArgument | TyperOption, within: Context) -> tuple[str, str]:
+    shown, about = parameter.get_help_record(within) or ("", "")
+    return f"`{shown}`", about.replace("[", "(").replace("]", ")")  # brackets are links to Markdown
+
+
+def _fields(schema: Schema, prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
+    for name, field in schema["properties"].items():
+        kind = (
+            ", ".join(f"`{value}`" for value in field["enum"])
+            if "enum" in field
+            else field.get("format", field["type"])
+        )
+        required = "yes" if name in schema.get("required", ()) else "no"
+        yield f"`{prefix}{name}`", kind, required, field.get("description", "")
+        if "properties" in field:
+            yield from _fields(field, f"{prefix}{name}.")
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
+    cells = [[" ".join(str(cell).split()).replace("|", "\\|") for cell in row] for row in (headings, *rows)]
+    return [f"| {' | '.join(row)} |" for row in (cells[0], ["---"] * len(headings), *cells[1:])]
+
+
+PAGES: dict[str, Callable[[], str]] = {"commands": commands, "checks": checks, "session-api": api}
+
+if __name__ == "__main__":
+    main()

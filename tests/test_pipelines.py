@@ -1,0 +1,213 @@
+"""The pipelines: the shell of each job runs, with fakes of what needs an account; a failed deploy goes back."""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[1]
+WORKFLOWS = {file.stem: yaml.safe_load(file.read_text()) for file in (ROOT / ".github/workflows").glob("*.yml")}
+FAKES = (
+    "aws",
+    "az",
+    "cdk",
+    "cosign",
+    "docker",
+    "gh",
+    "git",
+    "grype",
+    "kubectl",
+    "make",
+    "pulumi",
+    "skopeo",
+    "sudo",
+    "syft",
+    "voice",
+)
+FAKE = r"""#!/usr/bin/env bash
+echo "$(basename "$0") $*" >>"$CALLS"
+case "$(basename "$0") $*" in
+  "voice images build-args"*) echo "docker buildx build --tag $5/$3:1-abc --push ." ;;
+  "skopeo inspect"*) printf 'sha256:%064d\n' 7 ;;
+  "git worktree add"*) mkdir -p build/previous ;;
+  "git rev-parse"*) echo 0123abc ;;
+esac
+[[ -n ${FAILING:-} && "$(basename "$0") $*" == $FAILING && ! -e $CALLS.failed ]] || exit 0
+touch "$CALLS.failed"
+exit 1
+"""
+"""Writes its call down; fails once, where the call fits FAILING."""
+
+
+class Machine:
+    """A folder with the scripts of .ci, and fakes of all that they call."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.calls_file = folder, folder / "calls"
+        shutil.copytree(ROOT / ".ci", folder / ".ci")
+        (folder / "bin").mkdir()
+        for name in FAKES:
+            (folder / "bin" / name).write_text(FAKE)
+            (folder / "bin" / name).chmod(0o755)
+
+    def run(self, script: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        path = f"{self.folder / 'bin'}:{os.environ['PATH']}"
+        return subprocess.run(  # noqa: S603
+            ["bash", "-e", "-c", script],  # noqa: S607
+            cwd=self.folder,
+            env={"PATH": path, "HOME": str(self.folder), "CALLS": str(self.calls_file), **environment},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    @property
+    def calls(self) -> list[str]:
+        return self.calls_file.read_text().splitlines() if self.calls_file.exists() else []
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def steps() -> list[tuple[str, str, str, dict[str, Any]]]:
+    return [
+        (name, job, step["run"], step.get("env", {}))
+        for name, workflow in sorted(WORKFLOWS.items())
+        for job, body in workflow["jobs"].items()
+        for step in body["steps"]
+        if "run" in step
+    ]
+
+
+@pytest.mark.parametrize(("name", "job", "script", "environment"), steps())
+def test_the_shell_of_every_step_runs(
+    name: str, job: str, script: str, environment: dict[str, Any], machine: Machine
+) -> None:
+    values = {key: f"{key.lower()}-x" for key in environment}
+    done = machine.run(script, **values)
+    assert done.returncode == 0, f"{name}, {job}: {done.stdout}{done.stderr}"
+    assert machine.calls
+
+
+def test_both_kinds_of_pipeline_run_the_same_scripts() -> None:
+    github = {script for _, _, run, _ in steps() for script in re.findall(r"\.ci/[a-z-]+", run)}
+    gitlab = set(re.findall(r"\.ci/[a-z-]+", (ROOT / ".gitlab-ci.yml").read_text().partition("stages:")[2]))
+    assert (
+        github
+        == gitlab
+        == {f".ci/{each}" for each in ["run", "nightly", "images", "deploy-aws", "deploy-azure", "drift"]}
+    )
+
+
+def test_every_action_is_pinned_to_a_commit_and_says_its_version() -> None:
+    text = "\n".join(file.read_text() for file in (ROOT / ".github/workflows").glob("*.yml"))
+    uses = re.findall(r"uses: (.+)", text)
+    assert len(uses) > 10
+    assert [each for each in uses if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40}  # v[0-9.]+", each)] == []
+
+
+def test_no_workflow_has_a_permission_that_a_job_did_not_ask_for() -> None:
+    assert [name for name, workflow in WORKFLOWS.items() if workflow["permissions"] != {}] == []
+
+
+DEPLOY = {
+    "aws": ["cdk deploy --all --require-approval never -c deployment=deployments/mine.yaml"],
+    "azure": [
+        f"pulumi -C stacks/azure/{project} {what}"
+        for project in ("cluster", "workloads")
+        for what in (
+            "config set --stack live deployment ../../../deployments/mine.yaml",
+            "up --stack live --yes --policy-pack ../policy",
+        )
+    ],
+}
+PROBE = {
+    "aws": "voice status deployments/mine.yaml",
+    "azure": "kubectl --namespace voice wait --for=condition=Available deployment --all --timeout=15m",
+}
+BACK = ["git worktree add --force --detach build/previous abc", "make -C build/previous setup"]
+
+
+@pytest.mark.parametrize("cloud", DEPLOY)
+def test_a_deploy_is_probed(cloud: str, machine: Machine) -> None:
+    done = machine.run(f".ci/deploy-{cloud} deploy deployments/mine.yaml abc", STACK="live")
+    assert done.returncode == 0, done.stderr
+    assert machine.calls == [*DEPLOY[cloud], PROBE[cloud]]
+
+
+@pytest.mark.parametrize("cloud", DEPLOY)
+def test_a_deploy_whose_probe_fails_goes_back(cloud: str, machine: Machine) -> None:
+    done = machine.run(
+        f".ci/deploy-{cloud} deploy deployments/mine.yaml abc", STACK="live", FAILING=f"{PROBE[cloud][:9]}*"
+    )
+    assert done.returncode == 1
+    assert machine.calls == [*DEPLOY[cloud], PROBE[cloud], *BACK, *DEPLOY[cloud]]
+    assert "rolled back to abc" in done.stderr
+
+
+@pytest.mark.parametrize("cloud", DEPLOY)
+def test_a_deploy_that_fails_is_not_probed_and_goes_back(cloud: str, machine: Machine) -> None:
+    first = DEPLOY[cloud][0]
+    done = machine.run(f".ci/deploy-{cloud} deploy deployments/mine.yaml abc", STACK="live", FAILING=first)
+    assert done.returncode == 1
+    assert machine.calls == [first, *BACK, *DEPLOY[cloud]]
+
+
+def test_a_call_is_a_part_of_the_probe_where_a_server_is_named(machine: Machine) -> None:
+    machine.run(".ci/deploy-aws deploy f.yaml abc", PROBE_SERVER="https://api.example.org", PROBE_AUDIO="a.wav")
+    assert machine.calls[-1] == "voice call a.wav --server https://api.example.org --auth iam"
+
+
+@pytest.mark.parametrize("cloud", DEPLOY)
+def test_a_plan_reports_everything_even_where_a_part_fails(cloud: str, machine: Machine) -> None:
+    done = machine.run(f".ci/deploy-{cloud} plan f.yaml report.md", FAILING="voice plan*")
+    assert done.returncode == 1
+    report = (machine.folder / "report.md").read_text()
+    assert report.count("<details>") == report.count("</details>") == 3
+    assert "voice cost f.yaml --diff origin/main" in report
+
+
+IMAGES = ".ci/images registry/x gateway BASE=sha256:1"
+
+
+def test_an_image_is_signed_by_its_digest_after_its_scan(machine: Machine) -> None:
+    done = machine.run(IMAGES)
+    assert done.returncode == 0, done.stderr
+    digest = f"registry/x/gateway@sha256:{7:064}"
+    assert [call.split()[0] for call in machine.calls] == [
+        "voice",
+        "docker",
+        "skopeo",
+        "syft",
+        "grype",
+        "cosign",
+        "cosign",
+    ]
+    assert machine.calls[5] == f"cosign sign --yes {digest}"
+    assert machine.calls[6].endswith(digest)
+
+
+@pytest.mark.parametrize("failing", ["docker*", "skopeo*", "syft*", "grype*"])
+def test_what_failed_before_is_never_signed(failing: str, machine: Machine) -> None:
+    assert machine.run(IMAGES, FAILING=failing).returncode == 1
+    assert not [call for call in machine.calls if call.startswith("cosign")]
+
+
+def test_drift_of_one_file_does_not_hide_another(machine: Machine) -> None:
+    done = machine.run(".ci/drift a.yaml b.yaml", FAILING="voice status a.yaml")
+    assert done.returncode == 1
+    assert machine.calls == ["voice status a.yaml", "voice status b.yaml"]
+
+
+@pytest.mark.parametrize("script", ["deploy-aws", "deploy-azure"])
+def test_an_unknown_action_is_refused(script: str, machine: Machine) -> None:
+    done = machine.run(f".ci/{script} destroy f.yaml x")
+    assert (done.returncode, machine.calls) == (2, [])
+    assert "destroy is neither plan nor deploy" in done.stderr
