@@ -3,6 +3,7 @@
 from blueprint import catalog
 from blueprint.capacity import FILL, by_tier, capacities, peak_calls
 from blueprint.catalog.inference import Task
+from blueprint.contract.network import Tier
 from blueprint.engines.sizing.result import DoesNotFitError
 from blueprint.engines.sizing.service import size_services
 from blueprint.file.model.aws import Aws
@@ -21,6 +22,12 @@ def aws_calls(aws: Aws, load: CallLoad | None, utilisation: float) -> Amount:
     if load:
         return Amount(min(low * FILL, load.calls), load.calls, peak_calls(load))
     return Amount.between(low, most, utilisation) * FILL
+
+
+def expected_place(aws: Aws, load: CallLoad) -> float:
+    """Return where between the fewest and the most ASR hosts those are that carry the load's mean."""
+    low, most = by_tier(capacities(aws))[Tier.ASR]
+    return min(1.0, max(0.0, (load.calls / FILL - low) / max(1, most - low)))
 
 
 def aws_audio(aws: Aws, load: CallLoad | None, utilisation: float) -> Audio:

@@ -9,7 +9,7 @@ import typer
 from blueprint.file.model.deployment import Deployment
 from ops.cost.earlier import LAST_RELEASE, NoSuchRevisionError, other
 from ops.cost.estimate import Assumptions, Half, halves, price
-from ops.cost.model import EXPECTED_UTILISATION, Estimate
+from ops.cost.model import Estimate
 from ops.cost.prices import PriceBook, price_book, save_fetched
 from ops.cost.report import as_dict, difference_as_dict, print_difference, print_estimate
 from ops.exits import FAILED, REFUSED
@@ -23,7 +23,8 @@ FETCHED = Path(__file__).parents[2] / ".voice/prices.json"
 
 DIFF_HELP = f"Show what FILE costs more or less than another file, or than itself at a git revision or {LAST_RELEASE}."
 REFRESH_HELP = "Ask the price APIs first, and keep their answers for later runs in .voice/prices.json."
-UTILISATION_HELP = "Place of the expected size between the smallest (0) and the largest (1)."
+STRICT_HELP = "Exit with 1 where hosts or nodes have no price in the region, and the sum is a least one."
+UTILISATION_HELP = "Place of the expected size between the smallest (0) and the largest (1); by default the load's."
 
 
 def cost(
@@ -31,9 +32,8 @@ def cost(
     *,
     diff: Annotated[str | None, typer.Option("--diff", metavar="OTHER", help=DIFF_HELP)] = None,
     refresh: Annotated[bool, typer.Option("--refresh-prices", help=REFRESH_HELP)] = False,
-    utilisation: Annotated[
-        float, typer.Option("--utilisation", min=0, max=1, help=UTILISATION_HELP)
-    ] = EXPECTED_UTILISATION,
+    utilisation: Annotated[float | None, typer.Option("--utilisation", min=0, max=1, help=UTILISATION_HELP)] = None,
+    strict: Annotated[bool, typer.Option("--strict", help=STRICT_HELP)] = False,
     as_json: Json = False,
 ) -> None:
     """Price a deployment from its templates and its Pulumi graph: by tier and by audio hour.
@@ -65,7 +65,7 @@ def cost(
             print_estimate(estimate)
         for _, our, their in _pairs(priced, others) if before else ():
             print_difference(our, their, against)
-    if not fresh:
+    if not fresh or (strict and any(each.hosts for each in priced)):
         raise typer.Exit(FAILED)
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from blueprint.aws import names
 from blueprint.file.model.deployment import Deployment
 from blueprint.hosts import NO_DIGEST, images_of
-from ops.cost import aws, azure
-from ops.cost.audio import aws_audio, azure_audio
+from ops.cost import aws, azure, traffic
+from ops.cost.audio import aws_audio, aws_calls, azure_audio, expected_place
 from ops.cost.model import EXPECTED_UTILISATION, Audio, Elsewhere, Estimate, Line, Unpriced, Use
 from ops.cost.prices import PriceBook
 from ops.synthesis import templates
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Cloud = Literal["aws", "azure"]
 NEW_TYPE = "no rule of ops/cost knows this type"
+NO_LOAD = "no traffic is priced: type `load` in the file"
 SPOT = "spot hosts are priced On-Demand, which is their ceiling"
 POOLS = "pools"
 
@@ -30,10 +31,11 @@ class Assumptions:
     """What the templates do not say.
 
     Attributes:
-        utilisation: Place of the expected size between the smallest and the largest, 0 to 1.
+        utilisation: Place of the expected size between the smallest and the largest, 0 to 1; ``None`` for the one
+            that the typed load asks for.
     """
 
-    utilisation: float = EXPECTED_UTILISATION
+    utilisation: float | None = None
 
 
 @dataclass(frozen=True)
@@ -86,18 +88,31 @@ def halves(deployment: Deployment, assumed: Assumptions) -> list[Half]:
     notes = (f"priced as if the {len(waiting)} images without a digest were pushed",) if waiting else ()
     if deployment.aws_half:
         aws_half = deployment.aws_half
-        rented = aws_rented(deployment, templates(with_images(deployment)), assumed.utilisation)
-        audio = aws_audio(aws_half, deployment.load, assumed.utilisation)
+        place = assumed.utilisation
+        if place is None:
+            place = expected_place(aws_half, deployment.load) if deployment.load else EXPECTED_UTILISATION
+        rented = aws_rented(deployment, templates(with_images(deployment)), place)
+        rented += traffic_rented(deployment, place)
+        audio = aws_audio(aws_half, deployment.load, place)
         spot = any(fleet.purchase.option == "spot" for fleet in aws_half.asr)
-        found.append(Half("aws", aws_half.region, tuple(rented), audio, notes + (SPOT,) * spot))
+        found.append(
+            Half(
+                "aws",
+                aws_half.region,
+                tuple(rented),
+                audio,
+                notes + (NO_LOAD,) * (deployment.load is None) + (SPOT,) * spot,
+            )
+        )
     if deployment.azure_half:
         from sandbox.azure.rehearsal import Rehearsal  # noqa: PLC0415  a file without this half needs no Pulumi
 
         azure_half = deployment.azure_half
         with Rehearsal.of(deployment) as rehearsal:
             graphs = [done.up.graph for done in rehearsal.run()]
-        rented = azure_rented(graphs, assumed.utilisation)
-        audio = azure_audio(azure_half, assumed.utilisation)
+        place = EXPECTED_UTILISATION if assumed.utilisation is None else assumed.utilisation
+        rented = azure_rented(graphs, place)
+        audio = azure_audio(azure_half, place)
         spot = any(pool.purchase.option == "spot" for pool in azure_half.pools)
         found.append(Half("azure", azure_half.location, tuple(rented), audio, notes + (SPOT,) * spot))
     return found
@@ -113,9 +128,24 @@ def aws_rented(deployment: Deployment, stacks: Mapping[str, Mapping[str, Any]], 
     """Return every resource of the templates, with what it rents."""
     all_templates = aws.Templates(stacks, utilisation)
     prefix = names.stack(deployment, "")
-    return [
+    found = [
         Rented.by(aws, stack.removeprefix(prefix), name, kind, all_templates, stack, properties)
         for stack, name, kind, properties in all_templates.resources()
+    ]
+    if deployment.load is None:
+        return found
+    return [replace(each, by_use=tuple(use for use in each.by_use if use[0] not in traffic.PRICED)) for each in found]
+
+
+def traffic_rented(deployment: Deployment, utilisation: float) -> list[Rented]:
+    """Return what the typed load uses of AWS beside hosts; nothing without one."""
+    load, half = deployment.load, deployment.aws
+    if load is None:
+        return []
+    calls = aws_calls(half, load, utilisation)
+    return [
+        Rented("traffic", use.item, kind, (use,), (), free=False, known=True)
+        for kind, use in traffic.uses(half, load, calls, utilisation)
     ]
 
 

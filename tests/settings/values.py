@@ -72,7 +72,7 @@ OTHER: Mapping[str, object] = {
     "PoolReplicas.pool": "pairs2",
     "AggregatedService.tensor_parallel": 1,
     "Rollout.checkpoint_percentages": [20],
-    "Load.sessions": 200,
+    "Load.sessions": 120,
     "Load.session_tokens": 3000,
     "Load.context_tokens": 8192,
 }

@@ -15,10 +15,11 @@ from blueprint import catalog
 from blueprint.file.model.load import CallLoad
 from ops.cost import aws, azure
 from ops.cost.audio import aws_audio, aws_calls, azure_audio
-from ops.cost.estimate import NEW_TYPE, Half, aws_rented, azure_rented, price
+from ops.cost.estimate import NEW_TYPE, Half, aws_rented, azure_rented, price, traffic_rented
 from ops.cost.model import Amount, Audio, Estimate, total
 from ops.cost.prices import HOURS_PER_MONTH, price_book
 from ops.cost.report import as_dict, print_estimate
+from ops.cost.traffic import PRICED
 from sandbox.azure.graph import Graph, Resource
 from tests.stacks.azure.manifests import workloads
 from tests.stacks.azure.recorded import cluster
@@ -83,6 +84,11 @@ def test_a_type_without_a_rule_is_named_not_forgotten() -> None:
 def test_every_row_of_the_price_table_is_used_by_a_rule() -> None:
     aws_estimate, azure_estimate = priced(templates()), azure_priced(graphs())
     used = {line.price.item for estimate in (aws_estimate, azure_estimate) for line in estimate.lines}
+    used |= {
+        use.item
+        for each in traffic_rented(blueprint.load(ROOT / "deployments/production-us-east-1.yaml"), 0.35)
+        for use in each.uses
+    }
     by_use = {item for rules in (aws.BY_USE, azure.BY_USE) for uses in rules.values() for _, item in uses}
     # The shipped file's Grafana is not zone-redundant.
     assert set(catalog.service_prices()) <= used | by_use | {"grafana-zone-redundant-hour"}
@@ -215,6 +221,38 @@ def test_a_typed_load_is_what_cost_is_divided_by() -> None:
     load = CallLoad(calls=100, peak_factor=3)
     assert aws_calls(SANDBOX.aws, load, 0.35).cases == (100, 100, 300)
     assert "100 calls, 300 at the peak" in aws_audio(SANDBOX.aws, load, 0.35).assumed
+
+
+def test_traffic_of_a_typed_load_is_as_by_hand() -> None:
+    production = blueprint.load(ROOT / "deployments/production-us-east-1.yaml")
+    rented = tuple(traffic_rented(production, 0.0))
+    usd = {
+        line.price.item: line.usd.expected
+        for line in price(Half("aws", "us-east-1", rented, NO_AUDIO, ()), price_book()).lines
+    }
+    # 1,200 calls, 730 hours: 876,000 call-hours, 17,520,000 calls of 3 minutes, half of each spoken, three zones.
+    # 50 packets of 680 bytes a second: 0.1224 GB an hour; 10 chunks of 3,244 bytes: 0.1168; 3 events of 400: 0.0043.
+    by_hand = {
+        "nlb-capacity-unit": 1_200 * (0.1224 + 0.00216) * 730 * 0.006,
+        "zone-crossing-data": 876_000 * 2 / 3 * (0.1224 + 1.5 * 0.058392) * 0.02,
+        "internet-data": 876_000 * 0.00216 * 0.09,
+        "api-gateway-rest-requests": 17.52 * 3 * 3.5,
+        "waf-requests": 17.52 * 3 * 0.6,
+        "logs-ingested": 17_520_000 * 25_000 / 1e9 * 0.5,
+        # 3 gateway tasks, 3 VAD hosts and 5 ASR hosts, each 12 times a minute
+        "cloudwatch-requests": 11 * 730 * 60 * 12 / 1000 * 0.01,
+        "interface-endpoint-data": 11 * 730 * 60 * 12 * 10_000 / 1e9 * 0.01,
+    }
+    assert {item: usd[item] for item in by_hand} == pytest.approx(by_hand, rel=0.01)
+    assert set(usd) - set(by_hand) == {"cloudwatch-custom-metric"}
+
+
+def test_a_typed_load_leaves_no_traffic_outside_the_sum() -> None:
+    loaded = SANDBOX.model_copy(update={"load": CallLoad(calls=100)})
+    rented = tuple(aws_rented(loaded, templates(), 0.35)) + tuple(traffic_rented(loaded, 0.35))
+    left = {each.what for each in price(Half("aws", "us-east-1", rented, NO_AUDIO, ()), price_book()).unpriced}
+    assert not left & PRICED
+    assert {each.what for each in priced(templates()).unpriced} >= PRICED
 
 
 def test_azure_carries_the_audio_of_services_that_listen() -> None:

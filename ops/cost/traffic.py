@@ -1,0 +1,90 @@
+"""What a typed load uses: load balancer units, requests, bytes between zones and outwards, metrics, logs."""
+
+import math
+from collections.abc import Iterator
+
+from blueprint.capacity import CHUNKS_PER_S, PACKET_BYTES, PACKETS_PER_S, capacities
+from blueprint.contract.chunk import CHUNK_DATAGRAM_BYTES
+from blueprint.contract.metrics import (
+    EVENT_DIMENSION,
+    METRICS,
+    PHASE_DIMENSION,
+    REASON_DIMENSION,
+    DataPlaneEvent,
+    DropReason,
+    StartPhase,
+)
+from blueprint.contract.network import Tier
+from blueprint.file.model.aws import Aws
+from blueprint.file.model.load import CallLoad
+from ops.cost.model import Amount, Use, total
+from ops.cost.prices import HOURS_PER_MONTH
+
+PRICED = frozenset(
+    {
+        *("requests", "metrics that the hosts publish", "traffic between zones and to the internet", "logs", "data"),
+        *("connections and data", "ingestion"),
+    }
+)
+"""Of ``BY_USE``, what is priced here."""
+
+EVENTS_PER_S, EVENT_BYTES = 3, 400
+"""Transcript events of a caller who speaks. Their size is ASSUMED."""
+STREAM_MINUTES = 15
+"""API Gateway ends an event stream then; the caller opens another."""
+LOG_BYTES_PER_CALL = 25_000
+"""Flow records of a call's flows, and the gateway's lines. ASSUMED."""
+PUBLISH_EVERY_S, PUBLISHED_BYTES = 5, 10_000
+"""Telemetry sends so often (images/telemetry, ``publish_every_s``); the size of a request is ASSUMED."""
+
+_PARTS = {REASON_DIMENSION: DropReason, EVENT_DIMENSION: DataPlaneEvent, PHASE_DIMENSION: StartPhase}
+
+
+def uses(aws: Aws, load: CallLoad, calls: Amount, utilisation: float) -> Iterator[tuple[str, Use]]:
+    """Yield the type that each use is charged with, and the use of a month.
+
+    Args:
+        calls: Calls at the same time, as the mean of a month.
+    """
+    call_hours, zones = calls * HOURS_PER_MONTH, len(aws.availability_zones)
+    crossing = (zones - 1) / zones
+    audio_gb = PACKET_BYTES * PACKETS_PER_S * 3600 / 1e9
+    speech_gb = CHUNK_DATAGRAM_BYTES * CHUNKS_PER_S * 3600 / 1e9 * load.speech_share
+    text_gb = EVENTS_PER_S * EVENT_BYTES * 3600 / 1e9 * load.speech_share
+    # One gigabyte an hour is a unit; new and open connections take less.
+    yield "AWS::ElasticLoadBalancingV2::LoadBalancer", Use("nlb-capacity-unit", calls * (audio_gb + text_gb))
+    # Gateway to VAD host, VAD host to ASR host; to the store ElastiCache's side is free.
+    crossed_gb = crossing * (audio_gb + speech_gb + speech_gb / 2)
+    yield "AWS::AutoScaling::AutoScalingGroup", Use("zone-crossing-data", call_hours * crossed_gb)
+    yield "AWS::AutoScaling::AutoScalingGroup", Use("internet-data", call_hours * text_gb)
+    opened = call_hours * (60 / load.minutes_each)
+    requests = opened * ((2 + math.ceil(load.minutes_each / STREAM_MINUTES)) / 1e6)
+    yield "AWS::ApiGateway::RestApi", Use("api-gateway-rest-requests", requests)
+    yield "AWS::WAFv2::WebACL", Use("waf-requests", requests)
+    yield "AWS::Logs::LogGroup", Use("logs-ingested", opened * (LOG_BYTES_PER_CALL / 1e9))
+    yield "AWS::AutoScaling::AutoScalingGroup", Use("cloudwatch-custom-metric", Amount.fixed(_metrics(aws)))
+    published = _publishers(aws, utilisation) * (HOURS_PER_MONTH * 3600 / PUBLISH_EVERY_S)
+    yield "AWS::AutoScaling::AutoScalingGroup", Use("cloudwatch-requests", published * 1e-3)
+    by_endpoint = "monitoring" in aws.network.interface_endpoints
+    kind = "AWS::EC2::VPCEndpoint" if by_endpoint else "AWS::EC2::NatGateway"
+    item = "interface-endpoint-data" if by_endpoint else "nat-gateway-data"
+    yield kind, Use(item, published * (PUBLISHED_BYTES / 1e9))
+
+
+def _publishers(aws: Aws, utilisation: float) -> Amount:
+    """Return the hosts and tasks that publish metrics."""
+    return total(
+        Amount.between(each.units.min, each.units.max, utilisation)
+        for each in capacities(aws)
+        if each.tier is not Tier.STATE
+    )
+
+
+def _metrics(aws: Aws) -> int:
+    """Return the series that all fleets publish; hosts of one fleet share theirs."""
+    fleets = {Tier.GATEWAY: 1, Tier.VAD: 1, Tier.ASR: len(aws.asr)}
+    return sum(
+        fleets.get(tier, 0) * math.prod(len(_PARTS[name]) for name in metric.dimensions if name in _PARTS)
+        for metric in METRICS.values()
+        for tier in metric.tiers
+    )
