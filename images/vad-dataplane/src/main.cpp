@@ -8,6 +8,7 @@
 #include "control/server.hpp"
 #include "pipeline/data_plane.hpp"
 #include "srtp/crypto_pool.hpp"
+#include "support/privileges.hpp"
 
 namespace {
 
@@ -26,6 +27,7 @@ int run(const voice::config::Config& config) {
         return kFailed;
     }
     data_plane.start();
+    voice::confine();
     const auto exit = server.run();
     data_plane.stop();
     return exit == voice::control::Server::Exit::kDrained ? 0 : kFailed;

@@ -81,8 +81,11 @@ json swap_vad(json& request, DataPlane& data_plane) {
     return to_json(data_plane.status());
 }
 
-json run(json& request, DataPlane& data_plane, bool& drain) {
+json run(json& request, Rights rights, DataPlane& data_plane, bool& drain) {
     const auto command = take_text(request, "command");
+    if (rights != Rights::kChange && (command == "drain" || command == "swap-vad")) {
+        throw BadRequest(command + " is for the user that the program runs as; others may ask for status, counters, sessions");
+    }
     if (command == "sessions") {
         return sessions(request, data_plane);
     }
@@ -108,11 +111,11 @@ std::string line(const json& document) { return document.dump(-1, ' ', false, js
 
 }  // namespace
 
-Answer answer(std::string_view request, DataPlane& data_plane) {
+Answer answer(std::string_view request, Rights rights, DataPlane& data_plane) {
     try {
         auto document = parse(request);
         bool drain = false;
-        const auto result = run(document, data_plane, drain);
+        const auto result = run(document, rights, data_plane, drain);
         return {line({{"ok", true}, {"result", result}}), drain};
     } catch (const BadRequest& error) {
         return {line({{"ok", false}, {"error", error.what()}})};

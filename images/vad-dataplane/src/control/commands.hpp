@@ -6,11 +6,14 @@
 //   {"command": "drain"}                                   as SIGTERM does
 //   {"command": "swap-vad", "module": "/path"}             another VAD module, with no stream lost
 //
+// The last two are for the program's own user: who is in the socket's group, as telemetry is, changes nothing.
+//
 // Answers: {"ok": true, "result": ...} or {"ok": false, "error": "..."}. JSON is read and written with nlohmann/json:
 // simdjson is faster and only reads, and a few lines a second are no load.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,12 +44,14 @@ public:
     virtual bool is_drained() = 0;
 };
 
+enum class Rights : std::uint8_t { kRead, kChange };
+
 struct Answer {
     std::string line;    // without its end
     bool drain = false;  // the program is to drain
 };
 
 // Answers one line, whatever it holds.
-Answer answer(std::string_view request, DataPlane& data_plane);
+Answer answer(std::string_view request, Rights rights, DataPlane& data_plane);
 
 }  // namespace voice::control

@@ -1,6 +1,7 @@
 #include "control/connection.hpp"
 
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -12,7 +13,18 @@ constexpr std::string_view kHealthy =
     "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 3\r\nConnection: close\r\n\r\nok\n";
 constexpr std::size_t kMostWaiting = 1 << 20;  // bytes of answers that a caller has not read
 
+// The kernel says who connected.
+Rights rights_of(int socket) noexcept {
+    ucred caller{};
+    socklen_t size = sizeof caller;
+    const bool known = getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &caller, &size) == 0;
+    return known && caller.uid == geteuid() ? Rights::kChange : Rights::kRead;
+}
+
 }  // namespace
+
+Connection::Connection(Descriptor socket, Kind kind, Clock::time_point now) noexcept
+    : socket_(std::move(socket)), kind_(kind), rights_(rights_of(socket_.get())), used_(now) {}
 
 bool Connection::serve(DataPlane& data_plane, bool& drain, Clock::time_point now) {
     used_ = now;
@@ -50,14 +62,14 @@ bool Connection::flush() {
 
 void Connection::answer_lines(DataPlane& data_plane, bool& drain) {
     for (std::size_t end = in_.find('\n'); end != std::string::npos && !ending_; end = in_.find('\n')) {
-        auto reply = answer(std::string_view(in_).substr(0, end), data_plane);
+        auto reply = answer(std::string_view(in_).substr(0, end), rights_, data_plane);
         in_.erase(0, end + 1);
         drain = drain || reply.drain;
         out_ += reply.line + '\n';
     }
     if (in_.size() > kLongestRequest && !ending_) {
         // Where the next request begins cannot be told.
-        out_ += answer(in_, data_plane).line + '\n';
+        out_ += answer(in_, rights_, data_plane).line + '\n';
         in_.clear();
         ending_ = true;
     }

@@ -16,8 +16,7 @@ public:
     using Clock = std::chrono::steady_clock;
     enum class Kind : std::uint8_t { kControl, kHealth };
 
-    Connection(Descriptor socket, Kind kind, Clock::time_point now) noexcept
-        : socket_(std::move(socket)), kind_(kind), used_(now) {}
+    Connection(Descriptor socket, Kind kind, Clock::time_point now) noexcept;
 
     // The socket is readable, writable or broken. False: the connection is over.
     bool serve(DataPlane& data_plane, bool& drain, Clock::time_point now);
@@ -34,6 +33,7 @@ private:
 
     Descriptor socket_;
     Kind kind_;
+    Rights rights_;
     Clock::time_point used_;
     std::string in_;
     std::string out_;

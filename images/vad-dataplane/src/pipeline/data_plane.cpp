@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <stdexcept>
 #include <utility>
 
@@ -171,6 +172,10 @@ bool DataPlane::is_drained() {
 }
 
 std::string DataPlane::swap_vad(const std::string& module) {
+    if (const auto folder = std::filesystem::path(config_.vad_module).parent_path();
+        std::filesystem::path(module).parent_path() != folder) {
+        return module + " is not in " + folder.string() + ", where VOICE_VAD_MODULE is: put modules there";
+    }
     try {
         const auto loaded = vad::Module::load(module);
         std::vector<std::unique_ptr<vad::Instance>> instances;

@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <csetjmp>
 #include <cstdlib>
@@ -42,11 +44,26 @@ int guarded(Call&& call) noexcept {
     throw LoadError("VAD module: " + why);
 }
 
+// A module is code of this process's.
+void refuse_if_others_write(const std::filesystem::path& path) {
+    struct stat about{};
+    const bool known = stat(path.c_str(), &about) == 0;
+    if (!known || (about.st_uid != 0 && about.st_uid != geteuid()) || (about.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+        refuse(path.string() + " can be written by others: it has to be root's, and nobody else's to write (chmod go-w)");
+    }
+}
+
 }  // namespace
 
 std::shared_ptr<const Module> Module::load(const std::filesystem::path& path) {
-    // An absolute path: dlopen looks a bare name up elsewhere.
-    void* library = dlopen(std::filesystem::absolute(path).c_str(), RTLD_NOW | RTLD_LOCAL);
+    std::error_code missing;
+    const auto real = std::filesystem::canonical(path, missing);
+    if (missing) {
+        refuse(path.string() + ": " + missing.message());
+    }
+    refuse_if_others_write(real);
+    refuse_if_others_write(real.parent_path());
+    void* library = dlopen(real.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) {
         refuse(dlerror());
     }

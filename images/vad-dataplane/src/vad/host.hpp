@@ -41,7 +41,8 @@ struct LoadError : std::runtime_error {
 // The code of a module, shared by its instances. Threads that handle modules take turns; a control thread does.
 class Module {
 public:
-    // Throws LoadError. A new version needs a path of its own: the dynamic linker does not read a path twice.
+    // Throws LoadError, also when anybody but root and this process's user may write to the file or its folder. A new
+    // version needs a path of its own: the dynamic linker does not read a path twice.
     static std::shared_ptr<const Module> load(const std::filesystem::path& path);
 
     ~Module();

@@ -8,7 +8,8 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     static voice::test::FakeDataPlane data_plane;
-    const auto reply = voice::control::answer({reinterpret_cast<const char*>(data), size}, data_plane);
+    const auto reply = voice::control::answer({reinterpret_cast<const char*>(data), size}, voice::control::Rights::kChange,
+                                              data_plane);
     if (reply.line.find('\n') != std::string::npos || !nlohmann::json::accept(reply.line)) {
         std::abort();
     }

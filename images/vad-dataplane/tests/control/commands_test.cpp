@@ -10,12 +10,13 @@ namespace {
 
 using nlohmann::json;
 using voice::control::answer;
+using voice::control::Rights;
 using voice::control::Answer;
 
 class Commands : public ::testing::Test {
 protected:
     json ask(std::string_view request) {
-        const auto reply = answer(request, data_plane_);
+        const auto reply = answer(request, rights_, data_plane_);
         EXPECT_EQ(reply.line.find('\n'), std::string::npos) << "an answer is one line";
         return json::parse(reply.line);
     }
@@ -31,6 +32,7 @@ protected:
     }
 
     voice::test::FakeDataPlane data_plane_;
+    Rights rights_ = Rights::kChange;
 };
 
 TEST_F(Commands, Status) {
@@ -66,9 +68,17 @@ TEST_F(Commands, SessionsComeInPages) {
 }
 
 TEST_F(Commands, DrainIsPassedOn) {
-    EXPECT_FALSE(answer(R"({"command":"status"})", data_plane_).drain);
-    EXPECT_TRUE(answer(R"({"command":"drain"})", data_plane_).drain);
-    EXPECT_FALSE(answer(R"({"command":"drain","now":true})", data_plane_).drain);
+    EXPECT_FALSE(answer(R"({"command":"status"})", rights_, data_plane_).drain);
+    EXPECT_TRUE(answer(R"({"command":"drain"})", rights_, data_plane_).drain);
+    EXPECT_FALSE(answer(R"({"command":"drain","now":true})", rights_, data_plane_).drain);
+}
+
+TEST_F(Commands, WhoMayOnlyReadChangesNothing) {
+    rights_ = Rights::kRead;
+    EXPECT_NE(error(R"({"command":"drain"})").find("drain is for the user"), std::string::npos);
+    EXPECT_NE(error(R"({"command":"swap-vad","module":"/good.so"})").find("swap-vad is for"), std::string::npos);
+    EXPECT_EQ(result(R"({"command":"status"})").at("state"), "ready");
+    EXPECT_FALSE(result(R"({"command":"sessions"})").empty());
 }
 
 TEST_F(Commands, TheVadIsSwappedOrTheReasonTold) {

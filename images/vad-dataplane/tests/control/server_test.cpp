@@ -6,11 +6,14 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <future>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "data_plane.hpp"
 #include "support/store.hpp"
@@ -161,6 +164,25 @@ TEST_F(ServerTest, ItsSocketIsForOwnerAndGroup) {
     ASSERT_EQ(stat(path_.c_str(), &about), 0);
     EXPECT_EQ(about.st_mode & 0777U, 0660U);
     umask(0022);
+}
+
+// Telemetry's container has a user of its own, and the socket's group.
+TEST_F(ServerTest, AMemberOfItsGroupChangesNothing) {
+    start();
+    ASSERT_EQ(chmod((folder_ / "").c_str(), 0755), 0);
+    std::string drained;
+    std::string read;
+    std::thread([&] {
+        constexpr uid_t kTelemetry = 10'001;
+        ASSERT_EQ(syscall(SYS_setresuid, -1, kTelemetry, -1), 0) << "of this thread alone, which glibc's is not";
+        Caller caller(path_);
+        caller.say("{\"command\":\"drain\"}\n{\"command\":\"counters\"}\n");
+        drained = caller.line();
+        read = caller.line();
+    }).join();
+    EXPECT_EQ(json::parse(drained).at("ok"), false);
+    EXPECT_EQ(json::parse(read).at("ok"), true);
+    EXPECT_FALSE(data_plane_.draining);
 }
 
 TEST_F(ServerTest, ASocketThatAKilledProcessLeftIsReplaced) {

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import struct
@@ -179,6 +180,9 @@ class DataPlane:
         self.control = self.folder / "control.sock"
         password = self.folder / "password"
         password.write_text(PASSWORD)
+        module = self.folder / "modules" / "vad.so"
+        module.parent.mkdir(exist_ok=True)
+        shutil.copy(BUILD / "vad" / "vad.so", module)
         defaults = {
             "VOICE_DEPLOYMENT": "test",
             "VOICE_FLEET": "vad",
@@ -200,7 +204,7 @@ class DataPlane:
             "VOICE_DRAIN_TIMEOUT_S": "60",
             "VOICE_CONTROL_SOCKET": str(self.control),
             "VOICE_STATE_FILE": str(self.folder / "sessions"),
-            "VOICE_VAD_MODULE": str(BUILD / "vad" / "vad.so"),
+            "VOICE_VAD_MODULE": str(module),
             "VOICE_MAX_SESSIONS": "2048",
             "VOICE_RESEND_WINDOW_S": "30",  # and may be slow
             "VOICE_SESSION_PACKETS_PER_S": "1000000",  # tests speak faster than people

@@ -1,6 +1,7 @@
 """From RTP to chunks, on each data path. Not every kernel has sch_netem: the sender itself loses and swaps packets."""
 
 import itertools
+import shutil
 import socket
 import time
 from pathlib import Path
@@ -149,15 +150,14 @@ def test_a_thousand_sessions(store: Store, plane: DataPlane, host: AsrHost, send
 
 
 def test_the_module_is_swapped_while_people_speak(
-    store: Store, plane: DataPlane, host: AsrHost, sender: socket.socket, tmp_path: Path
+    store: Store, plane: DataPlane, host: AsrHost, sender: socket.socket
 ) -> None:
     callers = [Caller(plane, ssrc, sender=sender) for ssrc in range(100, 120)]
     for who in callers:
         store.open_session(who.ssrc)
         who.enter()
-    modules = [tmp_path / "a.so", tmp_path / "b.so"]
-    for module in modules:
-        module.write_bytes(Path(plane.environment["VOICE_VAD_MODULE"]).read_bytes())
+    first = Path(plane.environment["VOICE_VAD_MODULE"])
+    modules = [Path(shutil.copy(first, first.with_name(name))) for name in ("a.so", "b.so")]
     said = list(frames(speech() + silence(3)))
     for at, frame in enumerate(said):
         for who in callers:
@@ -176,11 +176,16 @@ def test_the_module_is_swapped_while_people_speak(
 
 @pytest.mark.usefixtures("host")
 def test_a_module_that_is_none_is_refused_and_the_old_one_stays(plane: DataPlane, tmp_path: Path) -> None:
-    rubbish = tmp_path / "rubbish.so"
+    first = Path(plane.environment["VOICE_VAD_MODULE"])
+    rubbish = first.with_name("rubbish.so")
     rubbish.write_text("no module")
-    with pytest.raises(AssertionError, match="rubbish"):
-        plane.ask("swap-vad", module=str(rubbish))
-    assert plane.ask("status")["vad_module"] == plane.environment["VOICE_VAD_MODULE"]
+    elsewhere = Path(shutil.copy(first, tmp_path / "elsewhere.so"))
+    anybodys = Path(shutil.copy(first, first.with_name("anybodys.so")))
+    anybodys.chmod(0o666)
+    for module, reason in ((rubbish, "rubbish"), (elsewhere, f"is not in {first.parent}"), (anybodys, "chmod go-w")):
+        with pytest.raises(AssertionError, match=reason):
+            plane.ask("swap-vad", module=str(module))
+    assert plane.ask("status")["vad_module"] == str(first)
 
 
 def test_a_drain_ends_when_the_last_session_has(store: Store, plane: DataPlane, host: AsrHost) -> None:

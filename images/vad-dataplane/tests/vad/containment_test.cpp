@@ -52,7 +52,7 @@ TEST(VadLoad, RefusesAModuleThatDoesNotFinishStarting) {
 }
 
 TEST(VadLoad, RefusesWhatIsNoModule) {
-    EXPECT_NE(refusal("/nowhere/vad.so").find("cannot open shared object"), std::string::npos);
+    EXPECT_NE(refusal("/nowhere/vad.so").find("No such file"), std::string::npos);
     EXPECT_NE(refusal("libm.so.6"), "") << "a bare name is a file here, not a library of the system";
     EXPECT_NE(refusal(SOME_LIBRARY).find("was not made by"), std::string::npos);
 }
