@@ -33,7 +33,7 @@ def path(tmp_path: Path) -> Iterator[VoicePath]:
         yield path
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     program = next(filter(None, map(shutil.which, BROWSERS)), None)
     assert program, "needs Debian's chromium: `make test-voice` installs it"
