@@ -174,7 +174,7 @@ FREE = frozenset(
         *("ImageBuilder::ImageRecipe", "ImageBuilder::InfrastructureConfiguration"),
         *("ElastiCache::ParameterGroup", "ElastiCache::SubnetGroup", "ElastiCache::User", "ElastiCache::UserGroup"),
         *("ElasticLoadBalancingV2::Listener", "ElasticLoadBalancingV2::TargetGroup"),
-        *("IAM::InstanceProfile", "IAM::Policy", "IAM::Role", "Route53::RecordSet"),
+        *("IAM::InstanceProfile", "IAM::ManagedPolicy", "IAM::Policy", "IAM::Role", "Route53::RecordSet"),
         *("S3::BucketPolicy", "SNS::Subscription", "SNS::TopicPolicy"),
         *("WAFv2::LoggingConfiguration", "WAFv2::WebACLAssociation"),
     )

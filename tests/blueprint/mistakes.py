@@ -99,10 +99,10 @@ MISTAKES = {
     "negative count": Mistake(
         "{min: 1, max: 10}", "{min: -1, max: 10}", "max: 10", ("`aws.vad.hosts_per_zone.min` is -1", "equal to 0")
     ),
-    "min above max": Mistake("{min: 1, max: 4}", "{min: 5, max: 4}", "max: 4", ("`aws.asr.0.hosts`", "min 5", "max 4")),
+    "min above max": Mistake("{min: 4, max: 4}", "{min: 5, max: 4}", "max: 4", ("`aws.asr.0.hosts`", "min 5", "max 4")),
     "choice": Mistake("size_mib: 2,", "size_mib: 4,", "size_mib", ("is 4", "2, 32 or 1024")),
-    "enum": Mistake("engine: whisper\n      purchase: {", "engine: wisper\n      purchase: {", "wisper",
-                    ("`aws.asr.0.engine`", "'whisper'")),
+    "enum": Mistake("hosts: {min: 4, max: 4}\n      engine: whisper", "hosts: {min: 4, max: 4}\n      engine: wisper",
+                    "wisper", ("`aws.asr.0.engine`", "'whisper'")),
     "purchase option": Mistake(
         "option: capacity-reservation", "option: reserved", "reserved",
         ('`aws.asr.1.purchase.option` is "reserved"', "'capacity-reservation'"),

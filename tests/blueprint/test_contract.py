@@ -24,6 +24,7 @@ from blueprint.contract.environment import (
 )
 from blueprint.contract.images import Image
 from blueprint.contract.metrics import (
+    ALLOWANCE_DIMENSION,
     DEPLOYMENT_DIMENSION,
     EVENT_DIMENSION,
     FLEET_DIMENSION,
@@ -157,7 +158,7 @@ def test_publisher_knows_the_value_of_every_dimension(metric: Metric) -> None:
     known = {variable.name for variable in ENVIRONMENT[metric.publisher]}
     assert {DEPLOYMENT.name, FLEET.name} <= known
     assert metric.dimensions[:2] == (DEPLOYMENT_DIMENSION, FLEET_DIMENSION)
-    assert set(metric.dimensions[2:]) <= {REASON_DIMENSION, PHASE_DIMENSION, EVENT_DIMENSION}
+    assert set(metric.dimensions[2:]) <= {REASON_DIMENSION, PHASE_DIMENSION, EVENT_DIMENSION, ALLOWANCE_DIMENSION}
     assert repeated(metric.dimensions) == []
 
 
