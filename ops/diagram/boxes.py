@@ -82,8 +82,8 @@ def _guard(templates: Templates, calls: list[Resource]) -> str:
     """Return who tells callers from strangers: API Gateway, or the gateway by an issuer's tokens."""
     if any(call.properties.get("ApiKeyRequired") for call in calls):
         return "API key"
-    kinds = {call.properties.get("AuthorizationType", "NONE") for call in calls}
-    if kinds != {"NONE"}:
+    # A session's own routes open with its token, which the gateway checks.
+    if kinds := {call.properties.get("AuthorizationType", "NONE") for call in calls} - {"NONE"}:
         return ", ".join(sorted(kind.removeprefix("AWS_") for kind in kinds))
     issuers = [
         variable["Value"]

@@ -51,6 +51,12 @@ def _alarms(session: boto3.Session, endpoint: str) -> Iterable[str]:
         yield from (alarm["AlarmName"] for alarm in (*page["MetricAlarms"], *page.get("CompositeAlarms", [])))
 
 
+def _managed_policies(session: boto3.Session, endpoint: str) -> Iterable[str]:
+    client = session.client("iam", endpoint_url=endpoint)
+    for page in client.get_paginator("list_policies").paginate(Scope="Local"):
+        yield from (policy["PolicyName"] for policy in page["Policies"])
+
+
 def _web_acls(session: boto3.Session, endpoint: str) -> Iterable[str]:
     client = session.client("wafv2", endpoint_url=endpoint)
     yield from (acl["Id"] for acl in client.list_web_acls(Scope="REGIONAL")["WebACLs"])
@@ -115,6 +121,7 @@ LISTERS: dict[str, Lister] = {
     "log group": _pages("logs", "describe_log_groups", "logGroups", "logGroupName"),
     "load balancer": _pages("elbv2", "describe_load_balancers", "LoadBalancers", "LoadBalancerArn"),
     "target group": _pages("elbv2", "describe_target_groups", "TargetGroups", "TargetGroupArn"),
+    "managed policy": _managed_policies,
     "role": _pages("iam", "list_roles", "Roles", "RoleName"),
     "REST API": _pages("apigateway", "get_rest_apis", "items", "id"),
     "VPC link": _pages("apigateway", "get_vpc_links", "items", "id"),

@@ -36,6 +36,7 @@ SEEN_AS = {
     "ElasticLoadBalancingV2::LoadBalancer": "load balancer",
     "ElasticLoadBalancingV2::TargetGroup": "target group",
     "IAM::InstanceProfile": "instance profile",
+    "IAM::ManagedPolicy": "managed policy",
     "IAM::Role": "role",
     "KMS::Key": "key",
     "Logs::LogGroup": "log group",
@@ -68,6 +69,16 @@ GONE_WITH = {
     "ECS::Service": "container cluster",
     "ElasticLoadBalancingV2::Listener": "load balancer",
     "IAM::Policy": "role",
+    **{
+        f"ImageBuilder::{kind}": "its stack: the local AWS has no Image Builder, and keeps properties alone"
+        for kind in (
+            "Component",
+            "DistributionConfiguration",
+            "ImagePipeline",
+            "ImageRecipe",
+            "InfrastructureConfiguration",
+        )
+    },
     "S3::BucketPolicy": "bucket",
     "SNS::TopicPolicy": "topic",
     "WAFv2::LoggingConfiguration": "web ACL",
