@@ -5,7 +5,7 @@ moto stores policies and does not act on them: the drill acts as EC2 Auto Scalin
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -34,6 +34,7 @@ class Scenario:
         samples: One value per alarm period, oldest first.
         fires: Whether the rule must fire; otherwise nothing may change.
         beside: Other rules of the fleet that add hosts. Their metrics say meanwhile that the hosts are half busy.
+        at_rest: Whether it begins with the hosts that there were before the drill; at its maximum no fleet grows.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Scenario:
     samples: tuple[float, ...]
     fires: bool
     beside: tuple[ScalingRule, ...] = ()
+    at_rest: bool = False
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,9 @@ def scenarios(deployment: Deployment) -> Iterator[Scenario]:
         if full := next((rule for rule in rules if rule.metric == "SlotsTaken" and rule.adds_hosts), None):
             beside = tuple(rule for rule in rules if rule.adds_hosts and rule is not full)
             samples = (100.0,) * full.datapoints_to_alarm
-            yield Scenario(f"slots 100 %, busy {HALF_BUSY:g} %", fleet, full, samples, fires=True, beside=beside)
+            yield Scenario(
+                f"slots 100 %, busy {HALF_BUSY:g} %", fleet, full, samples, fires=True, beside=beside, at_rest=True
+            )
 
 
 def _beyond(rule: ScalingRule) -> float:
@@ -123,11 +127,17 @@ class Drill:
 
     def run(self) -> Iterator[Outcome]:
         """Play every scenario, each from the capacities that the last one left; in the end all are as before."""
-        played = []
+        played: list[Outcome] = []
         for scenario in scenarios(self._deployment):
+            if scenario.at_rest:
+                self._take_back(outcome for outcome in played if outcome.scenario.fleet == scenario.fleet)
             played.append(self.play(scenario))
             yield played[-1]
-        for outcome in reversed(played):
+        self._take_back(played)
+
+    def _take_back(self, played: Iterable[Outcome]) -> None:
+        """Give each group the hosts that it had before the first of these."""
+        for outcome in reversed(list(played)):
             for group, desired in outcome.before.items():
                 self._autoscaling.set_desired_capacity(AutoScalingGroupName=group, DesiredCapacity=desired)
 

@@ -17,7 +17,7 @@ def rehearsed(name: str) -> str:
 
 def test_aws_is_rehearsed_but_for_its_teardown() -> None:
     said = rehearsed("production-us-east-1")
-    assert "0, 0, 0   2, 2, 2" in said
+    assert "0, 0, 0   1, 1, 1" in said
     assert "teardown is not rehearsed: a production deployment" in said
 
 

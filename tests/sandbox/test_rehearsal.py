@@ -183,8 +183,8 @@ def test_one_changed_number_changes_only_what_it_should(rehearsal: Rehearsal, tm
     changed = Cdk(rehearsal.aws, load_text(text(document), tmp_path), rehearsal.home)
     difference = changed.diff()
     touched = {line.split()[1] for line in difference.splitlines() if line.startswith(("[~]", "[+]", "[-]"))}
-    # A new launch template version is all; its groups refer to the latest version by attribute.
-    assert touched == {"AWS::EC2::LaunchTemplate"}
+    # A launch template's new version, whose groups refer to the latest by attribute, and what bakes the pages.
+    assert touched == {"AWS::EC2::LaunchTemplate", "AWS::ImageBuilder::Component", "AWS::ImageBuilder::ImageRecipe"}
     before = _template_versions(rehearsal)
     changed.deploy()
     after = _template_versions(rehearsal)

@@ -51,7 +51,7 @@ def test_mistake_is_refused_with_its_resource_and_remedy(running: PolicyPack) ->
 
 
 def test_workloads_pass_with_the_configuration_that_pulumi_passes(monkeypatch: pytest.MonkeyPatch) -> None:
-    configuration = {"voice-workloads:deployment": str(DEPLOYMENTS / "production-azure.yaml")}
+    configuration = {"voice-workloads:deployment": str(DEPLOYMENTS / "cells.yaml")}
     started = functools.partial(_child, {"PULUMI_CONFIG": json.dumps(configuration)})
     monkeypatch.setattr("sandbox.azure.policy.Child", started)
     with PolicyPack(FOLDER) as configured:
