@@ -355,4 +355,4 @@ def test_a_profile_that_does_not_exist_is_one_answer(
 
 def test_the_templates_are_of_a_file_that_passes(sandbox: Deployment) -> None:
     assert not checks.refusals(sandbox)
-    assert len(templates_of_sandbox()) == 10
+    assert len(templates_of_sandbox()) == 11
