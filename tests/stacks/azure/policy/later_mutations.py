@@ -7,7 +7,7 @@ wrote the rules wrote these too, and looked for what the rules leave out: no rat
 import copy
 
 from tests.stacks.azure.policy.graphs import CLUSTER, WORKLOADS, Emitted, Mutation, flag, limits, variable
-from tests.stacks.azure.policy.mutations import CELL, flags, nothing, pool, replaced, without
+from tests.stacks.azure.policy.mutations import CELL, flags, pool, replaced, without
 
 
 def small_lmcache(graph: Emitted) -> None:
@@ -201,8 +201,6 @@ SECOND = (
              ("closed-stores-have-endpoints",)),
     Mutation("engine without the weights' volume", WORKLOADS, no_weights, ("weights-are-mounted",)),
     Mutation("zone that Azure has not", CLUSTER, pool("cells", availabilityZones=["4"]), ("pool-zones-exist",)),
-    Mutation("vLLM on a node image whose driver is too old", WORKLOADS, nothing, ("driver-runs-engine",),
-             ("GRID 570.211.01", "R580"), {"azure.pools.3.vm_size": "Standard_NV36ads_A10_v5"}),
 )  # fmt: skip
 """After the rules for ``FIRST`` too."""
 

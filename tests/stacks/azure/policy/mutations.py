@@ -324,4 +324,6 @@ MUTATIONS = (
              ("context-fits-model",), ("99999",)),
     Mutation("storage account with shared keys", CLUSTER, shared_keys, ("data-is-closed",), ("allowSharedKeyAccess",)),
     Mutation("no tags", CLUSTER, untagged, ("resources-are-tagged",), ("registry has no tag deployment",)),
+    Mutation("vLLM on a node image whose driver is too old", WORKLOADS, nothing, ("driver-runs-engine",),
+             ("GRID 570.211.01", "R580"), {"azure.pools.3.vm_size": "Standard_NV36ads_A10_v5"}),
 )  # fmt: skip
