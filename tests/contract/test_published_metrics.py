@@ -20,7 +20,16 @@ from moto import mock_aws
 from redis.asyncio import Redis
 
 from blueprint.contract.images import Image
-from blueprint.contract.metrics import METRICS, NAMESPACE, Allowance, DataPlaneEvent, DropReason, Metric, StartPhase
+from blueprint.contract.metrics import (
+    METRICS,
+    NAMESPACE,
+    Allowance,
+    DataPlaneEvent,
+    DropReason,
+    Loss,
+    Metric,
+    StartPhase,
+)
 from blueprint.contract.network import Tier
 from blueprint.engines.launch.vllm import START_LOG
 from images.conftest import StoreServer
@@ -202,6 +211,7 @@ async def test_programs_publish_what_the_contract_declares(
 
     assert differences(published, METRICS.values()) == []
     assert words["RxDropped"] == set(DropReason)
+    assert words["SpeechLost"] == set(Loss)
     assert words["DataPlaneEvents"] == set(DataPlaneEvent)
     assert words["AllowanceExceeded"] == set(Allowance)
     assert words["ColdStart"] == set(StartPhase)

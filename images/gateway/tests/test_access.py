@@ -29,6 +29,6 @@ async def test_a_whole_session_with_the_rights_that_the_contract_gives(
         await connection.send('{"type": "end"}')
         await connection.wait_closed()
         assert connection.close_code == 1000
-        assert (await events.until("end"))[-1].data == {"complete": True}
+        assert (await events.until("end"))[-1].data == {"complete": True, "lost_ms": 0}
     assert len(vad.of(opened.ssrc)) == 51
     assert await opened.close() == 204

@@ -34,10 +34,10 @@ async def test_malformed_datagrams_are_counted_by_reason(engine: EngineHost, sto
     payload, not_finite = bytes(CHUNK_PAYLOAD_BYTES), b"\xff" * CHUNK_PAYLOAD_BYTES
     datagrams = {
         "wrong-length": b"short",
-        "unknown-kind": CHUNK_HEADER.pack(ssrc, 0, 9, 0, 10) + payload,
-        "unknown-flags": CHUNK_HEADER.pack(ssrc, 0, 1, 0x80, 10) + payload,
-        "wrong-count": CHUNK_HEADER.pack(ssrc, 0, 1, 0, 11) + payload,
-        "not-finite": CHUNK_HEADER.pack(ssrc, 0, 1, 0, 10) + not_finite,
+        "unknown-kind": CHUNK_HEADER.pack(ssrc, 0, 0, 9, 0, 10) + payload,
+        "unknown-flags": CHUNK_HEADER.pack(ssrc, 0, 0, 1, 0x80, 10) + payload,
+        "wrong-count": CHUNK_HEADER.pack(ssrc, 0, 0, 1, 0, 11) + payload,
+        "not-finite": CHUNK_HEADER.pack(ssrc, 0, 0, 1, 0, 10) + not_finite,
     }
     for datagram in [*datagrams.values(), b""]:
         engine.send(datagram)
@@ -69,7 +69,7 @@ async def test_flood_of_unknown_sessions_is_bounded_and_passes(engine: EngineHos
     while engine.counted("refused").get("unknown-session", 0) <= 256:  # more than it asks about at once
         assert time.monotonic() < limit
         for _ in range(2000):  # of which its receive buffer may hold few
-            engine.send(CHUNK_HEADER.pack(next(numbers), 0, 1, 0, 10) + chunk.datagram()[CHUNK_HEADER.size :])
+            engine.send(CHUNK_HEADER.pack(next(numbers), 0, 0, 1, 0, 10) + chunk.datagram()[CHUNK_HEADER.size :])
         await asyncio.sleep(0.1)
     refused = {"unknown-session": 0}
     while refused != (refused := engine.counted("refused")):
