@@ -292,6 +292,10 @@ class Packet:
     samples: np.ndarray
 
 
+BYE, APP = b"\xcb", b"\xcc"
+"""Packet types of RTCP (RFC 3550, section 12.1)."""
+
+
 @dataclass
 class VadHost:
     """A UDP port that takes RTP."""

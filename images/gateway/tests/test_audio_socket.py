@@ -17,15 +17,13 @@ from blueprint.contract.network import Tier
 from blueprint.contract.state import SessionField
 from images.conftest import PATIENCE_S
 from images.gateway.tests.conftest import Start
-from images.gateway.tests.running import GatewayProcess, Hosts, Opened, VadHost, holds
+from images.gateway.tests.running import APP, BYE, GatewayProcess, Hosts, Opened, VadHost, holds
 from voice_runtime import state
 
 pytestmark = pytest.mark.usefixtures("hosts", "vad")
 
 RATE = 16_000
 SECOND_BYTES = 2 * RATE
-BYE, APP = b"\xcb", b"\xcc"
-"""Packet types of RTCP (RFC 3550, section 12.1)."""
 TONE_HZ = 440
 
 
