@@ -150,7 +150,8 @@ async def published_by_telemetry(
 def listed(cloud: "CloudWatchClient") -> tuple[set[Series], dict[str, set[str]]]:
     series: set[Series] = set()
     words: dict[str, set[str]] = {}
-    for each in cloud.list_metrics()["Metrics"]:
+    pages = cloud.get_paginator("list_metrics").paginate()
+    for each in (metric for page in pages for metric in page["Metrics"]):
         series.add(Series(each["Namespace"], each["MetricName"], tuple(one["Name"] for one in each["Dimensions"])))
         words.setdefault(each["MetricName"], set()).update(one["Value"] for one in each["Dimensions"][2:])
     return series, words
