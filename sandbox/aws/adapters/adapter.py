@@ -117,8 +117,8 @@ class Adapter:
         operation, argument, path = self.kind.live
         found: Json = self.on(operation, self.properties, {argument: self.id})
         shape = self._output(operation)
-        for name in path.split(".") if path else ():
-            found, shape = found.get(name), shape.members[name]
+        for part in path.split(".") if path else ():
+            found, shape = found.get(part), shape.members[part]
             if isinstance(shape, ListShape):
                 found, shape = found[0] if found else None, shape.member
             if not found:
