@@ -38,6 +38,15 @@ class LaunchTemplate(Adapter):
         """Set the template's own tags."""
         self.retag(_specified_tags(before), _specified_tags(after))
 
+    def live(self, attached: Sequence[Adapter]) -> dict[str, tuple[Json, Json]] | None:
+        """Return the newest version; moto counts the template's own tags among those of what is launched."""
+        pairs = super().live(attached)
+        if pairs:
+            _, data = pairs["LaunchTemplateData"]
+            tagged = data.get("TagSpecifications", [])
+            data["TagSpecifications"] = [item for item in tagged if item["ResourceType"] != "launch-template"]
+        return pairs
+
 
 def _specified_tags(properties: Properties) -> dict[str, str]:
     return tag_map((properties.get("TagSpecifications") or [{}])[0])

@@ -238,7 +238,6 @@ KINDS: dict[str, Kind] = {
         delete="delete_certificate",
         key="CertificateArn",
         ignored=("DomainValidationOptions",),
-        live=("describe_certificate", "CertificateArn", "Certificate"),
     ),
     # CloudWatch. Alarms and dashboards are stored; nothing evaluates them.
     "AWS::CloudWatch::Alarm": Kind(
@@ -452,7 +451,7 @@ KINDS: dict[str, Kind] = {
         place=("Cluster",),
         name="ServiceName",
         limit=255,
-        always={"delete_service": {"force": True}},
+        always={"delete_service": {"force": True}, "describe_services": {"include": ["TAGS"]}},
         attributes={"Name": "{ServiceName}"},
         live=("describe_services", "services", "services"),
     ),
