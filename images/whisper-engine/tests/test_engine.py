@@ -166,6 +166,21 @@ async def test_what_is_lost_is_told_where_it_was(engine: EngineHost, store: Redi
     assert session.lost_ms == 20 * (15 + 580 + 1200 - end)
 
 
+async def test_lost_start_is_told_before_what_is_behind_it(engine: EngineHost, store: Redis, ssrc: int) -> None:
+    await open_session(store, ssrc)
+    whole, broken = (chunks_of(ssrc, first_sentence(), first=place) for place in (0, 400))
+    numbered = [replace(chunk, number=number) for number, chunk in enumerate((*whole, *broken))]
+    await engine.say(numbered[: len(whole)])
+    await finals(store, ssrc, 1)
+    for chunk in numbered[len(whole) + 3 :]:  # as it is spoken, so that partials come of it
+        await engine.say([chunk])
+        await asyncio.sleep(0.1)
+    await finals(store, ssrc, 2)
+    said = [event for _, event in await Transcripts(store).read(ssrc, BEFORE_ALL) if event.utterance == 415]
+    assert [event.kind for event in said][:3] == [EventKind.GAP, EventKind.SPEECH_STARTED, EventKind.PARTIAL]
+    assert (said[0].start_ms // 20, said[0].end_ms // 20) == (220, 415)
+
+
 async def test_marks_are_answered_in_their_order(engine: EngineHost, store: Redis, ssrc: int) -> None:
     await open_session(store, ssrc)
     first, second = chunks_of(ssrc, first_sentence()), chunks_of(ssrc, first_sentence(), first=400)

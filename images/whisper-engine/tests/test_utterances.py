@@ -134,7 +134,9 @@ def test_utterance_that_just_fits_is_not_cut(kind: ChunkKind) -> None:
 
 
 def test_window_has_silence_behind_the_words() -> None:
-    assert [window_s(rows) for rows in (1, 400, 401, 900, 901, 1400, 1401, 2800)] == [5, 5, 10, 10, 15, 15, 20, 30]
+    assert [window_s(rows) for rows in (1, 800, 801, 1300, 1301, 1800, 1801, 2800)] == [
+        10, 10, 15, 15, 20, 20, 30, 30,
+    ]  # fmt: skip
 
 
 @settings(deadline=None)

@@ -9,8 +9,10 @@ from enum import StrEnum
 from blueprint.contract.chunk import ChunkFlag
 from voice_runtime.chunk import AudioChunk
 from voice_whisper.utterance import LARGEST_GAP_FRAMES, Utterance, is_mark
-from voice_whisper.window import LONGEST_FRAMES
+from voice_whisper.window import FRAME_MS, LONGEST_FRAMES
 
+STARTED_FRAMES = 500 // FRAME_MS
+"""Of an utterance that has so many frames, the start does not come any more."""
 REORDER_S = 0.1
 """A chunk that is overtaken by others is waited for that long."""
 
@@ -47,9 +49,9 @@ class SessionAudio:
         return self._utterances[-1] if self._utterances else None
 
     def begun(self) -> Utterance | None:
-        """Return the oldest utterance when its start has come; nothing of before it is taken any more."""
+        """Return the oldest utterance when its start has come, or is lost; nothing of before it is taken any more."""
         first = self._utterances[0] if self._utterances else None
-        if first is None or first.announced or not first.opened or first.is_mark:
+        if first is None or first.announced or first.is_mark or not (first.opened or first.frames >= STARTED_FRAMES):
             return None
         self._look_for_gap(first)
         self.done_until = max(self.done_until, first.start)
