@@ -1,15 +1,24 @@
 """CloudFormation templates of a deployment, made in this process."""
 
 import json
+import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from blueprint.file.model.deployment import Deployment
 
+QUIET = {
+    "JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION": "1",
+    "JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION": "1",
+    "NODE_NO_WARNINGS": "1",
+}
+"""What keeps jsii and Node from talking on stderr about versions that `make setup` has chosen."""
+
 
 def templates(deployment: Deployment) -> dict[str, dict[str, Any]]:
     """Synthesize a deployment that has passed its checks; return its templates by stack name."""
+    os.environ.update(QUIET)
     # Imported here: aws-cdk-lib starts a Node process, which commands that only read the file do not need.
     from stacks.aws.app import make_app  # noqa: PLC0415
 
