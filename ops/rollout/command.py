@@ -126,7 +126,7 @@ def _deploy(account: Account, found: list[Roll], probe: Callable[[], str]) -> st
         def run() -> None:
             try:
                 for stack in dict.fromkeys(roll.stack for roll in found):
-                    cdk.deploy_one(stack)
+                    cdk.deploy_only(stack)
                 deploying.set_result(None)
             except BaseException as error:  # noqa: BLE001  told to whoever waits
                 deploying.set_exception(error)

@@ -33,11 +33,11 @@ def test_a_stack_of_production_comes_up_at_the_second_try(rehearsal: Rehearsal, 
         before = inventory(rehearsal.session, rehearsal.aws.endpoint)
         rehearsal.faults.write_text(f"{stack}/{_last(assembly, stack)}\n")
         with pytest.raises(CdkError, match="a fault that a drill asked for"):
-            rehearsal.cdk.deploy_one(stack)
+            rehearsal.cdk.deploy_only(stack)
         left = added(before, inventory(rehearsal.session, rehearsal.aws.endpoint))
         assert left == {"stack": 1}, f"{stack} leaves {left} behind"
         rehearsal.faults.unlink()
-        rehearsal.cdk.deploy_one(stack)
+        rehearsal.cdk.deploy_only(stack)
 
 
 def _in_order(assembly: Path) -> list[str]:
