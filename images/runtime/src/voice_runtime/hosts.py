@@ -30,6 +30,7 @@ class Host:
         address: IPv4 address that other tiers send to.
         free_slots: Sessions that it can still take.
         draining: Whether it takes no new session.
+        zone: Availability zone; empty: it does not tell.
         languages: That it understands; none: it does not tell.
         slots: Sessions that it takes in all; 0 of a host that does not tell.
         heartbeat: A number that changes every second.
@@ -40,6 +41,7 @@ class Host:
     address: str
     free_slots: int
     draining: bool
+    zone: str = ""
     slots: int = 0
     languages: tuple[str, ...] = ()
     heartbeat: str = ""
@@ -59,6 +61,7 @@ class Host:
                 address=str(ipaddress.IPv4Address(read[HostField.ADDRESS])),
                 free_slots=max(0, int(read[HostField.FREE_SLOTS])),
                 draining=read[HostField.DRAINING] == "1",
+                zone=read.get(HostField.ZONE, ""),
                 slots=max(0, int(read.get(HostField.SLOTS, 0))),
                 languages=tuple(filter(None, read.get(HostField.LANGUAGES, "").split(","))),
                 heartbeat=read[HostField.HEARTBEAT],
@@ -85,6 +88,7 @@ class HostRegistry:
                 mapping={
                     HostField.KIND: host.kind,
                     HostField.ADDRESS: host.address,
+                    HostField.ZONE: host.zone,
                     HostField.FREE_SLOTS: str(host.free_slots),
                     HostField.SLOTS: str(host.slots),
                     HostField.LANGUAGES: ",".join(host.languages),
