@@ -58,6 +58,10 @@ class Cdk:
         self._run("synth", "--quiet")
         return Path(self._app)
 
+    def take(self, assembly: Path) -> None:
+        """Take a cloud assembly that is there; the commands that follow synthesize nothing."""
+        self._app = str(assembly)
+
     def deploy_only(self, *stacks: str) -> None:
         """Deploy stacks as an operator would, without those that they need."""
         self._run("deploy", *stacks, "--exclusively", "--require-approval", "never")
