@@ -11,9 +11,10 @@ import pytest
 
 import blueprint
 from sandbox.aws.cdk import ROOT, CdkError
-from sandbox.aws.cloudformation.template import dependencies, in_order
+from sandbox.aws.cloudformation.template import in_order
 from sandbox.aws.inventory import added, inventory
 from sandbox.aws.rehearsal import Rehearsal
+from tests.sandbox.fleet import last
 
 pytestmark = [pytest.mark.sandbox]
 
@@ -31,7 +32,8 @@ def test_a_stack_of_production_comes_up_at_the_second_try(rehearsal: Rehearsal, 
     assembly = rehearsal.cdk.synthesize()
     for stack in _in_order(assembly)[:count]:
         before = inventory(rehearsal.session, rehearsal.aws.endpoint)
-        rehearsal.faults.write_text(f"{stack}/{_last(assembly, stack)}\n")
+        template = json.loads((assembly / f"{stack}.template.json").read_text())
+        rehearsal.faults.write_text(f"{stack}/{last(template)}\n")
         with pytest.raises(CdkError, match="a fault that a drill asked for"):
             rehearsal.cdk.deploy_only(stack)
         left = added(before, inventory(rehearsal.session, rehearsal.aws.endpoint))
@@ -49,9 +51,3 @@ def _in_order(assembly: Path) -> list[str]:
         if artifact["type"] == "aws:cloudformation:stack"
     }
     return in_order(needs)
-
-
-def _last(assembly: Path, stack: str) -> str:
-    """Return the resource of a stack that is created last."""
-    template = json.loads((assembly / f"{stack}.template.json").read_text())
-    return in_order(dependencies(template["Resources"]))[-1]
