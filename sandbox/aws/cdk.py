@@ -53,11 +53,6 @@ class Cdk:
         """Make the CDK's own bucket, repository and roles; that needs no app, whose synthesis takes longest here."""
         self._run("bootstrap", f"aws://{self._aws.account}/{self._aws.region}", app="")
 
-    def synthesize(self) -> Path:
-        """Write the cloud assembly, and return its folder."""
-        self._run("synth", "--quiet")
-        return Path(self._app)
-
     def take(self, assembly: Path) -> None:
         """Take a cloud assembly that is there; the commands that follow synthesize nothing."""
         self._app = str(assembly)

@@ -31,10 +31,10 @@ class Host:
         address: IPv4 address that other tiers send to.
         free_slots: Sessions that it can still take.
         draining: Whether it takes no new session.
-        zone: Availability zone; empty: it does not tell.
         languages: That it understands; none: it does not tell.
         slots: Sessions that it takes in all; 0 of a host that does not tell.
         heartbeat: A number that changes every second.
+        zone: Availability zone; empty: it does not tell.
     """
 
     id: str
@@ -42,10 +42,10 @@ class Host:
     address: str
     free_slots: int
     draining: bool
-    zone: str = ""
     slots: int = 0
     languages: tuple[str, ...] = ()
     heartbeat: str = ""
+    zone: str = ""
 
     @property
     def takes_sessions(self) -> bool:

@@ -86,7 +86,7 @@ class Following(Connection):
 
     async def _connect(self) -> None:
         self.host = self._address()
-        await super()._connect()
+        await super()._connect()  # type: ignore[no-untyped-call]  # the client's own
 
 
 class FollowingTls(Following, SSLConnection):

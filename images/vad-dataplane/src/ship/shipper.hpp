@@ -47,7 +47,7 @@ public:
     static constexpr int kResendBatches = 8;   // of one round: what comes must not wait long
 
     struct Settings {
-        std::string zone;  // Pinning's
+        std::string zone{};  // Pinning's
         unsigned shed_silence_percent = 50;  // of a ring's slots
         unsigned shed_any_percent = 90;
         int send_buffer_bytes = 4 << 20;

@@ -75,8 +75,8 @@ TEST(Configuration, OwnVariablesCanBeSet) {
 TEST(Configuration, EveryVariableOfTheContractThatIsMissingIsToldAtOnce) {
     const auto loaded = load_from({});
     const auto& problems = std::get<1>(loaded);
-    EXPECT_EQ(problems.size(), contract_variables().size() - 2) << "huge pages are for those who reserve them; chunks "
-                                                                "are log-mel unless somebody says otherwise";
+    EXPECT_EQ(problems.size(), contract_variables().size() - 3) << "huge pages are for those who reserve them, zones "
+                                                                "for those who have some; chunks are log-mel";
     for (const auto& problem : problems) {
         EXPECT_EQ(text_of(problem), problem.variable + " is not set, limit: has to be set; set it in the launcher "
                                                        "(user data, task definition or manifest)");
