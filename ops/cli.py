@@ -26,6 +26,7 @@ COMMANDS = {
     "status": "Show fleets, alarms, drift, image versions and cost so far of a deployed file.",
     "rollout": "Show which hosts a deploy would replace: order, duration, additional vCPUs, alarms that take it back.",
     "rotate": "Rotate the passwords of the state store's users: begin, and when run again later, end.",
+    "restore": "Show the state store's snapshots, and what a restore from the file's `state.restore_from` would do.",
     "drain": "Let a host finish its sessions, and have its group terminate it.",
     "teardown": "Show what goes, what stays and what that costs; delete the stacks; say what is left.",
     "checks": "List every check: what must hold, how much it matters, where the rule comes from.",
