@@ -141,7 +141,7 @@ class Calls:
     def _fill(self, count: int) -> int:
         """Place calls on ASR hosts; return how many found a place."""
         left = count
-        for kind in ("neuron", "gpu"):
+        for kind in ("neuron", "gpu", "cpu"):
             fleets = [fleet for fleet in self.asr if fleet.plan.kind == kind]
             if left and fleets:
                 left -= _pour(fleets, left)

@@ -47,7 +47,8 @@ def _seed_rule(kind: str) -> ScalingRule:
 
 
 def _seed(env: simpy.Environment, fleet: Fleet) -> Iterator[Scaler]:
-    yield StepScaler(env, fleet, _seed_rule(fleet.plan.kind))
+    if fleet.plan.kind != "cpu":  # of which the seed knows nothing
+        yield StepScaler(env, fleet, _seed_rule(fleet.plan.kind))
 
 
 def _cpu(env: simpy.Environment, fleet: Fleet) -> Iterator[Scaler]:

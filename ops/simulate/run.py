@@ -136,7 +136,7 @@ class Simulation:
     def make_calls(self) -> Calls:
         """Return the callers of the fleets."""
         vad, *asr = self.fleets
-        asr.sort(key=lambda fleet: fleet.plan.kind == "gpu")
+        asr.sort(key=lambda fleet: ("neuron", "gpu", "cpu").index(fleet.plan.kind))
         how = self._settings
         return Calls(vad, asr, self._trace, how.call_s, cross_zone=how.cross_zone, seed=how.seed)
 

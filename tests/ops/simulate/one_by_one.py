@@ -100,7 +100,7 @@ class StreamCalls(Calls):
         return int(self.chance.choice(hosts))
 
     def _asr_host(self) -> tuple[Fleet, int] | None:
-        for kind in ("neuron", "gpu"):
+        for kind in ("neuron", "gpu", "cpu"):
             best, most = None, 0
             for fleet in self.asr:
                 if fleet.plan.kind != kind or not fleet.open.any():
