@@ -19,6 +19,7 @@ COMMANDS = {
     "preflight": "Ask the account whether it takes a deployment: permissions, quotas, offers, domain, models.",
     "diagram": "Draw a deployment from its CloudFormation templates: callers, tiers, traffic, scaling signals.",
     "preview": "Show what a deployment would create in a cloud, without asking the cloud.",
+    "dashboards": "Write the dashboards of an Azure half as Grafana's JSON.",
     "images": "List the container images, print how to publish one, rehearse their build; propose machine images.",
     "simulate": "Simulate callers and scaling by the file's own rules, and by those that others use.",
     "sandbox": "Rehearse a file: deploy it to a local AWS, drill it, tear it down; run its Pulumi programs.",

@@ -29,6 +29,8 @@ SHOWN: Mapping[str, object] = {
     "Observability.email": "zq@callers.dev",
     "Observability.chat_webhook_secret": "zq/chat",
     "Observability.runbook_url": "https://zq.dev/runbooks",
+    "AzureObservability.email": "zq@azure.dev",
+    "AzureObservability.runbook_url": "https://zq.azure.dev/runbooks",
     "Azure.location": "westeurope",
     "Azure.kubernetes_version": "1.35",
     "Azure.admin_groups": ["99999999-2222-3333-4444-555555555555"],
