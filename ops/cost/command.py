@@ -63,13 +63,13 @@ def cost(
     priced = [price(half, book) for half in ours]
     others = [price(half, book) for half in theirs]
     if as_json:
-        report: dict[str, object] = {"file": str(file), "clouds": {each.cloud: as_dict(each) for each in priced}}
+        report: dict[str, object] = {"clouds": {each.cloud: as_dict(each) for each in priced}}
         if before:
             report["diff"] = {
                 "other": against,
                 "clouds": {cloud: difference_as_dict(our, their) for cloud, our, their in _pairs(priced, others)},
             }
-        print_json(report)
+        print_json(report, deployment.name)
     else:
         for estimate in priced:
             print_estimate(estimate)
