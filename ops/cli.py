@@ -1,17 +1,22 @@
 """The `voice` command. A sub-command's module is imported when it is invoked, so that `voice --help` imports none."""
 
+import os
+import sys
+from collections.abc import Sequence
+from errno import EDQUOT, EIO, ENOSPC
 from importlib import import_module
 from importlib.metadata import version
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer._click import Command, Context  # typer carries a click of its own
+from typer._click.exceptions import ClickException, NoArgsIsHelpError
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from ops.exits import HELP, REFUSED
+from ops.exits import FAILED, HELP, REFUSED
 from ops.extras import extra_of
-from ops.output import stop
+from ops.output import complain, stop
 
 COMMANDS = {
     "init": "Write a first deployment file from four answers: cloud, region, calls, budget.",
@@ -19,6 +24,7 @@ COMMANDS = {
     "preflight": "Ask the account whether it takes a deployment: permissions, quotas, offers, domain, models.",
     "diagram": "Draw a deployment from its CloudFormation templates: callers, tiers, traffic, scaling signals.",
     "preview": "Show what a deployment would create in a cloud, without asking the cloud.",
+    "dashboards": "Write the dashboards of an Azure half as Grafana's JSON.",
     "images": "List the container images, print how to publish one, rehearse their build; propose machine images.",
     "simulate": "Simulate callers and scaling by the file's own rules, and by those that others use.",
     "sandbox": "Rehearse a file: deploy it to a local AWS, drill it, tear it down; run its Pulumi programs.",
@@ -26,6 +32,7 @@ COMMANDS = {
     "status": "Show fleets, alarms, drift, image versions and cost so far of a deployed file.",
     "rollout": "Show which hosts a deploy would replace: order, duration, additional vCPUs, alarms that take it back.",
     "rotate": "Rotate the passwords of the state store's users: begin, and when run again later, end.",
+    "restore": "Show the state store's snapshots, and what a restore from the file's `state.restore_from` would do.",
     "drain": "Let a host finish its sessions, and have its group terminate it.",
     "teardown": "Show what goes, what stays and what that costs; delete the stacks; say what is left.",
     "checks": "List every check: what must hold, how much it matters, where the rule comes from.",
@@ -36,6 +43,9 @@ COMMANDS = {
 """Each command of `ops/<command>/command.py` with the first paragraph of its help; a test compares the two."""
 
 RENAMED = {"bench": "loadtest"}
+
+STDOUT_FAILS = {ENOSPC, EDQUOT, EIO}
+"""Errors of a write to a full or broken disk; one without a file name is of standard output."""
 
 
 def load_command(name: str) -> Command:
@@ -59,6 +69,36 @@ class Commands(TyperGroup):
         super().__init__(**attributes)
         self.commands = {name: TyperCommand(name, help=about) for name, about in COMMANDS.items()}
 
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,  # noqa: ANN401
+    ) -> Any:  # noqa: ANN401
+        """Run the command line; what is wrong with it, or with standard output, is told as every other error is."""
+        try:
+            code = super().main(args, prog_name, complete_var, False, windows_expand_args, **extra)
+            if not standalone_mode:
+                return code
+            sys.stdout.flush()
+        except ClickException as error:
+            if not standalone_mode:
+                raise
+            _explain(error)
+        except typer.Abort:
+            complain("aborted")
+            sys.exit(FAILED)
+        except OSError as error:
+            if error.errno not in STDOUT_FAILS or error.filename is not None:
+                raise
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left unwritten fails no more
+            complain(f"standard output: {error.strerror}")
+            sys.exit(FAILED)
+        sys.exit(code if isinstance(code, int) else 0)
+
     def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
         if args[0] in RENAMED:
             ctx.fail(f"`voice {args[0]}` is called `voice {RENAMED[args[0]]}`")
@@ -76,6 +116,16 @@ class Commands(TyperGroup):
                 raise
             text = f"voice {command} needs the extra `{extra}`: pip install 'voice-serve[{extra}]'"
             raise stop(text, REFUSED) from None
+
+
+def _explain(error: ClickException) -> NoReturn:
+    """Say what is wrong with the command line, and where to look; without any arguments that is the help itself."""
+    context: Context | None = getattr(error, "ctx", None)
+    if isinstance(error, NoArgsIsHelpError):
+        error.show()
+    else:
+        complain(error.format_message() + (f"\nsee `{context.command_path} --help`" if context else ""))
+    sys.exit(error.exit_code)
 
 
 app = typer.Typer(

@@ -16,9 +16,10 @@ from ops.exits import FAILED, INTERRUPTED, REFUSED
 from ops.findings import load_checked
 from ops.options import DeploymentFile, Json
 from ops.output import empty_table, err, out, print_json, stop
+from ops.progress import heartbeat
 from ops.rollout.follow import follow, newest_ids
 from ops.rollout.plan import Roll, rolls
-from ops.synthesis import templates
+from ops.synthesis import synthesize, templates
 from ops.teardown.removal import OperatorsAws
 from sandbox.aws.cdk import Cdk, CdkError
 
@@ -51,7 +52,7 @@ def rollout(
         account = Account(deployment, templates(deployment), sign_in(deployment))
         found = rolls(account)
         if as_json:
-            print_json(found)
+            print_json({"rolls": found}, deployment.name)
         else:
             _show(found)
         if not deploy or not found:
@@ -122,24 +123,26 @@ def _deploy(account: Account, found: list[Roll], probe: Callable[[], str]) -> st
     known, deploying = newest_ids(account, found), Future[None]()
     with TemporaryDirectory(prefix="voice-rollout-") as home:
         cdk = Cdk(OperatorsAws(account.caller["Account"], account.region), account.deployment, Path(home))
+        cdk.take(Path(synthesize(account.deployment, Path(home) / "cdk.out").directory))
 
         def run() -> None:
             try:
                 for stack in dict.fromkeys(roll.stack for roll in found):
-                    cdk.deploy_one(stack)
+                    cdk.deploy_only(stack)
                 deploying.set_result(None)
             except BaseException as error:  # noqa: BLE001  told to whoever waits
                 deploying.set_exception(error)
 
         threading.Thread(target=run, daemon=True).start()
-        wrong = follow(
-            account,
-            found,
-            deploying,
-            known=known,
-            tell=lambda line: err.print(escape(line), soft_wrap=True),
-            probe=probe,
-        )
+        with heartbeat(err, "deploy"):
+            wrong = follow(
+                account,
+                found,
+                deploying,
+                known=known,
+                tell=lambda line: err.print(escape(line), soft_wrap=True),
+                probe=probe,
+            )
         try:
             deploying.result()
         except CdkError:

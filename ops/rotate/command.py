@@ -6,7 +6,7 @@ from ops.exits import FAILED, REFUSED
 from ops.findings import load_checked
 from ops.options import DeploymentFile, Json
 from ops.output import out, print_json, stop
-from ops.rotate.passwords import begin, end, is_over, renew_gateway, users
+from ops.rotate.passwords import begin, end, is_over, users
 
 
 def rotate(file: DeploymentFile, as_json: Json = False) -> None:
@@ -37,13 +37,14 @@ def rotate(file: DeploymentFile, as_json: Json = False) -> None:
         for user in begun if not begins else []:
             end(account, user)
         if begins:
-            renew_gateway(account)
+            account.renew_gateway()
     except KeyError as error:
         raise stop(f"{deployment.name} has no state store yet: {error} is not deployed", FAILED) from None
     except ERRORS as error:
         raise failed(error) from None
     if as_json:
-        print_json({"begun": [user.id for user in begins], "ended": [user.id for user in begun if not begins]})
+        ended = [user.id for user in begun if not begins]
+        print_json({"begun": [user.id for user in begins], "ended": ended}, deployment.name)
     elif begins:
         out.print(f"begun for {len(begins)} users; run this again in a quarter of an hour to end it", soft_wrap=True)
     else:

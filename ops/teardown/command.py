@@ -16,7 +16,7 @@ from ops.findings import load_checked
 from ops.options import DeploymentFile, Json
 from ops.output import err, out, print_json, stop
 from ops.progress import Progress
-from ops.synthesis import templates
+from ops.synthesis import synthesize, templates
 from ops.teardown.azure import azure_order
 from ops.teardown.plan import Plan, Sizes, plan
 from ops.teardown.remains import Left, is_expected, remains
@@ -49,7 +49,7 @@ def teardown(
     deployment = load_checked(file)
     if not dry_run:
         _refuse_production(deployment, name)
-    report: dict[str, Any] = {"deployment": deployment.name, "dry_run": dry_run}
+    report: dict[str, Any] = {"dry_run": dry_run}
     gone = True
     try:
         if deployment.aws_half:
@@ -67,7 +67,7 @@ def teardown(
         text = "interrupted: stacks that were being deleted may still go; run the command again"
         raise stop(text, INTERRUPTED) from None
     if as_json:
-        print_json(report)
+        print_json(report, deployment.name)
     if not gone:
         raise typer.Exit(FAILED)
 
@@ -133,6 +133,7 @@ def _delete(account: Account, resources: list[Resource]) -> None:
     with TemporaryDirectory(prefix="voice-teardown-") as home, progress.phase("cdk destroy --all"):
         operator = OperatorsAws(account.caller["Account"], account.region)
         cdk = Cdk(operator, account.deployment, Path(home))
+        cdk.take(Path(synthesize(account.deployment, Path(home) / "cdk.out").directory))
         cdk.on_line = progress.detail
         cdk.destroy()
 
