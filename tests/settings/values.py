@@ -17,6 +17,7 @@ SHOWN: Mapping[str, object] = {
     "ScalingRule.name": "zq",
     "AsrFleet.name": "zq-fleet",
     "AsrFleet.model": "zq/whisper",
+    "StateStore.restore_from": "zq-snapshot",
     "VllmOptions.revision": "a" * 40,
     "CapacityBlock.reservation_id": "cr-aaaaaaaa",
     "CapacityReservation.reservation_id": "cr-bbbbbbbb",
