@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,7 @@ def request(kind: str, inputs: Mapping[str, Any], body: Node) -> dict[str, Any]:
         given["autoScalerProfile"] = {_KEBAB.sub("-", name).lower(): value for name, value in profile}
     identity = given.get("identity")
     if isinstance(identity, Mapping) and isinstance(identity.get("userAssignedIdentities"), list):
-        listed = {str(number): {} for number, _ in enumerate(identity["userAssignedIdentities"])}
+        listed: dict[str, Any] = {str(number): {} for number, _ in enumerate(identity["userAssignedIdentities"])}
         given["identity"] = {**identity, "userAssignedIdentities": listed}
     return given
 
@@ -162,7 +162,7 @@ def _below(at: str, name: str) -> str:
     return f"{at}.{name}".lstrip(".")
 
 
-_CHECKS = {
+_CHECKS: Mapping[str, Callable[[Any, Any, str], Iterator[str]]] = {
     "object": _object,
     "choice": _choice,
     "list": _list,
