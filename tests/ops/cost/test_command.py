@@ -141,6 +141,13 @@ def test_a_broken_file_of_fetched_prices_is_one_line(monkeypatch: pytest.MonkeyP
     assert len(result.stderr.strip().splitlines()) == 1
 
 
+def test_the_first_step_costs_what_the_readme_says() -> None:
+    report = json.loads(voice_cost(ROOT / "deployments/small.yaml", "--strict", "--json").stdout)["clouds"]["aws"]
+    said = re.search(r"20 calls at a time on Graviton CPUs, for about (\d+) USD", (ROOT / "README.md").read_text())
+    assert said
+    assert report["usd_per_month"]["low"] == pytest.approx(int(said[1]), rel=0.02)
+
+
 @pytest.fixture
 def in_paris(tmp_path: Path) -> Path:
     """The sandbox's file with one ASR fleet, in a region where the catalogue has prices of inf2 only."""
