@@ -62,7 +62,6 @@ def plan(
     if as_json:
         print_json(
             {
-                "deployment": deployment.name,
                 "refused": refused,
                 "findings": [finding_as_dict(deployment, finding) for finding in findings],
                 "fleets": list(fleets(deployment)),
@@ -71,7 +70,8 @@ def plan(
                 "sizing": sizing_as_dict(deployment),
             }
             | ({"resources": counts} if resources else {})
-            | ({"outages": [vars(each) for each in release.away]} if release else {})
+            | ({"outages": [vars(each) for each in release.away]} if release else {}),
+            deployment.name,
         )
     else:
         _print_tables(deployment, counts)

@@ -79,7 +79,8 @@ def report(
     steps = steps_since(files, done)
     away = unaccepted(steps, accepted)
     if as_json:
-        print_json(_as_json(deployment, done, steps, violations) | {"outages": [vars(each) for each in away]})
+        report = _as_json(done, steps, violations) | {"outages": [vars(each) for each in away]}
+        print_json(report, deployment.name)
     else:
         for each, changes in zip(done, steps, strict=True):
             _print_project(each, changes, dependencies=dependencies)
@@ -100,11 +101,8 @@ def _print_project(each: Rehearsed, steps: list[Step], *, dependencies: bool) ->
         out.print(f"  [yellow]![/] {escape(message)}", soft_wrap=True)
 
 
-def _as_json(
-    deployment: Deployment, done: list[Rehearsed], steps: list[list[Step]], violations: list[PolicyViolation]
-) -> dict[str, Any]:
+def _as_json(done: list[Rehearsed], steps: list[list[Step]], violations: list[PolicyViolation]) -> dict[str, Any]:
     return {
-        "deployment": deployment.name,
         "projects": {
             each.project.name: preview_json(each.project, each.preview, changes)
             for each, changes in zip(done, steps, strict=True)

@@ -2,7 +2,7 @@
 
 What engines, kernels and Kubernetes do was looked at instead: arguments against what a model has been trained for and
 what an attention kernel takes, routers against the bodies that they parse, pods against the room of a node, a
-reservation beside spot, two engines that share one GPU's memory. Those that are ``blind`` the rules caught as they stood.
+reservation beside spot, two engines that share one GPU's memory. The rules caught those that are ``blind`` when new.
 """
 
 import copy
