@@ -24,12 +24,12 @@ from pulumi_policy.deserialize import deserialize_properties
 import blueprint
 from blueprint.checks import AZURE_CHECKS, Check
 from blueprint.file.model.deployment import Deployment
-from stacks.azure.policy import caches, cloud, exposure, foundations, life, memory, placement, serving, wiring
+from stacks.azure.policy import caches, cloud, exposure, foundations, life, limits, memory, placement, serving, wiring
 from stacks.azure.policy.cluster import cluster_of
 from stacks.azure.policy.rules import Found, Resource, Rule, Stack
 from stacks.azure.policy.values import Value
 
-MODULES = (cloud, foundations, placement, memory, caches, serving, wiring, exposure, life)
+MODULES = (cloud, foundations, placement, memory, caches, serving, limits, wiring, exposure, life)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -5,7 +5,7 @@ import pytest
 from sandbox.azure.recorder import Mode
 from stacks.azure.policy.pack import RULES
 from stacks.azure.policy.rules import Stack
-from tests.stacks.azure.policy import later_mutations, mutations
+from tests.stacks.azure.policy import later_mutations, mutations, relations
 from tests.stacks.azure.policy.graphs import (
     CLUSTER,
     WORKLOADS,
@@ -15,7 +15,7 @@ from tests.stacks.azure.policy.graphs import (
     violations,
 )
 
-MUTATIONS = (*mutations.MUTATIONS, *later_mutations.MUTATIONS)
+MUTATIONS = (*mutations.MUTATIONS, *later_mutations.MUTATIONS, *relations.RELATIONS)
 EACH = pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
 
 
@@ -66,8 +66,8 @@ def test_pods_with_gpus_need_a_deployment() -> None:
 
 @pytest.mark.parametrize(
     ("invented", "caught", "of"),
-    [(later_mutations.FIRST, 8, 26), (later_mutations.SECOND, 1, 16)],
-    ids=["first", "second"],
+    [(later_mutations.FIRST, 8, 26), (later_mutations.SECOND, 1, 16), (relations.RELATIONS, 7, 14)],
+    ids=["first", "second", "relations"],
 )
 def test_what_the_rules_were_worth_against_new_mistakes(invented: tuple[Mutation, ...], caught: int, of: int) -> None:
     assert (sum(mutation.blind for mutation in invented), len(invented)) == (caught, of)

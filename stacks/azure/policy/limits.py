@@ -1,0 +1,100 @@
+"""Rules on what engines, their kernels and the routers before them take: limits that no field of the file names."""
+
+import re
+from collections.abc import Iterator
+
+from blueprint import catalog
+from blueprint.engines.published.release import published
+from stacks.azure.policy.cluster import placed, profiles
+from stacks.azure.policy.engines import Engine, engines
+from stacks.azure.policy.rules import Found, Stack, rule, stack_rule
+
+BODY, CLIP = "VLLM_HTTP_MAX_REQUEST_BODY_SIZE", "VLLM_MAX_AUDIO_CLIP_FILESIZE_MB"
+MIB = 2**20
+KERNEL_BLOCK = 16
+"""Tokens that a block of FlashAttention's paged KV cache is a multiple of."""
+BLACKWELL = (10, 0)
+"""Compute capability from which on there is arithmetic in NVFP4."""
+
+_LOCATION = re.compile(r"location\s+(?:=\s+)?(\S+)\s*\{\s*proxy_pass http://pd_router;")
+
+
+@rule(
+    "batches-hold-sequences",
+    "A batch of an engine has a token at least for each sequence that it may run.",
+    remedy="raise --max-num-batched-tokens, or lower --max-num-seqs",
+    source="https://github.com/vllm-project/vllm/blob/main/vllm/config/scheduler.py",
+)
+def batches_hold_sequences(stack: Stack) -> Iterator[Found]:
+    for engine in engines(stack):
+        batch, sequences = (engine.flags.get(name, "") for name in ("--max-num-batched-tokens", "--max-num-seqs"))
+        if batch.isdecimal() and sequences.isdecimal() and int(batch) < int(sequences):
+            yield Found(engine.pod.urn, f"{engine.name} runs {sequences} sequences in batches of {batch} tokens")
+
+
+@stack_rule(
+    "kernels-take-the-cache",
+    "An engine's KV cache has blocks and a type that the attention kernels of its GPU take.",
+    remedy="leave --block-size out, and choose a type that the GPU computes with",
+    source="https://docs.vllm.ai/en/latest/design/attention_backends.html",
+)
+def kernels_take_the_cache(stack: Stack) -> Iterator[Found]:
+    pools = {pod.urn: pool for pod, pool in placed(stack)}
+    for engine in engines(stack):
+        block = engine.number("--block-size", KERNEL_BLOCK)
+        if block % KERNEL_BLOCK:
+            yield Found(engine.pod.urn, f"{engine.name}: blocks of {block} tokens are no multiple of {KERNEL_BLOCK}")
+        kind, pool = engine.flags.get("--kv-cache-dtype", ""), pools.get(engine.pod.urn)
+        gpu = catalog.gpus().get(pool.size.gpu or "") if pool else None
+        if gpu and kind.startswith("nvfp4") and gpu.compute_capability < BLACKWELL:
+            yield Found(engine.pod.urn, f"{engine.name}: a KV cache in {kind} takes a Blackwell GPU, not {gpu.name}")
+
+
+@rule(
+    "bodies-hold-audio",
+    "An engine takes bodies as large as the audio files that it is told to take.",
+    remedy=f"raise {BODY}, or lower {CLIP}",
+    source="blueprint/engines/published/tables/vllm.json, which has both with their defaults",
+)
+def bodies_hold_audio(stack: Stack) -> Iterator[Found]:
+    for engine in engines(stack):
+        clip, body = _variable(engine, CLIP) * MIB, _variable(engine, BODY)
+        if CLIP in engine.container.environment and body < clip:
+            yield Found(engine.pod.urn, f"{engine.name} takes audio of {clip} bytes in bodies of {body}")
+
+
+def _variable(engine: Engine, name: str) -> int:
+    return int(engine.container.environment.get(name) or str(published("vllm").environment[name]))
+
+
+@rule(
+    "audio-passes-by-the-json-router",
+    "What is no JSON goes past the P/D router, which reads every body as JSON.",
+    remedy="lead audio, WebSockets and `location /` straight to the decode engine",
+    source="blueprint/engines/launch/pd_router.py",
+)
+def audio_passes_by(stack: Stack) -> Iterator[Found]:
+    other = {each.path for each in published("vllm").endpoints if "audio" in each.path or each.method == "WEBSOCKET"}
+    for resource in stack.of(":ConfigMap"):
+        for name, text in resource.props["data"].texts().items():
+            led = set(_LOCATION.findall(text))
+            for path in sorted(led & (other | {"/"})):
+                yield Found(resource.urn, f"{resource.name}, {name}: {path} goes to the P/D router")
+
+
+@rule(
+    "placement-group-fits-its-pool",
+    "A pool in a proximity placement group lies in one zone, and draws from no capacity reservation.",
+    remedy="take the placement group out, or keep the pool in one zone without a reservation",
+    source="https://learn.microsoft.com/azure/aks/reduce-latency-ppg, "
+    "https://learn.microsoft.com/azure/virtual-machines/capacity-reservation-overview",
+)
+def placement_group_fits(stack: Stack) -> Iterator[Found]:
+    for profile in profiles(stack):
+        if not profile.props["proximityPlacementGroupID"].text:
+            continue
+        zones = [zone.text for zone in profile.props["availabilityZones"]]
+        if len(zones) > 1:
+            yield Found(profile.resource.urn, f"pool {profile.name}: a placement group over zones {', '.join(zones)}")
+        if profile.props["capacityReservationGroupID"].text:
+            yield Found(profile.resource.urn, f"pool {profile.name} has a placement group and a capacity reservation")

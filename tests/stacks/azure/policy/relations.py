@@ -1,0 +1,101 @@
+"""Mistakes in relations that no field of the file can say, written before their author looked which rules there are.
+
+What engines, kernels and Kubernetes do was looked at instead: arguments against what a model has been trained for and
+what an attention kernel takes, routers against the bodies that they parse, pods against the room of a node, a
+reservation beside spot, two engines that share one GPU's memory. The rules caught those that are ``blind`` when new.
+"""
+
+import copy
+import json
+
+from tests.stacks.azure.policy.graphs import CLUSTER, WORKLOADS, Emitted, Mutation, flag, variable
+from tests.stacks.azure.policy.mutations import CELL, flags, pool
+
+
+def one_gpu_for_both(graph: Emitted) -> None:
+    """Each takes most of the same GPUs' memory."""
+    prefill = graph.container(CELL, "prefill")
+    visible = next(entry["value"] for entry in prefill["env"] if entry["name"] == "CUDA_VISIBLE_DEVICES")
+    variable(graph.container(CELL, "decode"), "CUDA_VISIBLE_DEVICES", visible)
+
+
+def reserved_spot(graph: Emitted) -> None:
+    group = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/capacityReservationGroups/one"
+    graph.props("AgentPool", "h100spot")["capacityReservationGroupID"] = group
+
+
+def reserved_and_placed(graph: Emitted) -> None:
+    here = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute"
+    graph.props("AgentPool", "h100").update(
+        capacityReservationGroupID=f"{here}/capacityReservationGroups/one",
+        proximityPlacementGroupID=f"{here}/proximityPlacementGroups/one",
+    )
+
+
+def placed_in_three_zones(graph: Emitted) -> None:
+    group = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/proximityPlacementGroups/one"
+    graph.props("AgentPool", "a100").update(proximityPlacementGroupID=group, availabilityZones=["1", "2", "3"])
+
+
+def small_bodies(graph: Emitted) -> None:
+    """Audio of a minute in a WAV file is 2 MiB, in a multipart body."""
+    variable(graph.container("voxtral"), "VLLM_HTTP_MAX_REQUEST_BODY_SIZE", "1")
+
+
+def audio_through_the_json_router(graph: Emitted) -> None:
+    """The P/D router reads every body as JSON; a transcription is multipart."""
+    front = next(r.name for r in graph.resources if r.type.endswith(":ConfigMap") and r.name.startswith(CELL))
+    files = graph.props("ConfigMap", front)["data"]
+    files["etc.voice.nginx.conf"] = files["etc.voice.nginx.conf"].replace("http://decode;", "http://pd_router;")
+
+
+def twin_engines(graph: Emitted) -> None:
+    """A second engine in the pod, on the GPU of the first one and with the same share of its memory."""
+    containers = graph.pod("speech")["containers"]
+    second = copy.deepcopy(graph.container("speech"))
+    second["name"] = "engine-b"
+    flag(second, "--port", "8009")
+    second["ports"] = []
+    for side in ("requests", "limits"):
+        second["resources"][side].pop("nvidia.com/gpu")
+    variable(second, "CUDA_VISIBLE_DEVICES", "0")
+    containers.append(second)
+
+
+def batch_below_sequences(graph: Emitted) -> None:
+    flag(graph.container("voxtral"), "--max-num-batched-tokens", "64")
+
+
+def handed_over_by_both(graph: Emitted) -> None:
+    transfer = json.dumps({"kv_connector": "NixlConnector", "kv_role": "kv_both", "kv_buffer_device": "cpu"})
+    flag(graph.container(CELL, "decode"), "--kv-transfer-config", transfer)
+
+
+RELATIONS = (
+    Mutation("context beyond what the model was trained for", WORKLOADS,
+             flags("voxtral", "engine", max_model_len="1048576"),
+             ("context-fits-model",), blind=True),
+    Mutation("a batch with less than a token a sequence", WORKLOADS, batch_below_sequences,
+             ("batches-hold-sequences",)),
+    Mutation("attention heads that GPUs cannot share", WORKLOADS,
+             flags("voxtral", "engine", tensor_parallel_size="3"), ("engine-splits-model",), blind=True),
+    Mutation("KV cache type that the GPU has not", WORKLOADS,
+             flags("qwen-a100", "engine", kv_cache_dtype="nvfp4"), ("kernels-take-the-cache",)),
+    Mutation("block size that no attention kernel takes", WORKLOADS,
+             flags("voxtral", "engine", block_size="24"), ("kernels-take-the-cache",)),
+    Mutation("prefill and decode on the same GPUs' memory", WORKLOADS, one_gpu_for_both,
+             ("engine-has-its-gpus",), blind=True),
+    Mutation("two engines with 90 % of one GPU each", WORKLOADS, twin_engines, ("engine-has-its-gpus",), blind=True),
+    Mutation("bodies smaller than audio", WORKLOADS, small_bodies, ("bodies-hold-audio",)),
+    Mutation("audio through a router that parses JSON", WORKLOADS, audio_through_the_json_router,
+             ("audio-passes-by-the-json-router",)),
+    Mutation("fewer pods than a node's own daemons", CLUSTER, pool("a100", maxPods=12), ("pools-can-work",),
+             blind=True),
+    Mutation("spot nodes with a reservation", CLUSTER, reserved_spot, ("purchase-supported",), blind=True),
+    Mutation("a reservation inside a placement group", CLUSTER, reserved_and_placed,
+             ("placement-group-fits-its-pool",)),
+    Mutation("a placement group over three zones", CLUSTER, placed_in_three_zones,
+             ("placement-group-fits-its-pool",)),
+    Mutation("KV cache handed over through host memory", WORKLOADS, handed_over_by_both,
+             ("nixl-has-two-sides",), blind=True),
+)  # fmt: skip
