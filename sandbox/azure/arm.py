@@ -20,6 +20,8 @@ _CLUSTER = "Microsoft.ContainerService/managedClusters/{resourceName}"
 _NETWORK = "Microsoft.Network/virtualNetworks/{virtualNetworkName}"
 
 _IN_GROUP: Mapping[str, str] = {
+    "compute:VirtualMachine": "Microsoft.Compute/virtualMachines/{vmName}",
+    "compute:VirtualMachineExtension": "Microsoft.Compute/virtualMachines/{vmName}/extensions/{vmExtensionName}",
     "containerregistry:Registry": "Microsoft.ContainerRegistry/registries/{registryName}",
     "containerservice:AgentPool": f"{_CLUSTER}/agentPools/{{agentPoolName}}",
     "containerservice:MaintenanceConfiguration": f"{_CLUSTER}/maintenanceConfigurations/{{configName}}",
@@ -32,12 +34,15 @@ _IN_GROUP: Mapping[str, str] = {
     ),
     "managedidentity:UserAssignedIdentity": "Microsoft.ManagedIdentity/userAssignedIdentities/{resourceName}",
     "monitor:AzureMonitorWorkspace": "Microsoft.Monitor/accounts/{azureMonitorWorkspaceName}",
+    "network:BastionHost": "Microsoft.Network/bastionHosts/{bastionHostName}",
     "network:NatGateway": "Microsoft.Network/natGateways/{natGatewayName}",
+    "network:NetworkInterface": "Microsoft.Network/networkInterfaces/{networkInterfaceName}",
     "network:NetworkSecurityGroup": "Microsoft.Network/networkSecurityGroups/{networkSecurityGroupName}",
     "network:PrivateEndpoint": "Microsoft.Network/privateEndpoints/{privateEndpointName}",
     "network:PublicIPAddress": "Microsoft.Network/publicIPAddresses/{publicIpAddressName}",
     "network:Subnet": f"{_NETWORK}/subnets/{{subnetName}}",
     "network:VirtualNetwork": _NETWORK,
+    "network:VirtualNetworkPeering": f"{_NETWORK}/virtualNetworkPeerings/{{virtualNetworkPeeringName}}",
     "operationalinsights:Workspace": "Microsoft.OperationalInsights/workspaces/{workspaceName}",
     "privatedns:PrivateZone": "Microsoft.Network/privateDnsZones/{privateZoneName}",
     "privatedns:VirtualNetworkLink": (

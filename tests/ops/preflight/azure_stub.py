@@ -28,7 +28,7 @@ from azure.mgmt.compute import models as compute
 from azure.mgmt.quota import models as quota
 
 from blueprint import catalog
-from blueprint.file.model.azure import Azure
+from blueprint.file.model.azure import Azure, JumpHost
 
 SUBSCRIPTION = "11111111-2222-3333-4444-555555555555"
 ARM = "https://management.azure.com"
@@ -124,6 +124,7 @@ def sku(name: str, zones: tuple[str, ...] = ("1", "2", "3"), **changes: object) 
         "GPUs": str(size.gpu_count),
         "RdmaEnabled": str(size.rdma),
         "LowPriorityCapable": str(size.spot),
+        "EncryptionAtHostSupported": "True",
     }
     fields = {
         "resourceType": "virtualMachines",
@@ -150,6 +151,8 @@ def scale_set(vm_size: str, nodes: int, priority: str = "Regular") -> compute.Vi
 def ample(azure: Azure) -> Subscription:
     """A subscription that takes the deployment; its families are spelt as Azure's usage API likes to, in other case."""
     sizes = {pool.vm_size for pool in azure.pools} | {azure.system_pool.vm_size}
+    if isinstance(azure.access, JumpHost):
+        sizes.add(azure.access.vm_size)
     families = {catalog.vm_sizes()[name].quota_family.upper() for name in sizes}
     return Subscription(
         usage=dict.fromkeys([*families, "cores", "lowPriorityCores"], (10_000, 0)),

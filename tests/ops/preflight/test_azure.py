@@ -91,7 +91,7 @@ def the(rows: list[Row], about: str) -> Row:
 
 def test_a_subscription_that_has_everything_blocks_nothing(ask: Ask) -> None:
     rows = ask()
-    assert len(rows) == 2 + 1 + 6 + 2 + 6 + 6
+    assert len(rows) == 2 + 1 + 6 + 2 + 7 + 7
     assert bad(rows) == []
     assert rows[0].found == "operator@example.com of tenant 7e4a"
 
@@ -162,7 +162,7 @@ def test_a_family_that_the_subscription_does_not_have_blocks(ask: Ask, subscript
 def test_public_addresses_run_out(ask: Ask, subscription: Subscription) -> None:
     subscription.network["StandardSkuPublicIpAddresses"] = (2, 2)
     row = the(ask(), "StandardSkuPublicIpAddresses")
-    assert (row.status, row.needed) == (Status.BLOCKS, "1 at the minimum, 1 at the maximum")
+    assert (row.status, row.needed) == (Status.BLOCKS, "2 at the minimum, 2 at the maximum")
 
 
 @pytest.mark.parametrize(("state", "is_open"), [("InProgress", True), ("Accepted", True), ("Failed", False)])

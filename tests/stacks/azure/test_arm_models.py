@@ -11,7 +11,7 @@ from tests.stacks.azure.recorded import cluster, edited, inputs
 
 FILES = {
     "private": edited({}),
-    "public": edited({"azure.network.private_cluster": False, "azure.network.authorized_ranges": ["203.0.113.0/24"]}),
+    "public": edited({"azure.access": {"kind": "public", "authorized_ranges": ["203.0.113.0/24"]}}),
     "both": edited({}, "both"),
 }
 KINDS = {
