@@ -11,7 +11,7 @@ from pathlib import Path
 import blueprint
 from ops.output import err, out
 from ops.simulate.capacity import FleetPlan, fleet_plans
-from ops.simulate.policies import policies
+from ops.simulate.policies import own
 from ops.simulate.run import Settings, Simulation
 from ops.simulate.traces import diurnal
 
@@ -46,7 +46,7 @@ def main() -> None:
     settings = Settings(zones=plans[1].groups[0].zones, call_s=CALL_S, cross_zone=False, seed=1, lead_in_s=0)
     with err.status("a day of a million calls"):
         start = time.perf_counter()
-        result = Simulation(plans, policies(plans)[-1], diurnal(PEAK), settings).run()
+        result = Simulation(plans, own(plans), diurnal(PEAK), settings).run()
         seconds = time.perf_counter() - start
     peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     out.print(

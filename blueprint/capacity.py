@@ -14,6 +14,7 @@ from blueprint.catalog import Accelerator, InstanceType
 from blueprint.catalog.inference import Gpu
 from blueprint.contract.chunk import CHUNK_DATAGRAM_BYTES
 from blueprint.contract.network import Tier
+from blueprint.engines.launch.whisper import DEFAULT_MODELS
 from blueprint.engines.sizing.memory import kv_memory, session_bytes
 from blueprint.engines.sizing.result import DoesNotFitError
 from blueprint.engines.sizing.service import size_fleet
@@ -38,6 +39,14 @@ PACKET_BYTES, PACKETS_PER_S = 640 + 12 + 28, 50
 
 LARGEST_MODEL, SESSION_TOKENS = "whisper-large-v3", 448
 """What an accelerator's memory is shared out for, whatever it serves: the largest Whisper, a full decoder."""
+
+CPU_WORK = {"Systran/faster-whisper-base": 0.36, "Systran/faster-whisper-tiny.en": 0.16}
+"""Seconds of a core that our engine takes for a second of speech, by model, partial transcripts included: measured on a
+shared x86 machine in int8 (docs/measurements.md, the voice path)."""
+CORE_SPEED = 0.5
+"""Of that speed, counted on for a vCPU of Graviton4, which is not measured, and for finals to come in time. ASSUMED."""
+SPEECH_SHARE = 0.5
+"""Of a call, where nothing is typed."""
 
 SOCKETS_PER_CALL = 2
 """A caller's audio socket and event stream."""
@@ -222,7 +231,7 @@ def asr_host(fleet: AsrFleet) -> Bounds:
         slots = Bound("slots", fleet.vllm.load.sessions, "assumed", "vllm.load.sessions of the deployment file")
         return (slots, _vllm_memory(fleet), *measured)
     if kind.accelerator is None:
-        return (Bound("memory", 0, "published", f"{kind.name} has no accelerator"),)
+        return measured or (_cores(kind, fleet.model or DEFAULT_MODELS["cpu"]),)
     return (_memory(kind, kind.accelerator), *measured)
 
 
@@ -244,6 +253,15 @@ def _vllm_memory(fleet: AsrFleet) -> Bound:
     except DoesNotFitError as refusal:
         return Bound("memory", 0, "published", str(refusal))
     return Bound("memory", sized.sessions if sized else 0, "published", "KV cache of the engine that fits the host")
+
+
+def _cores(kind: InstanceType, model: str) -> Bound:
+    work = CPU_WORK.get(model)
+    if work is None:
+        return Bound("compute", 0, "assumed", f"the speed of {model} on CPUs is not known")
+    calls = int(kind.vcpus * CORE_SPEED / (work * SPEECH_SHARE))
+    source = f"{work:g} s of an x86 core for a second of speech, {CORE_SPEED:g} of that speed on {kind.vcpus} vCPU"
+    return Bound("compute", calls, "assumed", f"{source}, {SPEECH_SHARE:.0%} speech")
 
 
 def _memory(kind: InstanceType, accelerator: Accelerator) -> Bound:

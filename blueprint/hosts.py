@@ -25,8 +25,7 @@ CLUSTER_IMAGES = (Image.ROUTER, Image.DEVICE_PLUGIN, Image.DCGM_EXPORTER)
 
 def asr_images(fleet: AsrFleet) -> tuple[Image, ...]:
     """Return the images of one ASR fleet's hosts; the first one receives chunks."""
-    accelerator = catalog.instance_types()[fleet.instance_type].accelerator
-    if accelerator is not None and accelerator.kind == "neuron":
+    if catalog.instance_types()[fleet.instance_type].computes_on == "neuron":
         return (Image.ASR_NEURON, Image.TELEMETRY)
     if fleet.engine is Engine.VLLM:
         # Our ingest assembles utterances and posts them to vLLM on the host's loopback.
@@ -37,11 +36,7 @@ def asr_images(fleet: AsrFleet) -> tuple[Image, ...]:
 def fleets_with(deployment: Deployment, accelerator: Literal["neuron", "gpu"]) -> tuple[AsrFleet, ...]:
     """Return the ASR fleets whose hosts have one kind of accelerator."""
     types = catalog.instance_types()
-    return tuple(
-        fleet
-        for fleet in deployment.aws.asr
-        if (found := types[fleet.instance_type].accelerator) and found.kind == accelerator
-    )
+    return tuple(fleet for fleet in deployment.aws.asr if types[fleet.instance_type].computes_on == accelerator)
 
 
 def service_images(service: AzureService) -> tuple[Image, ...]:

@@ -20,7 +20,7 @@ COMMANDS = {
     "diagram": "Draw a deployment from its CloudFormation templates: callers, tiers, traffic, scaling signals.",
     "preview": "Show what a deployment would create in a cloud, without asking the cloud.",
     "images": "List the container images, print how to publish one, rehearse their build; propose machine images.",
-    "simulate": "Simulate callers and scaling: the seed's table, CPU target tracking, the file's own rules.",
+    "simulate": "Simulate callers and scaling by the file's own rules, and by those that others use.",
     "sandbox": "Rehearse a file: deploy it to a local AWS, drill it, tear it down; run its Pulumi programs.",
     "cost": "Price a deployment from its templates and its Pulumi graph: by tier and by audio hour.",
     "status": "Show fleets, alarms, drift, image versions and cost so far of a deployed file.",

@@ -3,14 +3,25 @@
 import json
 from collections import Counter
 from collections.abc import Iterable
+from typing import Any
 
 import typer
 from rich import box
-from rich.console import Console
+from rich.cells import cell_len
+from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
-out = Console(highlight=False)
+
+class WholeConsole(Console):
+    """A console that leaves lines that are longer than the terminal to the terminal."""
+
+    def print(self, *objects: Any, **how: Any) -> None:  # noqa: ANN401  those of rich
+        super().print(*objects, **{"crop": False} | how)
+
+
+out = WholeConsole(highlight=False)
 if not out.is_terminal:
     out.width = max(out.width, 100)  # rich takes 80 for a pipe or a CI log, which cuts tables short
 err = Console(stderr=True, highlight=False)
@@ -41,9 +52,20 @@ def print_json(value: object) -> None:
     typer.echo(as_json(value))
 
 
+class WholeTable(Table):
+    """A table that cuts nothing: where the terminal is too narrow, words wrap and numbers stay whole."""
+
+    def add_row(self, *cells: RenderableType | None, **how: Any) -> None:  # noqa: ANN401  those of rich
+        for column, cell in zip(self.columns, cells, strict=False):
+            texts = [Text.from_markup(text).plain for text in (column.header, cell) if isinstance(text, str)]
+            whole = texts if column.no_wrap else [word for text in texts for word in text.split()]
+            column.min_width = max(column.min_width or 0, *map(cell_len, whole), 0)
+        super().add_row(*cells, **how)
+
+
 def empty_table(title: str, words: Iterable[str], numbers: Iterable[str], last: str = "", caption: str = "") -> Table:
     """Return a table without rows: columns of words, of numbers, and a last one of words that may wrap."""
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, caption=caption or None)
+    table = WholeTable(title=title, title_justify="left", box=box.SIMPLE_HEAD, caption=caption or None)
     table.caption_justify = "left"
     for heading in words:
         table.add_column(heading, no_wrap=True)

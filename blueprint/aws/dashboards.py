@@ -165,7 +165,7 @@ def _asr(deployment: Deployment) -> Dashboard:
     fleets = deployment.aws.asr
     return Dashboard(
         "asr",
-        "Speech recognition: Neuron hosts first, GPUs when they are full.",
+        "Speech recognition: Neuron hosts first, GPUs when they are full, CPUs last.",
         _alarms(deployment, lambda alert: alert.tier is Tier.ASR),
         (
             _headroom(deployment),

@@ -3,18 +3,17 @@
 from blueprint.catalog import InstanceType
 
 PUBLIC_PARAMETERS = {
-    None: "/aws/service/ecs/optimized-ami/amazon-linux-2023/arm64/recommended/image_id",
+    "cpu": "/aws/service/ecs/optimized-ami/amazon-linux-2023/arm64/recommended/image_id",
     "neuron": "/aws/service/ecs/optimized-ami/amazon-linux-2023/neuron/recommended/image_id",
     "gpu": "/aws/service/ecs/optimized-ami/amazon-linux-2023/gpu/recommended/image_id",
 }
 """ECS-optimized Amazon Linux 2023: Docker and the accelerator's runtime are in it, the ECS agent is switched off.
-By kind of accelerator. Source: https://docs.aws.amazon.com/AmazonECS/latest/developerguide/retrieve-ecs-optimized_AMI.html"""
+By what the hosts compute on. Source: https://docs.aws.amazon.com/AmazonECS/latest/developerguide/retrieve-ecs-optimized_AMI.html"""
 
 
 def public_parameter(instance_type: InstanceType) -> str:
     """Return the SSM parameter of AWS's image for hosts of a type."""
-    accelerator = instance_type.accelerator
-    return PUBLIC_PARAMETERS[accelerator.kind if accelerator else None]
+    return PUBLIC_PARAMETERS[instance_type.computes_on]
 
 
 def is_ami(machine_image: str) -> bool:

@@ -77,6 +77,11 @@ class InstanceType(Model):
     regions: tuple[str, ...]
     source: str
 
+    @property
+    def computes_on(self) -> Literal["cpu", "gpu", "neuron"]:
+        """What an engine has on such a host: accelerators of one kind, or the host's own cores."""
+        return self.accelerator.kind if self.accelerator else "cpu"
+
 
 class CacheNodeType(Model):
     """One ElastiCache node type, running Valkey."""

@@ -4,9 +4,11 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from blueprint import catalog
+from blueprint.capacity import asr_host, least
+from blueprint.catalog import InstanceType
 from blueprint.checks.base import Level, Violation, check
 from blueprint.checks.fleets import Fleet, fleets
-from blueprint.file.model.aws import CapacityBlock, Engine, OnDemand, Spot
+from blueprint.file.model.aws import AsrFleet, CapacityBlock, Engine, OnDemand, Spot
 from blueprint.file.model.deployment import Deployment
 from blueprint.hosts import asr_images
 from blueprint.images import specs
@@ -94,7 +96,7 @@ def warm_pool_allowed(deployment: Deployment) -> Iterator[Violation]:
 
 @check(
     "engine-supports-accelerator",
-    "Every ASR fleet has accelerators, and its engine supports them.",
+    "Every ASR fleet's engine runs on what its hosts have: accelerators, or cores whose speed is known.",
     source="https://awsdocs-neuron.readthedocs-hosted.com (vLLM plugin and containers of SDK 2.33: Trn2/Trn3 only); "
     "https://github.com/aws/deep-learning-containers (0.16.0 on SDK 2.31.1 is the last for Inf2/Trn1)",
 )
@@ -102,11 +104,7 @@ def engine_supports_accelerator(deployment: Deployment) -> Iterator[Violation]:
     for index, fleet in enumerate(deployment.aws.asr):
         row = catalog.instance_types()[fleet.instance_type]
         if row.accelerator is None:
-            yield Violation(
-                ("aws", "asr", index, "instance_type"),
-                f"{row.name} has no accelerator",
-                "take an inf2, trn1 or p5 type",
-            )
+            yield from _on_cpus(fleet, row, index)
         elif fleet.engine is Engine.VLLM and row.accelerator.kind == "neuron":
             reason = (
                 "the Neuron image runs our engine only"
@@ -118,6 +116,19 @@ def engine_supports_accelerator(deployment: Deployment) -> Iterator[Violation]:
                 f"vLLM does not run on {row.accelerator.model} ({row.name}) here: {reason}",
                 "set engine: whisper",
             )
+
+
+def _on_cpus(fleet: AsrFleet, row: InstanceType, index: int) -> Iterator[Violation]:
+    if fleet.engine is Engine.VLLM:
+        yield Violation(
+            ("aws", "asr", index, "engine"), f"vLLM does not run on the CPUs of {row.name} here", "set engine: whisper"
+        )
+    elif least(asr_host(fleet)).calls == 0:
+        yield Violation(
+            ("aws", "asr", index, "instance_type"),
+            f"{row.name} carries no calls: {least(asr_host(fleet)).source}",
+            "take a larger type or a smaller `model`, or write what was `measured`",
+        )
 
 
 @check(

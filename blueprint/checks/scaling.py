@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from blueprint.checks.base import Level, Violation, check
 from blueprint.checks.fleets import Fleet, fleets
 from blueprint.contract.metrics import METRICS
+from blueprint.contract.network import Tier
 from blueprint.file.loading import suggestion
 from blueprint.file.model.deployment import Deployment
 from blueprint.file.model.scaling import Comparison, MissingData, ScalingRule, Statistic
@@ -71,13 +72,14 @@ def scaling_metric_published(deployment: Deployment) -> Iterator[Violation]:
 )
 def scaling_metric_measurable(deployment: Deployment) -> Iterator[Violation]:
     for fleet, rule, location in _rules(deployment):
-        accelerator = fleet.instance_type.accelerator
-        needed = "neuron" if rule.metric.startswith("Neuron") else "gpu" if rule.metric.startswith("Gpu") else None
-        if accelerator and needed and accelerator.kind != needed:
+        kind = fleet.instance_type
+        metric = METRICS.get(rule.metric)
+        needed = metric.measured_on if metric else None
+        if fleet.tier is Tier.ASR and needed and kind.computes_on != needed:
+            has = kind.accelerator.model if kind.accelerator else "no accelerator"
+            other = {"cpu": "SlotsTaken", "gpu": "GpuBusy", "neuron": "NeuronHeadroom"}[kind.computes_on]
             yield Violation(
-                (*location, "metric"),
-                f"{rule.metric} cannot be measured on {fleet.instance_type.name} ({accelerator.model})",
-                "use " + ("GpuBusy" if accelerator.kind == "gpu" else "NeuronHeadroom"),
+                (*location, "metric"), f"{rule.metric} cannot be measured on {kind.name} ({has})", f"use {other}"
             )
 
 

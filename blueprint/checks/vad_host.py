@@ -1,5 +1,6 @@
 """Checks on the packet hosts: memory, receive path, ENA Express."""
 
+import math
 from collections.abc import Iterator
 
 from blueprint import catalog
@@ -186,7 +187,7 @@ def rx_ring_size(deployment: Deployment) -> Iterator[Violation]:
 
 @check(
     "rx-queues-fit",
-    "The polled receive queues fit the interface's queues, and leave two cores for everything else.",
+    "The polled receive queues fit the interface's queues, and leave two cores, or the half, for everything else.",
     source="https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ena-queues.html; " + _ENA_XDP,
 )
 def rx_queues_fit(deployment: Deployment) -> Iterator[Violation]:
@@ -195,13 +196,14 @@ def rx_queues_fit(deployment: Deployment) -> Iterator[Violation]:
     # The in-tree ENA driver keeps half of the queues for XDP transmission.
     usable = {DataPathMode.AF_XDP: max(host.network_queues // 2, 1), DataPathMode.VFIO: host.network_queues}
     mode = deployment.aws.vad.data_path.mode
-    limit = min(usable[mode], host.vcpus - 2)
+    free = min(2, math.ceil(host.vcpus / 2))
+    limit = min(usable[mode], host.vcpus - free)
     if queues > limit:
         yield Violation(
             ("aws", "vad", "data_path", "rx_queues"),
             f"{queues} receive queues > {limit}: {host.name} has {host.network_queues} queues an interface, "
-            f"{usable[mode]} of them usable with {mode}, and {host.vcpus} vCPU of which two stay free",
+            f"{usable[mode]} of them usable with {mode}, and {host.vcpus} vCPU of which {free} stay free",
             f"set rx_queues to at most {limit}, or take a larger instance type"
             if limit > 0
-            else "take an instance type of 4 vCPU or more",
+            else "take an instance type of 2 vCPU or more",
         )

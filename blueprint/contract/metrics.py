@@ -173,6 +173,11 @@ class Metric:
         return self.dimensions == _OF_FLEET
 
     @property
+    def measured_on(self) -> Literal["neuron", "gpu"] | None:
+        """The kind of accelerator whose tools tell it; ``None`` where no accelerator is asked."""
+        return "neuron" if self.name.startswith("Neuron") else "gpu" if self.name.startswith("Gpu") else None
+
+    @property
     def resolution_s(self) -> int:
         """Seconds between stored values; a shorter period shows nothing more."""
         return STORAGE_RESOLUTION_S if isinstance(self.publisher, Image) else AWS_RESOLUTION_S

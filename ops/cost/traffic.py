@@ -3,13 +3,16 @@
 import math
 from collections.abc import Iterator
 
+from blueprint import catalog
 from blueprint.capacity import CHUNKS_PER_S, PACKET_BYTES, PACKETS_PER_S, capacities
 from blueprint.contract.chunk import CHUNK_DATAGRAM_BYTES
 from blueprint.contract.metrics import (
+    ALLOWANCE_DIMENSION,
     EVENT_DIMENSION,
     METRICS,
     PHASE_DIMENSION,
     REASON_DIMENSION,
+    Allowance,
     DataPlaneEvent,
     DropReason,
     StartPhase,
@@ -37,7 +40,12 @@ LOG_BYTES_PER_CALL = 25_000
 PUBLISH_EVERY_S, PUBLISHED_BYTES = 5, 10_000
 """Telemetry sends so often (images/telemetry, ``publish_every_s``); the size of a request is ASSUMED."""
 
-_PARTS = {REASON_DIMENSION: DropReason, EVENT_DIMENSION: DataPlaneEvent, PHASE_DIMENSION: StartPhase}
+_PARTS = {
+    ALLOWANCE_DIMENSION: Allowance,
+    EVENT_DIMENSION: DataPlaneEvent,
+    PHASE_DIMENSION: StartPhase,
+    REASON_DIMENSION: DropReason,
+}
 
 
 def uses(aws: Aws, load: CallLoad, calls: Amount, utilisation: float) -> Iterator[tuple[str, Use]]:
@@ -72,19 +80,20 @@ def uses(aws: Aws, load: CallLoad, calls: Amount, utilisation: float) -> Iterato
 
 
 def _publishers(aws: Aws, utilisation: float) -> Amount:
-    """Return the hosts and tasks that publish metrics."""
+    """Return the hosts that call CloudWatch; gateway tasks write their metrics into their log."""
     return total(
         Amount.between(each.units.min, each.units.max, utilisation)
         for each in capacities(aws)
-        if each.tier is not Tier.STATE
+        if each.tier in (Tier.VAD, Tier.ASR)
     )
 
 
 def _metrics(aws: Aws) -> int:
     """Return the series that all fleets publish; hosts of one fleet share theirs."""
-    fleets = {Tier.GATEWAY: 1, Tier.VAD: 1, Tier.ASR: len(aws.asr)}
+    kinds = [catalog.instance_types()[fleet.instance_type].computes_on for fleet in aws.asr]
     return sum(
-        fleets.get(tier, 0) * math.prod(len(_PARTS[name]) for name in metric.dimensions if name in _PARTS)
+        math.prod(len(_PARTS[name]) for name in metric.dimensions if name in _PARTS)
+        for tier, kind in ((Tier.GATEWAY, None), (Tier.VAD, None), *((Tier.ASR, kind) for kind in kinds))
         for metric in METRICS.values()
-        for tier in metric.tiers
+        if tier in metric.tiers and metric.measured_on in (None, kind)
     )

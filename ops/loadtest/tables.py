@@ -13,6 +13,7 @@ from ops.loadtest.metrics import METRICS, Metric, label
 from ops.loadtest.report import Comparison, Report, Result
 from ops.loadtest.scenarios import SOURCE
 from ops.loadtest.summary import Distribution, Summary
+from ops.output import WholeTable
 
 _INTEGRAL_FROM = 100
 _ONE_PLACE_FROM = 10
@@ -27,7 +28,7 @@ class Grid:
     rows: Sequence[Sequence[str]]
 
     def rich(self) -> Table:
-        table = Table(title=self.title, title_justify="left", box=box.SIMPLE_HEAD)
+        table = WholeTable(title=self.title, title_justify="left", box=box.SIMPLE_HEAD)
         for number, heading in enumerate(self.headings):
             table.add_column(escape(heading), justify="right" if number else "left")
         for row in self.rows:

@@ -8,7 +8,8 @@ from itertools import groupby
 from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+
+from ops.output import WholeTable
 
 
 class Status(StrEnum):
@@ -93,9 +94,9 @@ def print_report(console: Console, rows: Iterable[Row]) -> None:
     """Print a table for each area, each with what to do about its answers."""
     for area, members in groupby(rows, key=lambda row: row.area):
         answers = list(members)
-        table = Table(title=area, title_justify="left", box=box.SIMPLE_HEAD)
+        table = WholeTable(title=area, title_justify="left", box=box.SIMPLE_HEAD)
         for heading in ("", "asked", "found", "needed"):
-            table.add_column(heading, overflow="fold")
+            table.add_column(heading)
         for row in answers:
             table.add_row(MARKS[row.status], *map(escape, (row.asked, row.found, row.needed)))
         console.print(table)

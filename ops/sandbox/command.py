@@ -13,7 +13,7 @@ from blueprint.file.model.deployment import Deployment, Environment
 from ops.exits import FAILED, INTERRUPTED
 from ops.findings import load_checked
 from ops.images.rehearsal import RehearsalError
-from ops.output import describe_types, out, stack_table, stop
+from ops.output import WholeTable, describe_types, out, stack_table, stop
 from ops.progress import Progress
 from ops.sandbox.azure import rehearse_azure
 from sandbox.aws.alert_drill import DrillError
@@ -109,7 +109,7 @@ def _rehearse(deployment: Deployment, rehearsal: Rehearsal, *, keep: bool) -> bo
 
 
 def _drill_table(outcomes: list[Outcome]) -> Table:
-    table = Table(title="scaling drill: desired capacity of each group", title_justify="left", box=box.SIMPLE_HEAD)
+    table = WholeTable(title="scaling drill: desired capacity of each group", title_justify="left", box=box.SIMPLE_HEAD)
     for heading in ("fleet", "scenario", "before", "after", ""):
         table.add_column(heading)
     for outcome in outcomes:

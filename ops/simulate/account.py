@@ -1,4 +1,4 @@
-"""What the AWS account has while the simulation runs: quotas, and zones that are lost."""
+"""What the AWS account gets while the simulation runs: quotas, zones that are lost, spot hosts that are sold out."""
 
 from dataclasses import dataclass, field
 
@@ -12,16 +12,20 @@ class Account:
 
     Attributes:
         lost_zones: Zones in which nothing runs.
+        spot_sold_out: Whether no spot host is to be had.
         refused_launches: Launches that a quota refused, retries included.
     """
 
     quotas: dict[str, int]
     used: dict[str, int] = field(default_factory=dict)
     lost_zones: set[str] = field(default_factory=set)
+    spot_sold_out: bool = False
     refused_launches: int = 0
 
     def take(self, plan: FleetPlan) -> bool:
-        """Count one more host, if the quota has room; spot hosts have quotas of their own."""
+        """Count one more host, if it is to be had; spot hosts have quotas of their own."""
+        if plan.spot and self.spot_sold_out:
+            return False
         kind = plan.instance_type
         used = self.used.get(kind.quota_code, 0) + kind.vcpus
         if not plan.spot and used > self.quotas.get(kind.quota_code, used):

@@ -1,9 +1,11 @@
 """Calls in bulk: how many each host has, and how many come and go in a tick.
 
 A call takes a place on a VAD host and one on an ASR host. Its zone and VAD host are chosen by the load balancer, evenly
-and by chance; its ASR host is the one with the most free places, Neuron hosts before GPUs
-(images/vad-dataplane/src/ship/pinning.hpp). Calls end independently of each other and of where they are, so that hosts
-need no names for them: what a tick takes from a host is binomial, and whose VAD places go is hypergeometric.
+and by chance, and it stays there until one of the two goes: new VAD hosts relieve no other. A host that has as many
+calls as it carries refuses; the load balancer does not know, and sends callers there all the same. Its ASR host is the
+one with the most free places, Neuron hosts before GPUs (images/vad-dataplane/src/ship/pinning.hpp). Calls end
+independently of each other and of where they are, so that hosts need no names for them: what a tick takes from a host
+is binomial, and whose VAD places go is hypergeometric.
 """
 
 import math
@@ -26,7 +28,7 @@ class Ledger:
     Attributes:
         refused: Callers who found no place.
         cut: Calls whose host went, and who found no other.
-        degraded_s: Call-seconds on VAD hosts beyond their loss-free load, or while a call changes its host.
+        degraded_s: Call-seconds while a call changes its host.
         gpu_s: Call-seconds on GPUs.
     """
 
@@ -87,9 +89,8 @@ class Calls:
         count = int(fleet.calls[host.index])
         fleet.calls[host.index] = 0
         if fleet is self.vad:
-            moved = count if self._share_out(count) else 0
-            for other, lost in zip(self.asr, self._among(self.asr, count - moved), strict=True):
-                other.calls -= lost
+            moved = self._share_out(count)
+            self._leave_asr(count - moved)
         else:
             moved = self._fill(count)
             self._leave_vad(count - moved)
@@ -99,6 +100,10 @@ class Calls:
     @property
     def carried(self) -> int:
         return int(self.vad.calls.sum())
+
+    def waiting(self, now: float) -> float:
+        """Return the calls that are wanted and not carried: a queue, if refused callers stayed in one."""
+        return max(0.0, self.trace.at(now) - self.carried)
 
     def _depart(self, share: float) -> None:
         ended = 0
@@ -112,6 +117,10 @@ class Calls:
         if count:
             self.vad.calls -= self.chance.multivariate_hypergeometric(self.vad.calls, count, method="marginals")
 
+    def _leave_asr(self, count: int) -> None:
+        for fleet, lost in zip(self.asr, self._among(self.asr, count), strict=True):
+            fleet.calls -= lost
+
     def _among(self, fleets: Sequence[Fleet], count: int) -> list[Counts]:
         """Choose calls of several fleets by chance."""
         calls = np.concatenate([fleet.calls for fleet in fleets])
@@ -122,26 +131,29 @@ class Calls:
         """Give callers a place in both tiers; return how many got one."""
         if not count or not self.vad.open.any():
             return 0
-        placed = self._fill(count)
-        self._share_out(placed)
+        filled = self._fill(count)
+        placed = self._share_out(filled)
+        self._leave_asr(filled - placed)
         return placed
 
-    def _share_out(self, count: int) -> bool:
-        """Spread calls over the VAD hosts as the load balancer does; without any, return ``False``."""
+    def _share_out(self, count: int) -> int:
+        """Spread calls over the VAD hosts as the load balancer does; return how many found a place."""
         hosts = np.flatnonzero(self.vad.open)
         if not hosts.size:
-            return False
+            return 0
         odds = np.full(hosts.size, 1.0)
         if not self.cross_zone:
             zone = self.vad.zone[hosts]
             odds /= np.bincount(zone)[zone]
-        self.vad.calls[hosts] += self.chance.multinomial(count, odds / odds.sum())
-        return True
+        room = np.maximum(self.vad.plan.places - self.vad.calls[hosts], 0)
+        taken = np.minimum(self.chance.multinomial(count, odds / odds.sum()), room)
+        self.vad.calls[hosts] += taken
+        return int(taken.sum())
 
     def _fill(self, count: int) -> int:
         """Place calls on ASR hosts; return how many found a place."""
         left = count
-        for kind in ("neuron", "gpu"):
+        for kind in ("neuron", "gpu", "cpu"):
             fleets = [fleet for fleet in self.asr if fleet.plan.kind == kind]
             if left and fleets:
                 left -= _pour(fleets, left)

@@ -23,7 +23,7 @@ RESTART_S = 30.0
 
 _UNKNOWN_PULL = next(row for row in BUDGETS[Image.ASR_VLLM] if row.phase is StartPhase.PULL)
 
-Kind = Literal["vad", "neuron", "gpu"]
+Kind = Literal["vad", "neuron", "gpu", "cpu"]
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class FleetPlan:
     """One fleet.
 
     Attributes:
-        kind: Its part on a call's way; Neuron hosts are filled before GPUs.
+        kind: Its part on a call's way; Neuron hosts are filled before GPUs, and those before CPUs.
         places: Calls that a host takes.
         places_source: Where that number is from.
         usd_per_hour: On-Demand list price of a host; ``None`` where the catalogue has none.
@@ -156,7 +156,7 @@ def _asr(deployment: Deployment, fleet: AsrFleet) -> FleetPlan:
     carries = least(asr_host(fleet))
     return FleetPlan(
         name=fleet.name,
-        kind="gpu" if kind.accelerator and kind.accelerator.kind == "gpu" else "neuron",
+        kind=kind.computes_on,
         instance_type=kind,
         groups=(
             GroupPlan(

@@ -19,7 +19,7 @@ from ops.simulate.account import quota_codes
 from ops.simulate.capacity import FleetPlan, fleet_plans
 from ops.simulate.metrics import check_modelled
 from ops.simulate.plots import draw
-from ops.simulate.policies import Policy, policies
+from ops.simulate.policies import PEERS, Policy, own
 from ops.simulate.report import as_dict, fleet_table, policy_table, summarize, sweep_table
 from ops.simulate.run import Result, Settings, Simulation
 from ops.simulate.shortfall import shortfall
@@ -58,10 +58,16 @@ def simulate(  # noqa: PLR0917  typer's options
     rollout: Annotated[
         list[str] | None, Option(metavar="FLEET", help="Replace this fleet's hosts meanwhile, as a deploy would.")
     ] = None,
+    silent: Annotated[
+        list[str] | None, Option(metavar="METRIC", help="No host publishes this metric, from the beginning on.")
+    ] = None,
+    peers: Annotated[
+        bool, Option("--peers", help="Compare with the seed's table, CPU target tracking and KEDA on the queue.")
+    ] = False,
     output: Annotated[Path | None, Option(metavar="DIR", help="Write calls.png here.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Simulate callers and scaling: the seed's table, CPU target tracking, the file's own rules.
+    """Simulate callers and scaling by the file's own rules, and by those that others use.
 
     Warm pools and quotas of the file count. The file's scaling rules are judged as CloudWatch and EC2 Auto Scaling
     judge them. Calls of a host are those that `voice plan` shows; how long one boots is taken from the catalogue and
@@ -80,12 +86,13 @@ def simulate(  # noqa: PLR0917  typer's options
             seed=seed,
             quotas=_of_codes(_pairs("--quota", quota or [], r"\d+", int)),
             interruptions_per_day=spot_interruptions,
-            rolls=_known(rollout or [], plans),
+            rolls=_known("--rollout", rollout or [], "fleet", [plan.name for plan in plans]),
+            silent=_known("--silent", silent or [], "metric of a rule", _metrics(plans)),
             rollout=deployment.aws.rollout,
         )
     except (TraceError, ValueError) as error:
         raise stop(str(error), REFUSED) from None
-    results = _run(policies(plans), plans, trace, settings)
+    results = _run((*PEERS, own(plans)) if peers else (own(plans),), plans, trace, settings)
     # A spike is what the fleet's speed decides; nobody has measured how busy a full host is, so all answers are shown.
     swept = {busy: _of_busy(plans, trace, settings, busy, results[-1]) for busy in (SWEEP if load == "spike" else ())}
     if as_json:
@@ -117,15 +124,20 @@ def _plans(deployment: Deployment, boot: list[str]) -> tuple[FleetPlan, ...]:
     return plans
 
 
-def _known(rolls: list[str], plans: tuple[FleetPlan, ...]) -> frozenset[str]:
-    names = [plan.name for plan in plans]
-    for fleet in rolls:
-        if fleet not in names:
-            raise ValueError(f"--rollout {fleet}: no such fleet; there are {', '.join(names)}")
-    return frozenset(rolls)
+def _known(option: str, given: list[str], what: str, known: list[str]) -> frozenset[str]:
+    for name in given:
+        if name not in known:
+            raise ValueError(f"{option} {name}: no such {what}; there are {', '.join(known)}")
+    return frozenset(given)
+
+
+def _metrics(plans: tuple[FleetPlan, ...]) -> list[str]:
+    return list(dict.fromkeys(rule.metric for plan in plans for rule in plan.rules))
 
 
 def _trace(load: str, peak: float | None, plans: tuple[FleetPlan, ...]) -> Trace:
+    if load == "spot-wave" and not any(plan.spot for plan in plans):
+        raise ValueError("--load spot-wave: no fleet of the file is bought as spot")
     if load in BUILT_IN:
         return BUILT_IN[load](peak or PEAK_SHARE * sum(plan.max_hosts * plan.places for plan in plans[1:]))
     if not Path(load).suffix:
@@ -155,7 +167,7 @@ def _of_codes(quotas: dict[str, int]) -> dict[str, int]:
 def _of_busy(plans: tuple[FleetPlan, ...], trace: Trace, settings: Settings, busy: float, at_one: Result) -> Result:
     if busy == settings.busy_at_full:
         return at_one
-    (result,) = _run(policies(plans)[-1:], plans, trace, replace(settings, busy_at_full=busy))
+    (result,) = _run((own(plans),), plans, trace, replace(settings, busy_at_full=busy))
     return result
 
 

@@ -67,11 +67,13 @@ class Fleet:
         group: Position of its group among the fleet's.
         settled: Whether it is through its instance warm-up.
         busy_at_full: How busy its accelerator is when all of its places are taken; above 1 it is overloaded.
+        silent: Metrics that its hosts do not publish any more.
     """
 
     def __init__(self, plan: FleetPlan, zones: tuple[str, ...], busy_at_full: float = 1.0) -> None:
         self.plan, self.busy_at_full = plan, busy_at_full
         self.zones = zones
+        self.silent: frozenset[str] = frozenset()
         self.groups: list[Group] = []
         self._free: list[int] = []
         self.calls: NDArray[np.int64] = np.zeros(0, np.int64)

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import simpy
 
 from blueprint.file.model.scaling import Comparison, MissingData, ScalingRule, Statistic, Step
+from ops.simulate.calls import Calls
 from ops.simulate.capacity import FleetPlan
 from ops.simulate.fleet import Fleet
-from ops.simulate.scaling import CPU_TARGET, CpuTracker, Scaler, StepScaler
+from ops.simulate.scaling import CPU_TARGET, CpuTracker, QueueScaler, Scaler, StepScaler
 
 
 @dataclass(frozen=True)
@@ -16,12 +17,12 @@ class Policy:
     """One way of scaling.
 
     Attributes:
-        scalers: Makes the alarms of one fleet.
+        scalers: Makes what scales one fleet.
         warm_pools: Whether the file's warm pools are kept.
     """
 
     name: str
-    scalers: Callable[[simpy.Environment, Fleet], Iterator[Scaler]]
+    scalers: Callable[[simpy.Environment, Fleet, Calls], Iterator[Scaler]]
     warm_pools: bool
 
 
@@ -46,26 +47,38 @@ def _seed_rule(kind: str) -> ScalingRule:
     )
 
 
-def _seed(env: simpy.Environment, fleet: Fleet) -> Iterator[Scaler]:
-    yield StepScaler(env, fleet, _seed_rule(fleet.plan.kind))
+def _seed(env: simpy.Environment, fleet: Fleet, _: Calls) -> Iterator[Scaler]:
+    if fleet.plan.kind != "cpu":  # of which the seed knows nothing
+        yield StepScaler(env, fleet, _seed_rule(fleet.plan.kind))
 
 
-def _cpu(env: simpy.Environment, fleet: Fleet) -> Iterator[Scaler]:
+def _cpu(env: simpy.Environment, fleet: Fleet, _: Calls) -> Iterator[Scaler]:
     for group in fleet.groups:
         yield CpuTracker(env, group, grows=True)
         yield CpuTracker(env, group, grows=False)
 
 
-def _file(env: simpy.Environment, fleet: Fleet) -> Iterator[Scaler]:
+def _queue(env: simpy.Environment, fleet: Fleet, calls: Calls) -> Iterator[Scaler]:
+    # Who waits, waits for an ASR host: each fleet is asked for its part of the places.
+    most = sum(each.plan.max_hosts * each.plan.places for each in calls.asr)
+    for group in fleet.groups:
+        waits = 0.0 if fleet is calls.vad else group.plan.max_hosts * fleet.plan.places / most
+        yield QueueScaler(env, group, calls, waits)
+
+
+def _file(env: simpy.Environment, fleet: Fleet, _: Calls) -> Iterator[Scaler]:
     for rule in fleet.plan.rules:
         yield StepScaler(env, fleet, rule)
 
 
 SEED = Policy("seed's table alone", _seed, warm_pools=False)
 CPU = Policy(f"CPU target {CPU_TARGET:g} %", _cpu, warm_pools=False)
+QUEUE = Policy("KEDA on the queue", _queue, warm_pools=False)
+PEERS = SEED, CPU, QUEUE
+"""What the file's own rules are compared with."""
 
 
-def policies(plans: tuple[FleetPlan, ...]) -> tuple[Policy, ...]:
-    """Return the seed's table, target tracking on CPU, and the file's own rules with its warm pools."""
+def own(plans: tuple[FleetPlan, ...]) -> Policy:
+    """Return the file's own rules with its warm pools."""
     pooled = any(plan.warm_hosts for plan in plans)
-    return SEED, CPU, Policy("file, warm pool" if pooled else "file", _file, warm_pools=True)
+    return Policy("file, warm pool" if pooled else "file", _file, warm_pools=True)

@@ -23,7 +23,7 @@ class Summary:
         offered_calls: Callers who came.
         refused_call_seconds: What refused callers would have talked, and what the calls that were cut had left.
         cut_calls: Calls whose host went and that found no other.
-        degraded_call_seconds: On VAD hosts beyond their loss-free load, or changing host.
+        degraded_call_seconds: Of calls that change their host.
         gpu_call_seconds: Carried by GPUs, for want of Neuron hosts.
         short_of_places_s: Time to capacity: the longest that more calls were wanted than ASR hosts in service could
             have; 0 where that never was.

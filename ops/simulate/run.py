@@ -1,7 +1,7 @@
 """One simulation: a deployment's fleets under a trace, scaled by one policy."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -15,7 +15,7 @@ from ops.simulate.calls import Calls, Ledger
 from ops.simulate.capacity import FleetPlan
 from ops.simulate.fleet import Fleet, Group, Host, State, Steps
 from ops.simulate.policies import Policy
-from ops.simulate.traces import Outage, Trace
+from ops.simulate.traces import Outage, SpotWave, Trace
 
 LEAD_IN_S = 1_800
 """Before the trace its first value lasts so long, uncounted, in which each policy finds its size."""
@@ -43,6 +43,7 @@ class Settings:
         rolls: Fleets whose hosts are replaced from the beginning of the trace on, a group after the other.
         rollout: How they are replaced.
         busy_at_full: How busy an ASR host is when all of its places are taken.
+        silent: Metrics that no host publishes from the beginning of the trace on.
     """
 
     zones: tuple[str, ...]
@@ -54,6 +55,7 @@ class Settings:
     rolls: frozenset[str] = frozenset()
     rollout: Rollout = field(default_factory=Rollout)
     busy_at_full: float = 1.0
+    silent: frozenset[str] = frozenset()
     tick_s: int | None = None
     lead_in_s: int = LEAD_IN_S
 
@@ -128,7 +130,7 @@ class Simulation:
             warm = fleet.plan.warm_hosts if policy.warm_pools else 0
             for group in fleet.plan.groups:
                 Group(self.env, fleet, group, self.account, self.calls, warm)
-        self.scalers = [scaler for fleet in self.fleets for scaler in policy.scalers(self.env, fleet)]
+        self.scalers = [each for fleet in self.fleets for each in policy.scalers(self.env, fleet, self.calls)]
         self._chance = np.random.default_rng(settings.seed + 1)
         ticks = math.ceil(trace.duration_s / self.tick_s)
         self._course = Course.of(ticks, [plan.name for plan in plans])
@@ -136,7 +138,7 @@ class Simulation:
     def make_calls(self) -> Calls:
         """Return the callers of the fleets."""
         vad, *asr = self.fleets
-        asr.sort(key=lambda fleet: fleet.plan.kind == "gpu")
+        asr.sort(key=lambda fleet: ("neuron", "gpu", "cpu").index(fleet.plan.kind))
         how = self._settings
         return Calls(vad, asr, self._trace, how.call_s, cross_zone=how.cross_zone, seed=how.seed)
 
@@ -148,6 +150,8 @@ class Simulation:
             self.env.process(scaler.watch())
         for outage in self._trace.outages:
             self.env.process(self._lose(outage))
+        for wave in self._trace.spot_waves:
+            self.env.process(self._sell_out(wave))
         for fleet in self.fleets:
             if fleet.plan.name in self._settings.rolls:
                 self.env.process(self._roll(fleet))
@@ -192,6 +196,8 @@ class Simulation:
             if self.env.now == 0:
                 self.calls.ledger = Ledger()
                 self.account.refused_launches = 0
+                for fleet in self.fleets:
+                    fleet.silent = self._settings.silent
             self.calls.advance(self.env.now, self.tick_s)
             yield self.env.timeout(self.tick_s)
             for scaler in self.scalers:
@@ -200,7 +206,7 @@ class Simulation:
                 self._record(round(self.env.now / self.tick_s) - 1)
 
     def _record(self, tick: int) -> None:
-        course, vad, ledger = self._course, self.fleets[0], self.calls.ledger
+        course, ledger = self._course, self.calls.ledger
         course.second[tick] = self.env.now
         course.wanted[tick] = self._trace.at(self.env.now)
         course.carried[tick] = self.calls.carried
@@ -211,7 +217,6 @@ class Simulation:
             course.stopped[fleet.plan.name][tick] = fleet.stopped
             if fleet.plan.kind == "gpu":
                 ledger.gpu_s += float(fleet.calls.sum()) * self.tick_s
-        ledger.degraded_s += float(vad.calls[vad.calls > vad.plan.places].sum()) * self.tick_s
         if not tick % 64:
             self._progress(self.env.now)
 
@@ -231,6 +236,18 @@ class Simulation:
         yield self.env.timeout(outage.end_s - outage.start_s)
         self.account.lost_zones.remove(zone)
 
+    def _sell_out(self, wave: SpotWave) -> Steps:
+        yield self.env.timeout(wave.start_s - self.env.now)
+        self.account.spot_sold_out = True
+        for group in self._spot_groups():
+            for host in tuple(group.hosts):
+                group.interrupt(host)
+        yield self.env.timeout(wave.end_s - wave.start_s)
+        self.account.spot_sold_out = False
+
+    def _spot_groups(self) -> Iterator[Group]:
+        return (group for fleet in self.fleets if fleet.plan.spot for group in fleet.groups)
+
     def _kill(self, host: Host) -> None:
         if host.index >= 0:
             gap_s = VAD_GAP_S if host.group.fleet.plan.kind == "vad" else ASR_GAP_S
@@ -242,8 +259,7 @@ class Simulation:
         chance = self._settings.interruptions_per_day / (24 * 60)
         while True:
             yield self.env.timeout(60)
-            for fleet in (fleet for fleet in self.fleets if fleet.plan.spot):
-                for group in fleet.groups:
-                    for host in tuple(group.hosts):
-                        if host.state is not State.BOOTING and self._chance.random() < chance:
-                            group.interrupt(host)
+            for group in self._spot_groups():
+                for host in tuple(group.hosts):
+                    if host.state is not State.BOOTING and self._chance.random() < chance:
+                        group.interrupt(host)

@@ -1,11 +1,17 @@
 """Why calls were refused: what was in service when they came, how long help took, and what it costs not to need it."""
 
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ops.cost.prices import HOURS_PER_MONTH
+from ops.simulate.capacity import FleetPlan
 from ops.simulate.run import Result
+
+SCATTER = 4.0
+"""Calls at a time scatter about the trace by the root of their number; more than so many roots beyond it are rare."""
 
 
 @dataclass(frozen=True)
@@ -18,8 +24,9 @@ class Shortfall:
         help_s: Time from then until the first new host took calls; ``None`` where none came.
         wanted: Calls that were wanted by then.
         peak: Most calls of the trace.
-        hold_usd_per_hour: Least price of hosts for the difference between the peak and ``places``; ``None`` where no
-            fleet has a price.
+        reserve: Least hosts of each ASR fleet that carry the peak without help, cheapest places first; empty where all
+            that the file allows are too few.
+        hold_usd_per_hour: What they cost beyond those that ran; ``None`` where one of them has no price.
     """
 
     at_s: float
@@ -27,18 +34,22 @@ class Shortfall:
     help_s: float | None
     wanted: int
     peak: int
+    reserve: dict[str, int]
     hold_usd_per_hour: float | None
 
     def __str__(self) -> str:
         came = "no new host came" if self.help_s is None else f"the first new host came {self.help_s:.0f} s later"
         text = (
             f"calls outgrew {self.places:,} places after {self.at_s:.0f} s; {came}, when {self.wanted:,} were wanted\n"
-            f"refusing none takes places for {self.peak:,} calls before the load comes"
+            f"refusing none of {self.peak:,} calls takes "
         )
+        if not self.reserve:
+            return text + "more hosts than the file allows: raise hosts.max"
+        text += "a reserve, hosts.min " + ", ".join(f"{fleet} {hosts}" for fleet, hosts in self.reserve.items())
         if self.hold_usd_per_hour is None:
             return text
         monthly = self.hold_usd_per_hour * HOURS_PER_MONTH
-        return text + f": at least {self.hold_usd_per_hour:,.2f} USD an hour more, {monthly:,.0f} a month"
+        return text + f": {self.hold_usd_per_hour:,.2f} USD an hour more, {monthly:,.0f} a month"
 
 
 def shortfall(result: Result) -> Shortfall | None:
@@ -50,13 +61,41 @@ def shortfall(result: Result) -> Shortfall | None:
     begin = int(short[0])
     more = np.flatnonzero(course.places[begin:] > course.places[begin])
     end = begin + int(more[0]) if more.size else len(course.second) - 1
-    places, peak = int(course.places[begin]), round(float(course.wanted.max()))
-    prices = [plan.usd_per_hour / plan.places for plan in result.plans if plan.kind != "vad" and plan.usd_per_hour]
+    peak, fleets = math.ceil(float(course.wanted.max())), [plan for plan in result.plans if plan.kind != "vad"]
+    reserve = reserve_for(fleets, peak + SCATTER * math.sqrt(peak))
+    more_hosts = [max(0, reserve.get(plan.name, 0) - int(course.hosts[plan.name][begin])) for plan in fleets]
+    prices = [plan.usd_per_hour for plan in fleets]
+    usd = sum(count * (price or 0) for count, price in zip(more_hosts, prices, strict=True))
     return Shortfall(
         at_s=float(course.second[begin]),
-        places=places,
+        places=int(course.places[begin]),
         help_s=float(course.second[end] - course.second[begin]) if more.size else None,
         wanted=int(course.wanted[end]),
         peak=peak,
-        hold_usd_per_hour=(peak - places) * min(prices) if prices else None,
+        reserve=reserve,
+        hold_usd_per_hour=usd if reserve and all(prices) else None,
     )
+
+
+def reserve_for(fleets: list[FleetPlan], calls: float) -> dict[str, int]:
+    """Return the hosts of each fleet that carry so many calls, cheapest places first; empty where they cannot."""
+    hosts = {plan.name: sum(group.min_hosts for group in plan.groups) for plan in fleets}
+    missing = calls - sum(hosts[plan.name] * plan.places for plan in fleets)
+    for plan in sorted(fleets, key=lambda plan: (plan.usd_per_hour or math.inf) / max(plan.places, 1)):
+        if missing > 0 and plan.places:
+            added = min(math.ceil(missing / plan.places), plan.max_hosts - hosts[plan.name])
+            hosts[plan.name] += added
+            missing -= added * plan.places
+    return hosts if missing <= 0 else {}
+
+
+def with_reserve(plans: tuple[FleetPlan, ...], reserve: Mapping[str, int]) -> tuple[FleetPlan, ...]:
+    """Return the fleets as the file has them with ``hosts.min`` of the reserve; an ASR fleet is one group."""
+
+    def held(plan: FleetPlan) -> FleetPlan:
+        least = [reserve.get(plan.name, group.min_hosts) for group in plan.groups]
+        return replace(
+            plan, groups=tuple(replace(group, min_hosts=hosts) for group, hosts in zip(plan.groups, least, strict=True))
+        )
+
+    return tuple(map(held, plans))

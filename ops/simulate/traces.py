@@ -30,6 +30,14 @@ class Outage:
 
 
 @dataclass(frozen=True)
+class SpotWave:
+    """Every spot host gets its notice at once, and none is sold until the end."""
+
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True)
 class Trace:
     """Calls that would be alive at each moment if none were refused, linear between its points.
 
@@ -42,6 +50,7 @@ class Trace:
     seconds: tuple[float, ...]
     calls: tuple[float, ...]
     outages: tuple[Outage, ...] = ()
+    spot_waves: tuple[SpotWave, ...] = ()
 
     @property
     def duration_s(self) -> float:
@@ -77,6 +86,12 @@ def az_outage(peak: float) -> Trace:
     return Trace("az-outage", (0.0, end), (peak / 2, peak / 2), (Outage(0, 20 * _MINUTE, 80 * _MINUTE),))
 
 
+def spot_wave(peak: float) -> Trace:
+    """Return half the peak throughout, while nobody gets spot hosts from minute 20 to minute 80."""
+    end = 120 * _MINUTE
+    return Trace("spot-wave", (0.0, end), (peak / 2, peak / 2), spot_waves=(SpotWave(20 * _MINUTE, 80 * _MINUTE),))
+
+
 def flash_crowd(peak: float) -> Trace:
     """Return five times the calls within 5 minutes, fading with a half-life of 20 minutes."""
     start, top = 10 * _MINUTE, 15 * _MINUTE
@@ -90,6 +105,7 @@ BUILT_IN: dict[str, Callable[[float], Trace]] = {
     "diurnal": diurnal,
     "spike": spike,
     "az-outage": az_outage,
+    "spot-wave": spot_wave,
     "flash-crowd": flash_crowd,
 }
 """Traces by the name that ``--load`` takes; each is given its peak."""

@@ -11,15 +11,15 @@ from voice_constructs.aws.accelerator import AcceleratorFleet, AcceleratorFleetP
 
 
 class AsrStack(FleetStack):
-    """What the accelerator fleets share: Neuron hosts first, GPUs when they are full."""
+    """What the fleets share: Neuron hosts first, GPUs when they are full, CPUs last."""
 
     tier = "asr"
-    about = "speech recognition on Neuron and GPU hosts"
+    about = "what the hosts of speech recognition share"
     hosts = Tier.ASR
 
 
 class AcceleratorStack(VoiceStack):
-    """One accelerator fleet. Where its type is sold out, this stack alone fails, and no other fleet rolls back."""
+    """One fleet. Where its type is sold out, this stack alone fails, and no other fleet rolls back."""
 
     def __init__(self, app: App, *, fleet: AsrFleet, asr: AsrStack) -> None:
         self.tier = names.fleet_tier(fleet.name)

@@ -22,7 +22,7 @@ from blueprint.capacity import (
     vad_host,
 )
 from blueprint.contract.network import Tier
-from blueprint.file.model.aws import StateStore
+from blueprint.file.model.aws import AsrFleet, StateStore
 from blueprint.file.model.load import CallLoad
 from ops.cost.audio import aws_calls
 from ops.plan.capacity import capacity_as_dict
@@ -58,6 +58,30 @@ def test_the_smallest_bound_binds_and_says_whose_number_it_is(tmp_path: Path) ->
 def test_a_host_that_its_engine_does_not_run_on_carries_nothing() -> None:
     seed = blueprint.load(DEPLOYMENTS / "seed.yaml").aws
     assert [least(asr_host(fleet)).calls for fleet in seed.asr] == [0, 0, 32]
+
+
+def test_cores_carry_what_their_speed_allows_and_no_model_of_unknown_speed() -> None:
+    def on(instance_type: str, **changes: object) -> AsrFleet:
+        return AsrFleet.model_validate(
+            {"name": "cpu", "instance_type": instance_type, "hosts": {"min": 1, "max": 2}, "scaling": ()} | changes
+        )
+
+    def calls(fleet: AsrFleet) -> int:
+        return least(asr_host(fleet)).calls
+
+    # 4 vCPU at half of the speed of an x86 core, which takes 0.16 s for a second of speech; half of a call is speech.
+    assert calls(on("c8g.xlarge")) == 25
+    assert calls(on("c8g.2xlarge", model="Systran/faster-whisper-base")) == 22
+    assert least(asr_host(on("c8g.xlarge"))).kind == "assumed"
+    assert calls(on("c8g.48xlarge", model="Systran/faster-whisper-large-v2")) == 0
+    measured = on("c8g.xlarge", model="some/other", measured=MEASURED | {"calls": 60})
+    assert (calls(measured), least(asr_host(measured)).kind) == (60, "measured")
+
+
+def test_the_small_file_carries_its_twenty_calls_on_one_host_of_each_tier() -> None:
+    aws = blueprint.load(DEPLOYMENTS / "small.yaml").aws
+    assert {each.units.min for each in capacities(aws)} == {1}
+    assert all(low >= 20 for low, _ in by_tier(capacities(aws)).values())
 
 
 @st.composite

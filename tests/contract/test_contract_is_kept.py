@@ -24,7 +24,7 @@ from tests.contract.sources import DECLARED, RUNBOOKS, SANDBOX, deployment, temp
 from tests.contract.templates import Templates, of_type, text
 from tests.synthesized import edited_sandbox, shipped
 
-DEPLOYMENTS = ("sandbox", "production-us-east-1", "both")
+DEPLOYMENTS = ("sandbox", "production-us-east-1", "both", "small")
 
 Check = Callable[[Templates, Deployment], list[str]]
 

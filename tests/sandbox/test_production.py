@@ -21,6 +21,13 @@ def test_aws_is_rehearsed_but_for_its_teardown() -> None:
     assert "teardown is not rehearsed: a production deployment" in said
 
 
+@pytest.mark.nightly
+def test_a_first_step_on_cpus_is_rehearsed_too() -> None:
+    said = rehearsed("small")
+    assert "teardown is not rehearsed: a staging deployment" in said
+    assert said.count("slots 100 %, busy 50 %     0        1       ✓") == 2
+
+
 def test_azure_is_rehearsed_to_its_teardown() -> None:
     said = rehearsed("production-azure")
     assert " 0 refuse" in said

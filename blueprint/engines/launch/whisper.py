@@ -3,14 +3,18 @@
 from dataclasses import dataclass
 
 from blueprint import catalog
-from blueprint.catalog import Accelerator
+from blueprint.catalog import InstanceType
 from blueprint.contract.environment import DECODERS, ENCODERS, MODEL, SESSIONS
 from blueprint.engines.launch.neuron import cores_of
 from blueprint.file.model.aws import AsrFleet
 
-DEFAULT_MODELS = {"gpu": "Systran/faster-whisper-large-v2", "neuron": "openai/whisper-large-v2"}
-"""By kind of accelerator: converted for CTranslate2, and as Neuron compiles it. Of the large models v2 is the last with
-80 mel bins, which is what the VAD tier sends."""
+DEFAULT_MODELS = {
+    "cpu": "Systran/faster-whisper-tiny.en",
+    "gpu": "Systran/faster-whisper-large-v2",
+    "neuron": "openai/whisper-large-v2",
+}
+"""By what hosts compute on: converted for CTranslate2, or as Neuron compiles it. Of the large models v2 is the last
+with 80 mel bins, which is what the VAD tier sends. CPUs get the smallest model, which knows English only."""
 
 
 @dataclass(frozen=True)
@@ -46,19 +50,20 @@ def whisper_engine(fleet: AsrFleet, sessions: int) -> WhisperEngine:
         sessions: Calls that a host carries, by ``blueprint.capacity``.
 
     Raises:
-        ValueError: The host has no accelerator, or none that the engine runs on.
+        ValueError: The engine does not run on the host's accelerators.
     """
     kind = catalog.instance_types()[fleet.instance_type]
-    if kind.accelerator is None:
-        raise ValueError(f"{kind.name} has no accelerator")
-    model = fleet.model or DEFAULT_MODELS[kind.accelerator.kind]
+    model = fleet.model or DEFAULT_MODELS[kind.computes_on]
     # vLLM has the accelerators then, and our engine no workers.
-    workers = () if fleet.vllm else _workers(kind.accelerator)
+    workers = () if fleet.vllm else _workers(kind)
     return WhisperEngine(model, sessions, *workers)
 
 
-def _workers(accelerator: Accelerator) -> tuple[int, int]:
-    """Return encoders and decoders: a pair for each GPU, whose processes share it; a core for each on Neuron."""
+def _workers(kind: InstanceType) -> tuple[int, int]:
+    """Return encoders and decoders: a pair for each GPU, whose processes share it; otherwise a core for each."""
+    accelerator = kind.accelerator
+    if accelerator is None:
+        return max(1, kind.vcpus // 2), max(1, kind.vcpus // 2)
     if accelerator.kind == "gpu":
         return accelerator.count, accelerator.count
     cores = cores_of(accelerator)

@@ -199,22 +199,23 @@ class Engine(StrEnum):
 
 
 class AsrFleet(Model):
-    """Accelerator hosts behind one Auto Scaling group."""
+    """Hosts that recognise speech, behind one Auto Scaling group."""
 
     name: Name
     """Unique among the fleets; its hosts, metrics and alarms carry it."""
     instance_type: str
-    """EC2 instance type of the catalogue, with Neuron devices or GPUs, such as ``inf2.48xlarge``."""
+    """EC2 instance type of the catalogue: with Neuron devices or GPUs, such as ``inf2.48xlarge``, or of Graviton, such
+    as ``c8g.xlarge``, whose CPUs carry a small model for few calls."""
     hosts: HostCount
     engine: Engine = Engine.WHISPER
     vllm: VllmOptions | None = None
     """What vLLM serves; for the engine ``vllm`` only."""
     model: Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]*/[\w.-]+$", max_length=96)] | None = None
-    """Repository at Hugging Face of the Whisper model, for the engine ``whisper``: one in CTranslate2's format on GPUs,
-    one of OpenAI's on Neuron. By default large-v2. With another one hosts of the VAD tier send samples instead of
-    log-mel features, since only the engine knows how many mel bins it takes."""
+    """Repository at Hugging Face of the Whisper model, for the engine ``whisper``: one in CTranslate2's format on GPUs
+    and CPUs, one of OpenAI's on Neuron. By default large-v2, on CPUs tiny.en. With another one hosts of the VAD tier
+    send samples instead of log-mel features, since only the engine knows how many mel bins it takes."""
     measured: Measured | None = None
-    """Calls that a host carries; without it, the ceiling of its memory counts."""
+    """Calls that a host carries; without it, the ceiling of its memory counts, or what its cores are assumed to do."""
     purchase: Purchase = OnDemand()
     """How the hosts are bought: On-Demand, spot, a reservation or a Capacity Block."""
     availability_zones: tuple[str, ...] | None = None

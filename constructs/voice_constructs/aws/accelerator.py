@@ -1,4 +1,4 @@
-"""ASR fleets on Neuron accelerators and GPUs."""
+"""ASR fleets on Neuron accelerators, on GPUs, and on the CPUs of Graviton hosts."""
 
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
@@ -35,7 +35,7 @@ INSTANCE_STORE_MOUNT = "/mnt/nvme"
 START_PHASES_DIR = str(PurePosixPath(START_PHASES_FILE).parent)
 
 SHARED_MEMORY_MIB = 16_384
-"""Hidden states pass from prefill to decode workers through /dev/shm."""
+"""What Docker gives a container without saying is too little for vLLM and the Neuron runtime."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,9 @@ class AcceleratorFleetProps:
 
 
 class AcceleratorFleet(Construct):
-    """Hosts of one accelerator type behind one Auto Scaling group.
+    """Hosts of one instance type behind one Auto Scaling group.
 
-    No load balancer: the VAD tier pins each session to a host from the host registry, Neuron hosts first.
+    No load balancer: the VAD tier pins each session to a host from the host registry, Neuron hosts first, CPUs last.
 
     Attributes:
         group: The Auto Scaling group.
@@ -127,8 +127,6 @@ class AcceleratorFleet(Construct):
 
     def _boot(self) -> userdata.HostBoot:
         accelerator = self._type.accelerator
-        if accelerator is None:
-            raise ValueError(f"{self._type.name} has no accelerator")
         return userdata.HostBoot(
             deployment=self._deployment.name,
             fleet=self._fleet.name,
@@ -137,33 +135,34 @@ class AcceleratorFleet(Construct):
             auto_scaling_group=self._name,
             hooks=lifecycle_hooks(self._images, self._fleet.drain_timeout_s),
             containers=tuple(
-                self._telemetry() if image is Image.TELEMETRY else self._accelerated(image) for image in self._images
+                self._telemetry() if image is Image.TELEMETRY else self._recognizer(image) for image in self._images
             ),
             log_group=self._context.log_group.log_group_name,
             environment=self._context.shared_environment(Tier.ASR),
             state_secret=self._context.state_secret(Tier.ASR),
             instance_store_mount=INSTANCE_STORE_MOUNT if self._type.instance_store_disks else None,
-            accelerator=accelerator.kind,
+            accelerator=accelerator.kind if accelerator else None,
         )
 
     def _telemetry(self) -> userdata.Container:
         """Return the container that publishes the fleet's metrics, the phases of the host's start among them."""
-        kind = self._type.accelerator.kind if self._type.accelerator else "none"
+        kind = self._type.computes_on
         directories = [START_PHASES_DIR, *([NEURON_TOOLS_DIR] if kind == "neuron" else [])]
         return replace(
-            self._context.telemetry(["engine", kind]),
-            hardware=True,
+            self._context.telemetry(["engine", *([] if kind == "cpu" else [kind])]),
+            hardware=kind != "cpu",
             mounts=tuple(userdata.Mount(directory, directory) for directory in directories),
         )
 
-    def _accelerated(self, image: Image) -> userdata.Container:
+    def _recognizer(self, image: Image) -> userdata.Container:
+        accelerated = self._type.computes_on != "cpu"
         container = self._vllm() if image is Image.ASR_VLLM else self._engine(image)
         cache = INSTANCE_STORE_MOUNT if self._type.instance_store_disks else HOST_CACHE_DIR
         return replace(
             container,
             user_id=UNPRIVILEGED_USER,
-            hardware=True,
-            shared_memory_mib=SHARED_MEMORY_MIB,
+            hardware=accelerated,
+            shared_memory_mib=SHARED_MEMORY_MIB if accelerated else None,
             mounts=(userdata.Mount(f"{cache}/{image}", HOST_CACHE_DIR, writable=True),),
         )
 
@@ -173,8 +172,7 @@ class AcceleratorFleet(Construct):
         return replace(container, environment=launch.environment(), arguments=launch.command(), start_log=START_LOG)
 
     def _engine(self, image: Image) -> userdata.Container:
-        accelerator = self._type.accelerator
-        gpu = accelerator is not None and accelerator.kind == "gpu"
+        kind = self._type.computes_on
         container = self._context.container(
             image,
             {
@@ -182,14 +180,14 @@ class AcceleratorFleet(Construct):
                 DRAIN_TIMEOUT_S: str(self._fleet.drain_timeout_s),
                 CHUNK_PORT: str(CHUNK.number),
                 HEALTH_PORT: str(ENGINE_HEALTH.number),
-                HOST_KIND: "gpu" if gpu else "neuron",
+                HOST_KIND: kind,
                 ENGINE: self._fleet.engine.value,
             },
             userdata.HealthPort(ENGINE_HEALTH.number),
         )
-        runtime = {} if gpu else neuron_launch(self._fleet).environment()
+        runtime = neuron_launch(self._fleet).environment() if kind == "neuron" else {}
         # Where vLLM runs beside it, it is vLLM that a start waits for.
-        waits_for_vllm = gpu and self._fleet.engine is Engine.VLLM
+        waits_for_vllm = kind == "gpu" and self._fleet.engine is Engine.VLLM
         engine = whisper_engine(self._fleet, least(asr_host(self._fleet)).calls)
         environment = {**container.environment, **engine.environment(), **runtime}
         return replace(container, environment=environment, start_log=None if waits_for_vllm else {})

@@ -166,6 +166,12 @@ class ValkeyStore(Construct):
             "AwsSolutions-AEC6",
             "Every tier has a user and password of its own (RBAC user group), which AUTH's one token excludes",
         )
+        if not several:
+            acknowledge(
+                group,
+                "AwsSolutions-AEC4",
+                "replicas: 0 in the deployment file, which production may not say: with the node its calls end",
+            )
         return group
 
 

@@ -125,7 +125,8 @@ CASES: tuple[Case, ...] = (
     Case("rx-queues-fit", QUEUES, queues(5, "c8g.12xlarge"), queues(4, "c8g.12xlarge"), ("5", "8 queues", "48 vCPU")),
     Case("rx-queues-fit", QUEUES, queues(9, "c8g.12xlarge", VFIO), queues(8, "c8g.12xlarge", VFIO)),
     Case("rx-queues-fit", QUEUES, queues(3, "c8g.xlarge", VFIO), queues(2, "c8g.xlarge", VFIO), ("4 vCPU",)),
-    Case("rx-queues-fit", QUEUES, queues(1, "c8g.large"), queues(1, "c8g.xlarge")),
+    Case("rx-queues-fit", QUEUES, queues(1, "c8g.medium"), queues(1, "c8g.large")),
+    Case("rx-queues-fit", QUEUES, queues(2, "c8g.large"), queues(1, "c8g.large"), ("2 vCPU of which 1 stay free",)),
     Case("rx-queues-fit", QUEUES, {**queues(4, "c8g.xlarge"), "aws.vad.data_path": ABSENT},
          {"aws.vad.data_path": ABSENT}, present=False),
     # Load: the base document has 6 x 500, 30 x 8,000 and 20 x 221 places, and a store for 7,028 calls
@@ -192,8 +193,11 @@ CASES: tuple[Case, ...] = (
            {"aws.asr.0.warm_pool": {"size": 1}, "aws.asr.0.purchase": purchase},
            {"aws.asr.0.warm_pool": {"size": 1}}, ("p5", str(purchase["option"])))
       for purchase in ({"option": "spot"}, CAPACITY_BLOCK, {**CAPACITY_BLOCK, "option": "capacity-reservation"})),
-    Case("engine-supports-accelerator", "aws.asr.0.instance_type", {"aws.asr.0.instance_type": "c8g.12xlarge"}, {},
-         ("c8g.12xlarge",)),
+    Case("engine-supports-accelerator", "aws.asr.0.instance_type",
+         {"aws.asr.0.instance_type": "c8g.12xlarge", "aws.asr.0.model": "Systran/faster-whisper-large-v2"},
+         {"aws.asr.0.instance_type": "c8g.12xlarge"}, ("c8g.12xlarge", "the speed of Systran/faster-whisper-large-v2")),
+    Case("engine-supports-accelerator", "aws.asr.0.engine", {**VLLM, "aws.asr.0.instance_type": "c8g.12xlarge"},
+         {"aws.asr.0.instance_type": "c8g.12xlarge"}, ("c8g.12xlarge", "vLLM")),
     *(Case("engine-supports-accelerator", "aws.asr.0.engine",
            {**VLLM, "aws.asr.0.instance_type": kind}, {"aws.asr.0.instance_type": kind},
            (kind, why))
@@ -254,6 +258,9 @@ CASES: tuple[Case, ...] = (
     Case("scaling-metric-measurable", f"{ASR_RULE}.metric", {"aws.asr.1.instance_type": "inf2.48xlarge"},
          {"aws.asr.1.instance_type": "inf2.48xlarge", f"{ASR_RULE}.metric": "FreeSlots",
           "aws.asr.1.scaling.1.metric": "FreeSlots"}, ("GpuBusy", "Inferentia2")),
+    Case("scaling-metric-measurable", f"{ASR_RULE}.metric", {"aws.asr.1.instance_type": "c8g.xlarge"},
+         {"aws.asr.1.instance_type": "c8g.xlarge", f"{ASR_RULE}.metric": "SlotsTaken",
+          "aws.asr.1.scaling.1.metric": "SlotsTaken"}, ("GpuBusy", "no accelerator")),
     Case("scaling-direction", f"{VAD_RULE}.comparison", {f"{VAD_RULE}.comparison": "below"}, {},
          ("RxRingOccupancy below 80 adds hosts to fleet vad while it is idle",)),
     Case("scaling-direction", f"{VAD_RULE}.comparison", {f"{VAD_RULE}.steps": [{"adjustment": -2}]}, {},

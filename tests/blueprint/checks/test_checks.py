@@ -240,7 +240,7 @@ def test_missing_data_is_refused_where_silence_can_alarm(missing_data: MissingDa
 # --- The shipped files ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["sandbox", "production-us-east-1", "production-azure", "cells", "both"])
+@pytest.mark.parametrize("name", ["sandbox", "production-us-east-1", "production-azure", "cells", "both", "small"])
 def test_shipped_deployment_is_not_blocked(name: str) -> None:
     assert blocking(blueprint.load(DEPLOYMENTS / f"{name}.yaml")) == set()
 

@@ -27,6 +27,8 @@ def fleet(name: str, **changes: object) -> AsrFleet:
         ("trn1", "trn1.32xlarge", 16, 16),
         ("p5", "p5.4xlarge", 1, 1),
         ("p5", "p5.48xlarge", 8, 8),
+        ("p5", "c8g.xlarge", 2, 2),
+        ("p5", "c8g.medium", 1, 1),
     ],
 )
 def test_every_core_and_every_gpu_has_work(name: str, instance_type: str, encoders: int, decoders: int) -> None:
@@ -44,6 +46,7 @@ def test_a_measured_number_of_calls_is_admitted_up_to_the_ceiling_of_memory() ->
 def test_the_model_is_the_files_or_one_that_the_accelerator_runs() -> None:
     assert whisper_engine(fleet("p5")).model == "Systran/faster-whisper-large-v2"
     assert whisper_engine(fleet("trn1")).model == "openai/whisper-large-v2"
+    assert whisper_engine(fleet("p5", instance_type="c8g.xlarge")).model == "Systran/faster-whisper-tiny.en"
     assert whisper_engine(fleet("p5", model="some/whisper-tiny")).environment()["VOICE_MODEL"] == "some/whisper-tiny"
     with pytest.raises(ValidationError, match="String should match pattern"):
         fleet("p5", model="../whisper")

@@ -97,10 +97,11 @@ class StreamCalls(Calls):
         if not self.cross_zone:
             zones = self.vad.zone[hosts]
             hosts = hosts[zones == self.chance.choice(np.unique(zones))]
-        return int(self.chance.choice(hosts))
+        chosen = int(self.chance.choice(hosts))
+        return chosen if self.vad.calls[chosen] < self.vad.plan.places else None
 
     def _asr_host(self) -> tuple[Fleet, int] | None:
-        for kind in ("neuron", "gpu"):
+        for kind in ("neuron", "gpu", "cpu"):
             best, most = None, 0
             for fleet in self.asr:
                 if fleet.plan.kind != kind or not fleet.open.any():

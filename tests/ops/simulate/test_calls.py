@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from ops.simulate.calls import _level
 from ops.simulate.capacity import FleetPlan
+from ops.simulate.policies import own
 from ops.simulate.run import Result, Simulation
 from ops.simulate.traces import Trace
 from tests.ops.simulate.one_by_one import OneByOne
-from tests.ops.simulate.worlds import SETTINGS, asr, headroom, own, simulate, steady, steps_to, vad
+from tests.ops.simulate.worlds import SETTINGS, asr, headroom, simulate, steady, steps_to, vad
 
 SEEDS = range(12)
 SIGMAS = 4.0

@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 
 from blueprint.file.model.aws import Rollout
+from blueprint.file.model.scaling import Comparison
 from ops.simulate.account import quota_codes
+from ops.simulate.capacity import GroupPlan
+from ops.simulate.policies import own
 from ops.simulate.run import Simulation
-from ops.simulate.traces import Outage
+from ops.simulate.traces import Outage, SpotWave
 from tests.ops.simulate.one_by_one import OneByOne
-from tests.ops.simulate.worlds import SETTINGS, ZONES, asr, headroom, own, simulate, steady, steps_to, vad
+from tests.ops.simulate.worlds import SETTINGS, ZONES, asr, headroom, simulate, steady, steps_to, vad
 
 INF_VCPUS = 192
 
@@ -111,6 +114,56 @@ def test_spot_hosts_are_taken_back_and_replaced() -> None:
     assert course.hosts["inf2"].max() > 4
     calm = simulate(plans, steady(100)).course
     assert set(calm.hosts["inf2"]) == {4}
+
+
+def test_a_spot_wave_takes_every_spot_host_and_sells_none_until_it_ends() -> None:
+    plans = (vad(), asr(4, 6, places=100, spot=True), asr(1, 1, places=100, kind="p5.4xlarge"))
+    course = simulate(plans, replace(steady(100), spot_waves=(SpotWave(310, 910),))).course
+    assert [course.hosts["inf2"][second] for second in (300, 450, 900)] == [4, 0, 0]
+    assert course.hosts["inf2"][1_000] == 4
+    assert set(course.hosts["p5"]) == {1}
+    # Auto Scaling tries again each minute, and then a host boots.
+    assert first(course.places[450:] > 100) == pytest.approx(910 - 450 + 130, abs=60)
+
+
+@pytest.mark.parametrize("after", [400.0, 5.0])
+def test_a_metric_that_goes_silent_neither_adds_nor_removes(after: float) -> None:
+    shrink = headroom(below=50, change=-1).model_copy(update={"name": "shrink", "comparison": Comparison.ABOVE})
+    plans = vad(), asr(2, 6, rules=(headroom(), shrink))
+    trace = replace(steps_to(150, after), seconds=(0.0, 300.0, 600.0, 1_800.0))
+    heard, unheard = (
+        simulate(plans, trace, replace(SETTINGS, silent=silent)).course.hosts["inf2"]
+        for silent in (frozenset[str](), frozenset({"NeuronHeadroom"}))
+    )
+    assert heard[-1] == (6 if after > 150 else 2)
+    assert set(unheard) == {5}
+
+
+def test_another_rule_answers_where_a_metric_is_silent() -> None:
+    slots = headroom().model_copy(
+        update={"name": "slots", "metric": "SlotsTaken", "comparison": Comparison.ABOVE, "threshold": 80}
+    )
+    plans, how = (vad(), asr(2, 6, rules=(slots, headroom()))), replace(SETTINGS, silent=frozenset({"SlotsTaken"}))
+    assert simulate(plans, steps_to(60, 400), how).course.hosts["inf2"].max() == 6
+    # Where places bind and accelerators do not, nothing else says that hosts are full.
+    assert simulate(plans, steps_to(60, 400), replace(how, busy_at_full=0.7)).course.hosts["inf2"].max() == 2
+
+
+def test_new_vad_hosts_do_not_relieve_the_hot_one() -> None:
+    """A flow stays on its host: with calls that last, all that comes to a new one is new calls."""
+    slots = headroom().model_copy(update={"metric": "VadSessions", "comparison": Comparison.ABOVE, "threshold": 40})
+    lone = vad(1, zones=("a",))
+    plans = (replace(lone, groups=(GroupPlan("vad-a", ("a",), 1, 2),), rules=(slots,)), asr(6, 6))
+    how = replace(SETTINGS, call_s=1e6)
+    simulation = Simulation(plans, own(plans), steps_to(100, 140, at=600, seconds=1_200), how)
+    simulation.begin()
+    fleet, seen = simulation.fleets[0], []
+    for second in (30, 590, 1_190):
+        simulation.env.run(until=second)
+        seen.append([int(fleet.calls[host.index]) for host in fleet.groups[0].hosts if host.index >= 0])
+    assert seen[0] == [pytest.approx(100, abs=1)]
+    assert seen[1] == [pytest.approx(100, abs=1), 0]
+    assert seen[2] == [pytest.approx(120, abs=15), pytest.approx(20, abs=15)]
 
 
 def test_on_demand_hosts_are_not_interrupted() -> None:

@@ -13,10 +13,12 @@ from blueprint.file.model.scaling import Statistic
 from ops.simulate.capacity import fleet_plans
 from ops.simulate.fleet import Fleet
 from ops.simulate.metrics import MODELS, STREAMS_PER_CORE_CEILING, Period, check_modelled, ring_percent
-from ops.simulate.policies import CPU, SEED, policies
+from ops.simulate.policies import CPU, PEERS, QUEUE, SEED, own
 from ops.simulate.report import summarize
 from ops.simulate.run import Simulation
-from ops.simulate.scaling import tracked
+from ops.simulate.scaling import queued, tracked
+from ops.simulate.traces import Trace
+from tests.ops.simulate.one_by_one import OneByOne
 from tests.ops.simulate.worlds import (
     PRODUCTION,
     ROOT,
@@ -143,9 +145,26 @@ def test_target_tracking_follows_the_load_both_ways() -> None:
     assert 300 + 170 <= int((np.diff(hosts) > 0).argmax()) <= 300 + 300
 
 
+@pytest.mark.parametrize(("hosts", "desired"), [(4.39, 4), (4.41, 5), (3.6, 4), (3.5, 4), (2.9, 3), (0.0, 0)], ids=str)
+def test_a_queue_asks_for_whole_hosts_and_lets_a_tenth_be(hosts: float, desired: int) -> None:
+    assert queued(GroupSize(4, 0, 9, in_service=4), hosts) == desired
+
+
+def test_keda_on_the_queue_doubles_at_most_and_shrinks_after_five_minutes() -> None:
+    plans = (vad(), asr(1, 12))
+    trace = Trace("up and down", (0.0, 300.0, 301.0, 900.0, 901.0, 2_000.0), (30, 30, 400, 400, 30, 30))
+    hosts = Simulation(plans, QUEUE, trace, SETTINGS).run().course.hosts["inf2"]
+    assert hosts[299] == 1
+    # 370 callers wait: four more within 15 s, then as many as 400 calls of 40 to a host ask for.
+    assert (hosts[318], hosts[333]) == (5, 10)
+    assert hosts[901:1_195].min() == 10
+    assert hosts[-1] < 10
+
+
 def test_policies_are_named_for_what_the_file_has() -> None:
-    assert [one.name for one in policies((vad(), asr()))] == ["seed's table alone", "CPU target 50 %", "file"]
-    assert policies((vad(), asr(pool=1)))[-1].name == "file, warm pool"
+    assert [one.name for one in PEERS] == ["seed's table alone", "CPU target 50 %", "KEDA on the queue"]
+    assert own((vad(), asr())).name == "file"
+    assert own((vad(), asr(pool=1))).name == "file, warm pool"
 
 
 def test_the_same_seed_gives_the_same_result_and_another_one_another() -> None:
@@ -153,7 +172,7 @@ def test_the_same_seed_gives_the_same_result_and_another_one_another() -> None:
 
     def run(seed: int) -> dict[str, object]:
         how = replace(SETTINGS, seed=seed)
-        return vars(summarize(Simulation(plans, policies(plans)[-1], steps_to(60, 240), how).run()))
+        return vars(summarize(Simulation(plans, own(plans), steps_to(60, 240), how).run()))
 
     assert run(1) == run(1)
     assert run(1) != run(2)
@@ -164,7 +183,7 @@ def test_longer_ticks_of_a_day_change_little() -> None:
     fine, coarse = (
         Simulation(
             plans,
-            policies(plans)[-1],
+            own(plans),
             steps_to(600, 1_600),
             replace(SETTINGS, tick_s=tick),
         ).run()
@@ -177,7 +196,7 @@ def test_longer_ticks_of_a_day_change_little() -> None:
 
 def test_a_summary_adds_up() -> None:
     plans = (vad(), asr(2, 2))
-    result = Simulation(plans, policies(plans)[-1], steady(150, 3_600), SETTINGS).run()
+    result = Simulation(plans, own(plans), steady(150, 3_600), SETTINGS).run()
     summary = summarize(result)
     assert summary.host_hours == pytest.approx({"vad": 6.0, "inf2": 2.0})
     assert summary.usd == pytest.approx(6 * 0.31904 + 2 * 12.98127)
@@ -188,9 +207,11 @@ def test_a_summary_adds_up() -> None:
     assert summary.overshoot_percent == 0
 
 
-def test_streams_beyond_the_loss_free_load_are_degraded() -> None:
+@pytest.mark.parametrize("model", [Simulation, OneByOne])
+def test_a_vad_host_refuses_what_it_does_not_carry(model: type[Simulation]) -> None:
     plans = (vad(1, places=20), asr(6, 6))
-    crowded = Simulation(plans, policies(plans)[-1], steady(120, 600), SETTINGS).run()
-    roomy = Simulation((vad(1, places=90), asr(6, 6)), policies(plans)[-1], steady(120, 600), SETTINGS).run()
-    assert crowded.ledger.degraded_s == pytest.approx(120 * 600, rel=0.1)
-    assert roomy.ledger.degraded_s == 0
+    crowded = model(plans, own(plans), steady(120, 600), SETTINGS).run()
+    roomy = model((vad(1, places=90), asr(6, 6)), own(plans), steady(120, 600), SETTINGS).run()
+    assert crowded.course.carried.max() <= 3 * 20
+    assert crowded.ledger.refused > 0.4 * crowded.ledger.offered
+    assert roomy.ledger.refused == 0

@@ -1,8 +1,17 @@
-"""Why calls were refused, as the simulation tells it."""
+"""Why calls were refused, as the simulation tells it; and how few a shipped production file refuses."""
+
+from dataclasses import replace
 
 import pytest
 
-from ops.simulate.shortfall import shortfall
+import blueprint
+from ops.simulate.capacity import fleet_plans
+from ops.simulate.command import PEAK_SHARE, SWEEP
+from ops.simulate.policies import own
+from ops.simulate.run import Settings, Simulation
+from ops.simulate.shortfall import reserve_for, shortfall, with_reserve
+from ops.simulate.traces import spike
+from tests.blueprint.documents import DEPLOYMENTS
 from tests.ops.simulate.worlds import asr, headroom, simulate, steps_to, vad
 
 LOAD = steps_to(60, 300)
@@ -10,7 +19,7 @@ PRICE = asr().usd_per_hour
 
 
 def test_the_first_new_host_comes_after_alarm_and_boot() -> None:
-    result = simulate((vad(), asr(low=2, rules=(headroom(change=4),))), LOAD)
+    result = simulate((vad(), asr(low=2, high=9, rules=(headroom(change=4),))), LOAD)
     found = shortfall(result)
     assert found
     assert result.ledger.refused
@@ -19,9 +28,21 @@ def test_the_first_new_host_comes_after_alarm_and_boot() -> None:
     assert found.help_s
     assert 100 <= found.help_s <= 100 + 3 * 10 + 10  # a boot, and an alarm of three periods
     assert PRICE
-    assert found.hold_usd_per_hour == pytest.approx(200 * PRICE / 50)
+    # 300 calls scatter by four roots: 370 places, 50 a host.
+    assert found.reserve == {"inf2": 8}
+    assert found.hold_usd_per_hour == pytest.approx((8 - 2) * PRICE)
     assert "outgrew 100 places after 301 s" in str(found)
-    assert "takes places for 300 calls before the load comes: at least" in str(found)
+    assert "refusing none of 300 calls takes a reserve, hosts.min inf2 8: " in str(found)
+
+
+def test_a_reserve_takes_the_cheapest_places_first_and_says_where_the_file_has_too_few() -> None:
+    inf2, p5 = asr(2, 4, places=50), asr(1, 3, places=20, kind="p5.4xlarge")
+    assert inf2.usd_per_hour
+    assert p5.usd_per_hour
+    assert (inf2.usd_per_hour / 50 < p5.usd_per_hour / 20) is True
+    assert reserve_for([p5, inf2], 130) == {"p5": 1, "inf2": 3}
+    assert reserve_for([p5, inf2], 230) == {"p5": 2, "inf2": 4}
+    assert reserve_for([p5, inf2], 300) == {}
 
 
 def test_without_scaling_no_host_comes() -> None:
@@ -35,3 +56,25 @@ def test_places_for_the_peak_beforehand_refuse_none() -> None:
     result = simulate((vad(), asr(low=8, high=8)), LOAD)
     assert result.ledger.refused == 0
     assert shortfall(result) is None
+
+
+PRODUCTION = sorted(
+    file.stem for file in DEPLOYMENTS.glob("production-*.yaml") if blueprint.load(file).aws_half is not None
+)
+"""Files whose fleets scale by step policies."""
+
+
+@pytest.mark.parametrize("busy", SWEEP)
+@pytest.mark.parametrize("name", PRODUCTION)
+def test_a_spike_of_ten_times_the_calls_is_carried_but_for_eleven_percent(name: str, busy: float) -> None:
+    deployment = blueprint.load(DEPLOYMENTS / f"{name}.yaml")
+    plans = fleet_plans(deployment, {})
+    trace = spike(PEAK_SHARE * sum(plan.max_hosts * plan.places for plan in plans[1:]))
+    how = Settings(zones=deployment.aws.availability_zones, call_s=180, cross_zone=False, seed=1, busy_at_full=busy)
+    result = Simulation(plans, own(plans), trace, how).run()
+    assert result.ledger.refused <= 0.11 * result.ledger.offered
+    found = shortfall(result)
+    assert found
+    assert found.hold_usd_per_hour
+    held = with_reserve(plans, found.reserve)
+    assert Simulation(held, own(held), trace, replace(how, tick_s=10)).run().ledger.refused == 0

@@ -7,7 +7,7 @@ import blueprint
 from blueprint import catalog
 from blueprint.file.model.scaling import Comparison, MissingData, ScalingRule, Statistic, Step
 from ops.simulate.capacity import Boot, FleetPlan, GroupPlan, Phase, fleet_plans
-from ops.simulate.policies import Policy, policies
+from ops.simulate.policies import own
 from ops.simulate.run import Result, Settings, Simulation
 from ops.simulate.traces import Trace
 
@@ -75,10 +75,6 @@ def steady(calls: float, seconds: float = 1_800) -> Trace:
 
 def steps_to(before: float, after: float, at: float = 300, seconds: float = 1_800) -> Trace:
     return Trace("step", (0.0, at, at + 1, seconds), (before, before, after, after))
-
-
-def own(plans: tuple[FleetPlan, ...]) -> Policy:
-    return policies(plans)[-1]
 
 
 SETTINGS = Settings(zones=ZONES, call_s=60.0, cross_zone=False, seed=7, lead_in_s=0)

@@ -190,6 +190,29 @@ def test_nvme_is_mounted_where_the_type_has_it(sandbox: Stacks) -> None:
     assert "VOICE_HOST_KIND=gpu" in texts["P5"]
 
 
+def test_a_fleet_without_accelerators_boots_graviton_and_publishes_what_its_engine_tells() -> None:
+    stacks = shipped("small")
+    (data,) = launch_data(stacks["asr-cpu"])
+    assert data["InstanceType"] == "c8g.xlarge"
+    parameters = stacks["asr-cpu"].template["Parameters"]
+    assert "amazon-linux-2023/arm64/" in parameters[data["ImageId"]["Ref"]]["Default"]
+    script = user_data({"LaunchTemplateData": data})
+    for said in ("VOICE_HOST_KIND=cpu", "VOICE_TELEMETRY_SOURCES=engine\n", "VOICE_SESSIONS=25", "VOICE_ENCODERS=2"):
+        assert said in script, said
+    # Nothing of it waits for devices, or hands them on.
+    assert "--gpus" not in script
+    assert "nvidia-smi" not in script
+    assert "/dev/neuron" not in script
+    assert [sorted(changes(stacks["asr-cpu"], alarm)) for alarm in alarms(stacks["asr-cpu"]).values()] == [[1], [-1]]
+
+
+def test_no_alarm_and_no_graph_of_cpus_asks_for_an_accelerator() -> None:
+    told = json.dumps([stack.template["Resources"] for stack in shipped("small").values()])
+    assert "SlotsTaken" in told
+    assert "RealTimeFactor" in told
+    assert not re.search(r"Neuron(Headroom|Utilization)|Gpu(Busy|LinkTraffic)", told)
+
+
 def test_engine_has_a_worker_for_each_core_and_admits_what_the_plan_counts_on(sandbox: Stacks) -> None:
     for name, sessions, encoders, decoders in (("Inf2", 900, 12, 12), ("Trn1", 75, 1, 1), ("P5", 221, 1, 1)):
         text = user_data({"LaunchTemplateData": launch_data(sandbox[f"asr-{name.lower()}"])[0]})

@@ -19,6 +19,7 @@ class HostKind(StrEnum):
 
     NEURON = "neuron"
     GPU = "gpu"
+    CPU = "cpu"
     VAD = "vad"
 
 

@@ -2,6 +2,8 @@
 
 #include <arpa/inet.h>
 
+#include <algorithm>
+#include <array>
 #include <charconv>
 
 namespace voice::ship {
@@ -9,11 +11,12 @@ namespace voice::ship {
 std::optional<Host> read_host(std::string_view id, const valkey::Fields& fields, std::uint16_t port) {
     Host host;
     host.id = id;
-    const auto kind = valkey::value_of(fields, kKind);
-    if (kind != kKindNeuron && kind != kKindGpu) {
+    constexpr std::array kKinds{kKindNeuron, kKindGpu, kKindCpu};  // as HostKind counts them
+    const auto* const kind = std::ranges::find(kKinds, valkey::value_of(fields, kKind));
+    if (kind == kKinds.end()) {
         return std::nullopt;
     }
-    host.kind = kind == kKindNeuron ? HostKind::kNeuron : HostKind::kGpu;
+    host.kind = static_cast<HostKind>(kind - kKinds.begin());
     host.address.sin_family = AF_INET;
     host.address.sin_port = htons(port);
     const std::string address(valkey::value_of(fields, kAddress));

@@ -2,7 +2,7 @@
 //
 // Set `host:asr`: the ids of the hosts, so that a reader need not scan the whole store. Hash `host:asr:<id>`:
 //
-//   kind        `neuron` or `gpu`
+//   kind        `neuron`, `gpu` or `cpu`
 //   address     IPv4 address that takes AudioChunks
 //   free_slots  sessions that it can still take
 //   draining    `1`: no new sessions; `0` otherwise
@@ -29,12 +29,13 @@ inline constexpr std::string_view kHostKeyPrefix = "host:asr:";
 inline constexpr std::string_view kKind = "kind";
 inline constexpr std::string_view kKindNeuron = "neuron";
 inline constexpr std::string_view kKindGpu = "gpu";
+inline constexpr std::string_view kKindCpu = "cpu";
 inline constexpr std::string_view kAddress = "address";
 inline constexpr std::string_view kFreeSlots = "free_slots";
 inline constexpr std::string_view kDraining = "draining";
 inline constexpr std::string_view kHeartbeat = "heartbeat";
 
-enum class HostKind : std::uint8_t { kNeuron, kGpu };  // in the order of preference
+enum class HostKind : std::uint8_t { kNeuron, kGpu, kCpu };  // in the order of preference
 
 struct Host {
     std::string id;

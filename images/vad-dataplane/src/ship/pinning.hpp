@@ -1,4 +1,4 @@
-// Which ASR host a session's audio goes to: Neuron hosts before GPUs, then the host with the most free slots. A session
+// Which ASR host a session's audio goes to: Neuron hosts before GPUs and those before CPUs, then the host with the most free slots. A session
 // stays where it is, since its host holds what was said before. It moves when the host is lost, which is to say that it
 // has died or refuses datagrams, and when the host drains, at the next start of speech, so that no utterance is torn. A
 // host that was draining when it left has finished what it had: it is not lost.

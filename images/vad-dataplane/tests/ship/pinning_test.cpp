@@ -34,6 +34,12 @@ TEST_F(PinningTest, NeuronComesFirst) {
     EXPECT_EQ(place(2), "gpu") << "the Neuron host has no slot left";
 }
 
+TEST_F(PinningTest, HostsWithoutAcceleratorsComeLast) {
+    update({host("cpu", HostKind::kCpu, 100), host("gpu", kGpu, 1)});
+    EXPECT_EQ(place(1), "gpu");
+    EXPECT_EQ(place(2), "cpu");
+}
+
 TEST_F(PinningTest, AmongEqualsTheOneWithMostSlots) {
     update({host("a", kNeuron, 5), host("b", kNeuron, 7)});
     EXPECT_EQ(place(1), "b");
@@ -180,6 +186,15 @@ TEST(Host, IsReadFromItsRecord) {
     EXPECT_EQ(found->address.sin_port, htons(5006));
     EXPECT_EQ(found->free_slots, 42U);
     EXPECT_TRUE(found->draining);
+}
+
+TEST(Host, IsOfAnyKindThatEnginesRunOn) {
+    for (const auto& [word, kind] : {std::pair{"neuron", kNeuron}, std::pair{"gpu", kGpu}, std::pair{"cpu", HostKind::kCpu}}) {
+        const auto found = read_host(
+            "i-1", {{"kind", word}, {"address", "10.0.1.2"}, {"free_slots", "1"}, {"draining", "0"}, {"heartbeat", "1"}}, 5006);
+        ASSERT_TRUE(found) << word;
+        EXPECT_EQ(found->kind, kind) << word;
+    }
 }
 
 class BadHost : public ::testing::TestWithParam<std::pair<const char*, const char*>> {};
