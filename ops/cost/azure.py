@@ -111,7 +111,7 @@ FREE = frozenset(
         *("core/v1:ServiceAccount", "keda.sh/v1alpha1:ScaledObject", "keda.sh/v1alpha1:TriggerAuthentication"),
         *("networking.k8s.io/v1:NetworkPolicy", "policy/v1:PodDisruptionBudget"),
         *("rbac.authorization.k8s.io/v1:Role", "rbac.authorization.k8s.io/v1:RoleBinding"),
-        "storage.k8s.io/v1:StorageClass",
+        *("secrets-store.csi.x-k8s.io/v1:SecretProviderClass", "storage.k8s.io/v1:StorageClass"),
     }
 )
 """Types that cost nothing by themselves; what they belong to may."""

@@ -30,6 +30,7 @@ SHOWN: Mapping[str, object] = {
     "Observability.runbook_url": "https://zq.dev/runbooks",
     "Azure.location": "westeurope",
     "Azure.kubernetes_version": "1.35",
+    "Azure.hub_token_secret": "zq-token",
     "Azure.admin_groups": ["99999999-2222-3333-4444-555555555555"],
     "ClusterNetwork.cidr": "10.96.0.0/16",
     "ClusterNetwork.pod_cidr": "10.97.0.0/16",

@@ -372,6 +372,9 @@ class Azure(Model):
     router: Router = Router()
     model_cache_gib: int = Field(default=1024, ge=100)
     """Shared file storage for weights and compile caches; Azure's premium shares start at 100 GiB."""
+    hub_token_secret: Annotated[str, Field(pattern=r"^[0-9a-zA-Z-]{1,127}$")] | None = None
+    """Secret of the key vault with a token of the models' hub, for repositories that are gated or private; absent,
+    models are fetched as anybody can."""
     commercial: bool = True
     """Whether the deployment serves a business; licences of models distinguish."""
     model_agreements: tuple[ModelAgreement, ...] = ()

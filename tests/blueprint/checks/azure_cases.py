@@ -179,6 +179,8 @@ CASES: tuple[Case, ...] = (
          {f"{PAIR}.lmcache.l2_nvme_gib": 1702}, ("2 pod(s)", "3576.3")),
     case("model-cache-holds-models", "azure.model_cache_gib", {"azure.model_cache_gib": 102},
          {"azure.model_cache_gib": 103}, ("102 GiB", "voxtral-small-24b 45.3")),
+    case("model-cache-feeds-nodes", "azure.model_cache_gib", {"azure.model_cache_gib": 266},
+         {"azure.model_cache_gib": 267}, ("9 cold nodes read 250 GiB", "33.5 min")),
     case("replicas-carry-load", f"{SPEECH}.replicas", {f"{SPEECH}.sessions": 257}, {f"{SPEECH}.sessions": 256},
          ("= 256 sessions, which does not carry 257",)),
     # Models
