@@ -12,7 +12,7 @@ from userdata.values import (
     HugePages,
     LifecycleHooks,
     Mount,
-    StateSecret,
+    StateAccess,
     Vfio,
 )
 
@@ -29,7 +29,7 @@ __all__ = [
     "HugePages",
     "LifecycleHooks",
     "Mount",
-    "StateSecret",
+    "StateAccess",
     "Vfio",
     "render",
     "render_bake",

@@ -80,8 +80,9 @@ BY_USE: dict[str, tuple[tuple[str, str | None], ...]] = {
     "containerservice:AgentPool": (("traffic between zones and to the internet", None),),
     "dashboard:Grafana": (("users", None),),
     "network:BastionHost": (("data", None),),
+    "monitor:ActionGroup": (("messages", None),),
     "keyvault:Vault": (("operations", None),),
-    "monitor:AzureMonitorWorkspace": (("samples", None),),
+    "monitor:AzureMonitorWorkspace": (("samples", None), ("queries of alerts", None)),
     "network:NatGateway": (("data", None),),
     "network:PrivateEndpoint": (("data", None),),
     "operationalinsights:Workspace": (("logs", "log-analytics-ingested"),),
@@ -90,19 +91,12 @@ BY_USE: dict[str, tuple[tuple[str, str | None], ...]] = {
 
 FREE = frozenset(
     {
-        *(
-            "authorization:RoleAssignment",
-            "compute:VirtualMachineExtension",
-            "containerservice:MaintenanceConfiguration",
-        ),
+        *("compute:VirtualMachineExtension", "network:NetworkInterface"),
+        *("alertsmanagement:PrometheusRuleGroup", "authorization:RoleAssignment", "consumption:Budget"),
+        *("containerservice:MaintenanceConfiguration", "dashboard:Dashboard", "dashboard:DashboardDefinition"),
         *("kubernetesconfiguration:Extension", "managedidentity:FederatedIdentityCredential"),
         *("managedidentity:UserAssignedIdentity", "monitor:DataCollectionEndpoint", "monitor:DataCollectionRule"),
-        *(
-            "monitor:DataCollectionRuleAssociation",
-            "monitor:DiagnosticSetting",
-            "network:NetworkInterface",
-            "network:NetworkSecurityGroup",
-        ),
+        *("monitor:DataCollectionRuleAssociation", "monitor:DiagnosticSetting", "network:NetworkSecurityGroup"),
         *("network:PrivateDnsZoneGroup", "network:Subnet", "network:VirtualNetwork"),
         *("privatedns:VirtualNetworkLink", "resources:ResourceGroup"),
         # What runs on the cluster is paid for with its nodes.

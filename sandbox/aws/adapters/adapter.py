@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import secrets
 import string
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
-from botocore.model import Shape
+from botocore.model import ListShape, Shape
 from botocore.parsers import ResponseParserError
 
 from sandbox.aws.adapters.schemas import create_only
@@ -105,6 +105,31 @@ class Adapter:
         answer = self.call(read[0], {read[1]: self.id}) if read else {}
         values = {**self.properties, **answer}
         return {name: self._filled(text, values) for name, text in self.kind.attributes.items()}
+
+    def live(self, attached: Sequence[Adapter]) -> dict[str, tuple[Json, Json]] | None:  # noqa: ARG002
+        """Return each property that the service shows: as it was asked for, and as it is. None if the resource is gone.
+
+        Args:
+            attached: The stack's resources that refer to this one.
+        """
+        if self.kind.live is None:
+            raise NotImplementedError(f"{self.resource_type}: nothing here reads it")
+        operation, argument, path = self.kind.live
+        found: Json = self.on(operation, self.properties, {argument: self.id})
+        shape = self._output(operation)
+        for part in path.split(".") if path else ():
+            found, shape = found.get(part), shape.members[part]
+            if isinstance(shape, ListShape):
+                found, shape = found[0] if found else None, shape.member
+            if not found:
+                return None
+        pairs = {}
+        for key, value in self._represented(self.properties).items():
+            name = member(shape, key)
+            if name is not None and "{{resolve:" not in json.dumps(value):
+                pairs[key] = (conform(shape.members[name], value, key), found.get(name))
+        wanted_name, found_name = pairs.get(self.kind.name, ("", ""))
+        return pairs if wanted_name == found_name else None  # found by a prefix, of another one's name
 
     def translated(self, properties: Properties) -> Properties:
         """Return a template's properties as the API has them."""
@@ -279,6 +304,10 @@ class Adapter:
         meta = self._client().meta
         shape: Shape | None = meta.service_model.operation_model(meta.method_to_api_mapping[operation]).input_shape
         return shape
+
+    def _output(self, operation: str) -> Any:
+        meta = self._client().meta
+        return meta.service_model.operation_model(meta.method_to_api_mapping[operation]).output_shape
 
 
 def patch(before: Mapping[str, Any], after: Mapping[str, Any], paths: Mapping[str, str]) -> list[dict[str, str]]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sandbox.aws.adapters.adapter import Adapter, Properties, only, tag_map
+from sandbox.aws.shapes import Json
 
 
 class Address(Adapter):
@@ -37,6 +38,15 @@ class LaunchTemplate(Adapter):
         """Set the template's own tags."""
         self.retag(_specified_tags(before), _specified_tags(after))
 
+    def live(self, attached: Sequence[Adapter]) -> dict[str, tuple[Json, Json]] | None:
+        """Return the newest version; moto counts the template's own tags among those of what is launched."""
+        pairs = super().live(attached)
+        if pairs:
+            _, data = pairs["LaunchTemplateData"]
+            tagged = data.get("TagSpecifications", [])
+            data["TagSpecifications"] = [item for item in tagged if item["ResourceType"] != "launch-template"]
+        return pairs
+
 
 def _specified_tags(properties: Properties) -> dict[str, str]:
     return tag_map((properties.get("TagSpecifications") or [{}])[0])
@@ -66,6 +76,19 @@ def _permission(rule: Properties) -> dict[str, Any]:
     return result
 
 
+def _as_written(rule: Properties) -> Properties:
+    """Return a rule that EC2 shows in the form in which a template writes it."""
+    result = only(rule, "IpProtocol", "FromPort", "ToPort", "CidrIpv6", "Description")
+    side = "Destination" if rule["IsEgress"] else "Source"
+    if "CidrIpv4" in rule:
+        result["CidrIp"] = rule["CidrIpv4"]
+    if "PrefixListId" in rule:
+        result[f"{side}PrefixListId"] = rule["PrefixListId"]
+    if "ReferencedGroupInfo" in rule:
+        result[f"{side}SecurityGroupId"] = rule["ReferencedGroupInfo"]["GroupId"]
+    return result
+
+
 class SecurityGroup(Adapter):
     """A security group with its inline rules."""
 
@@ -81,6 +104,19 @@ class SecurityGroup(Adapter):
                 if rules:
                     permissions = [_permission(rule) for rule in rules]
                     self.call(f"{verb}_security_group_{direction}", GroupId=self.id, IpPermissions=permissions)
+
+    def live(self, attached: Sequence[Adapter]) -> dict[str, tuple[Json, Json]] | None:
+        """Return the group with its inline rules: without those that stand on their own in the same stack."""
+        pairs = super().live(attached)
+        if pairs is None:
+            return None
+        own = {adapter.id for adapter in attached if isinstance(adapter, Rule)}
+        found = self.call("describe_security_group_rules", Filters=[{"Name": "group-id", "Values": [self.id]}])
+        rules = [rule for rule in found["SecurityGroupRules"] if rule["SecurityGroupRuleId"] not in own]
+        for key, always in _BORN_WITH.items():
+            shown = [_as_written(rule) for rule in rules if rule["IsEgress"] == key.endswith("Egress")]
+            pairs[key] = (self.properties.get(key, always), shown)
+        return pairs
 
 
 class Rule(Adapter):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sandbox.aws.adapters.adapter import Adapter, Properties, only
+from sandbox.aws.shapes import Json
 
 
 class InlinePolicy(Adapter):
@@ -16,6 +19,12 @@ class InlinePolicy(Adapter):
                 self.call("delete_role_policy", RoleName=role, PolicyName=before["PolicyName"])
         for role in after.get("Roles", []):
             self.call("put_role_policy", only(after, "PolicyName", "PolicyDocument"), RoleName=role)
+
+    def live(self, attached: Sequence[Adapter]) -> dict[str, tuple[Json, Json]] | None:  # noqa: ARG002
+        """Return the document as the first of its roles has it."""
+        role, name = self.properties["Roles"][0], self.properties["PolicyName"]
+        found = self.call("get_role_policy", RoleName=role, PolicyName=name)
+        return {"PolicyDocument": (self.properties["PolicyDocument"], found["PolicyDocument"])}
 
     def delete(self) -> None:
         """Take the policy from all its roles."""

@@ -76,6 +76,8 @@ class Kind:
         arn: The ARN by which the tag calls name the resource; by default the physical id.
         read: Operation that describes the resource, and its argument for the physical id.
         attributes: What `Fn::GetAtt` can read, from the answer to `read` too.
+        live: Operation that shows the resource as it is, its argument for the physical id, and where in the answer the
+            resource lies (of a list the first item). Types without one are not looked at by drift detection.
         own: Properties that the class of the type changes.
         adapter: The class that carries out the row.
     """
@@ -102,5 +104,6 @@ class Kind:
     arn: str = "{id}"
     read: tuple[str, str] | None = None
     attributes: Mapping[str, str] = field(default_factory=dict)
+    live: tuple[str, str, str] | None = None
     own: tuple[str, ...] = ()
     adapter: type[Adapter] = Adapter

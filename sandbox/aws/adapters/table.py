@@ -196,6 +196,7 @@ KINDS: dict[str, Kind] = {
         },
         # As CloudFormation does it: with its instances, protected ones too.
         always={"delete_auto_scaling_group": {"ForceDelete": True}},
+        live=("describe_auto_scaling_groups", "AutoScalingGroupNames", "AutoScalingGroups"),
         own=("MetricsCollection", "Tags"),
         adapter=autoscaling.Group,
     ),
@@ -249,6 +250,7 @@ KINDS: dict[str, Kind] = {
         limit=255,
         arn="arn:aws:cloudwatch:{region}:{account}:alarm:{id}",
         attributes={"Arn": "arn:aws:cloudwatch:{region}:{account}:alarm:{id}"},
+        live=("describe_alarms", "AlarmNames", "MetricAlarms"),
     ),
     "AWS::CloudWatch::CompositeAlarm": Kind(
         "cloudwatch",
@@ -303,8 +305,10 @@ KINDS: dict[str, Kind] = {
         delete="delete_launch_template",
         key="LaunchTemplateId",
         name="LaunchTemplateName",
+        always={"describe_launch_template_versions": {"Versions": ["$Latest"]}},
         read=("describe_launch_templates", "LaunchTemplateIds"),
         attributes={"LatestVersionNumber": "{LaunchTemplates[0][LatestVersionNumber]}"},
+        live=("describe_launch_template_versions", "LaunchTemplateId", "LaunchTemplateVersions"),
         own=("TagSpecifications",),
         adapter=ec2.LaunchTemplate,
     ),
@@ -332,6 +336,7 @@ KINDS: dict[str, Kind] = {
         limit=255,
         rename={"GroupDescription": "Description"},
         attributes={"GroupId": "{id}"},
+        live=("describe_security_groups", "GroupIds", "SecurityGroups"),
         own=("SecurityGroupEgress", "SecurityGroupIngress"),
         adapter=ec2.SecurityGroup,
     ),
@@ -360,6 +365,7 @@ KINDS: dict[str, Kind] = {
         delete="delete_subnet",
         key="SubnetId",
         settings={"MapPublicIpOnLaunch": Setting("modify_subnet_attribute", "MapPublicIpOnLaunch", otherwise=False)},
+        live=("describe_subnets", "SubnetIds", "Subnets"),
     ),
     "AWS::EC2::SubnetRouteTableAssociation": Kind(
         "ec2", "associate_route_table", id="{AssociationId}", delete="disassociate_route_table", key="AssociationId"
@@ -374,6 +380,7 @@ KINDS: dict[str, Kind] = {
             "EnableDnsHostnames": Setting("modify_vpc_attribute", "EnableDnsHostnames", otherwise=False),
             "EnableDnsSupport": Setting("modify_vpc_attribute", "EnableDnsSupport", otherwise=False),
         },
+        live=("describe_vpcs", "VpcIds", "Vpcs"),
         adapter=ec2.Vpc,
     ),
     "AWS::EC2::VPCEndpoint": Kind(
@@ -420,6 +427,7 @@ KINDS: dict[str, Kind] = {
         arn="arn:aws:ecr:{region}:{account}:repository/{id}",
         read=("describe_repositories", "repositoryNames"),
         attributes={"Arn": "{repositories[0][repositoryArn]}", "RepositoryUri": "{repositories[0][repositoryUri]}"},
+        live=("describe_repositories", "repositoryNames", "repositories"),
     ),
     # ECS. moto runs no tasks; a service reports its desired count as running.
     "AWS::ECS::Cluster": Kind(
@@ -443,8 +451,9 @@ KINDS: dict[str, Kind] = {
         place=("Cluster",),
         name="ServiceName",
         limit=255,
-        always={"delete_service": {"force": True}},
+        always={"delete_service": {"force": True}, "describe_services": {"include": ["TAGS"]}},
         attributes={"Name": "{ServiceName}"},
+        live=("describe_services", "services", "services"),
     ),
     "AWS::ECS::TaskDefinition": Kind(  # stays readable as INACTIVE, as in AWS
         "ecs",
@@ -479,6 +488,7 @@ KINDS: dict[str, Kind] = {
         moves={"UserGroupIds": ("UserGroupIdsToAdd", "UserGroupIdsToRemove")},
         always={"modify_replication_group": {"ApplyImmediately": True}},
         arn="arn:aws:elasticache:{region}:{account}:replicationgroup:{id}",
+        live=("describe_replication_groups", "ReplicationGroupId", "ReplicationGroups"),
         own=("NumCacheClusters", "NumNodeGroups", "ReplicasPerNodeGroup"),
         adapter=elasticache.ReplicationGroup,
     ),
@@ -521,6 +531,7 @@ KINDS: dict[str, Kind] = {
         update="modify_listener",
         delete="delete_listener",
         key="ListenerArn",
+        live=("describe_listeners", "ListenerArns", "Listeners"),
     ),
     "AWS::ElasticLoadBalancingV2::LoadBalancer": Kind(
         "elbv2",
@@ -542,6 +553,7 @@ KINDS: dict[str, Kind] = {
             "CanonicalHostedZoneID": "{LoadBalancers[0][CanonicalHostedZoneId]}",
             "DNSName": "{LoadBalancers[0][DNSName]}",
         },
+        live=("describe_load_balancers", "LoadBalancerArns", "LoadBalancers"),
         adapter=elbv2.LoadBalancer,
     ),
     "AWS::ElasticLoadBalancingV2::TargetGroup": Kind(
@@ -554,6 +566,7 @@ KINDS: dict[str, Kind] = {
         name="Name",
         limit=32,
         settings={"TargetGroupAttributes": Setting("modify_target_group_attributes", "Attributes")},
+        live=("describe_target_groups", "TargetGroupArns", "TargetGroups"),
         adapter=elbv2.TargetGroup,
     ),
     # IAM
@@ -582,7 +595,11 @@ KINDS: dict[str, Kind] = {
         adapter=iam.ManagedPolicy,
     ),
     "AWS::IAM::Policy": Kind(
-        "iam", id="{unique}", own=("PolicyDocument", "PolicyName", "Roles"), adapter=iam.InlinePolicy
+        "iam",
+        id="{unique}",
+        live=("get_role_policy", "PolicyName", ""),
+        own=("PolicyDocument", "PolicyName", "Roles"),
+        adapter=iam.InlinePolicy,
     ),
     "AWS::IAM::Role": Kind(
         "iam",
@@ -604,6 +621,7 @@ KINDS: dict[str, Kind] = {
         },
         read=("get_role", "RoleName"),
         attributes={"Arn": "{Role[Arn]}", "RoleId": "{Role[RoleId]}"},
+        live=("get_role", "RoleName", "Role"),
     ),
     # Image Builder. moto has none: a pipeline is a record here, and bakes nothing.
     "AWS::ImageBuilder::Component": _image_builder("component/{Name}/{Version}/1"),
@@ -630,6 +648,7 @@ KINDS: dict[str, Kind] = {
         always={"put_key_policy": {"PolicyName": "default"}},
         read=("describe_key", "KeyId"),
         attributes={"Arn": "{KeyMetadata[Arn]}", "KeyId": "{id}"},
+        live=("describe_key", "KeyId", "KeyMetadata"),
         adapter=kms.Key,
     ),
     # CloudWatch Logs. moto counts nothing for a metric filter.
@@ -646,6 +665,7 @@ KINDS: dict[str, Kind] = {
         },
         arn="arn:aws:logs:{region}:{account}:log-group:{id}",
         attributes={"Arn": "arn:aws:logs:{region}:{account}:log-group:{id}:*"},
+        live=("describe_log_groups", "logGroupNamePrefix", "logGroups"),
     ),
     "AWS::Logs::MetricFilter": Kind(
         "logs",
@@ -703,6 +723,7 @@ KINDS: dict[str, Kind] = {
         delete="delete_bucket_policy",
         key="Bucket",
         rename={"PolicyDocument": "Policy"},
+        live=("get_bucket_policy", "Bucket", ""),
     ),
     # Secrets Manager
     "AWS::SecretsManager::Secret": Kind(
@@ -717,6 +738,7 @@ KINDS: dict[str, Kind] = {
         # At once, without the recovery window of the console.
         always={"delete_secret": {"ForceDeleteWithoutRecovery": True}},
         attributes={"Id": "{id}"},
+        live=("describe_secret", "SecretId", ""),
         own=("GenerateSecretString",),
         adapter=secretsmanager.Secret,
     ),
@@ -750,6 +772,7 @@ KINDS: dict[str, Kind] = {
         name="Name",
         limit=1011,
         attributes={"Type": "{Type}", "Value": "{Value}"},
+        live=("get_parameter", "Name", "Parameter"),
         own=("Description", "Type", "Value"),
         adapter=ssm.Parameter,
     ),

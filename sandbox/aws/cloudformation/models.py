@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from moto.cloudformation.exceptions import AlreadyExistsException, ValidationError
@@ -16,12 +16,14 @@ from sandbox.aws.adapters.table import KINDS
 from sandbox.aws.cloudformation import operations
 from sandbox.aws.cloudformation.changes import ChangeSet, differs, planned
 from sandbox.aws.cloudformation.deployment import DeploymentError
+from sandbox.aws.cloudformation.drift import Detection, detect
 from sandbox.aws.cloudformation.operations import Wanted
 from sandbox.aws.cloudformation.stack import Stack
 from sandbox.aws.cloudformation.template import TemplateError, check, parse
 from sandbox.aws.cloudformation.values import resolve_parameters
 from sandbox.aws.shapes import Json
 
+_COMPARABLE = frozenset({"CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE", "UPDATE_ROLLBACK_FAILED"})
 _BROKEN = frozenset({"CREATE_FAILED", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "DELETE_FAILED"})
 
 
@@ -40,6 +42,7 @@ class SandboxCloudFormation(CloudFormationBackend):
         self.deleted_stacks: dict[str, Stack] = {}  # type: ignore[assignment]
         self.change_sets: dict[str, ChangeSet] = {}  # type: ignore[assignment]
         self.exports: dict[str, Export] = {}
+        self.detections: dict[str, Detection] = {}
         self._lock = threading.RLock()
 
     def create_stack(  # type: ignore[override]
@@ -191,6 +194,39 @@ class SandboxCloudFormation(CloudFormationBackend):
                 operations.create(change_set.stack, change_set.wanted, self.exports, self._claim)
             else:
                 self._update(change_set.stack, change_set.wanted)
+
+    def detect_drift(self, name: str, resources: Collection[str] | None) -> Detection:
+        """Compare a stack with what its services show, and note the result on it.
+
+        Raises:
+            ValidationError: If the stack is in a state that is no one's wish, or lacks one of the resources.
+        """
+        with self._lock:
+            stack = self.get_stack(name)
+            if stack.status not in _COMPARABLE:
+                raise ValidationError(
+                    message=f"Drift detection cannot be performed on stack {stack.name} in status {stack.status}"
+                )
+            if unknown := sorted(set(resources or ()) - stack.resources.keys()):
+                raise ValidationError(message=f"Resources {unknown} do not exist in stack {stack.name}")
+            found = detect(stack, resources or ())
+            for drift in found.drifts:
+                stack.resources[drift["LogicalResourceId"]].drift = drift
+            if not resources:
+                status = {"StackDriftStatus": found.stack_drift_status, "LastCheckTimestamp": found.timestamp}
+                stack.drift_information = status
+            self.detections[found.stack_drift_detection_id] = found
+            return found
+
+    def drift_detection(self, identifier: str) -> Detection:
+        """Return a drift detection by its id.
+
+        Raises:
+            ValidationError: If there was none.
+        """
+        if identifier not in self.detections:
+            raise ValidationError(message=f"Drift detection {identifier} does not exist")
+        return self.detections[identifier]
 
     def _update(self, stack: Stack, wanted: Wanted) -> None:
         if stack.status in _BROKEN:

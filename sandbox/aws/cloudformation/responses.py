@@ -65,6 +65,32 @@ class SandboxCloudFormationResponse(CloudFormationResponse):
         stack, resources = self._resources()
         return ActionResult({"StackResourceSummaries": [_shown(stack, item) for item in resources]})
 
+    def detect_stack_drift(self) -> ActionResult:
+        """Answer DetectStackDrift. The detection has ended when the call returns."""
+        return ActionResult(
+            self.stacks.detect_drift(self._get_param("StackName"), self._get_param("LogicalResourceIds"))
+        )
+
+    def detect_stack_resource_drift(self) -> ActionResult:
+        """Answer DetectStackResourceDrift."""
+        stack, (resource, *_) = self._resources()
+        drifts = self.stacks.detect_drift(stack.name, [resource.logical_id]).drifts
+        if not drifts:
+            raise ValidationError(message=f"Resource type {resource.resource_type} does not support drift detection")
+        return ActionResult({"StackResourceDrift": drifts[0]})
+
+    def describe_stack_drift_detection_status(self) -> ActionResult:
+        """Answer DescribeStackDriftDetectionStatus."""
+        return ActionResult(self.stacks.drift_detection(self._get_param("StackDriftDetectionId")))
+
+    def describe_stack_resource_drifts(self) -> ActionResult:
+        """Answer DescribeStackResourceDrifts."""
+        stack = self.stacks.get_stack(self._get_param("StackName"))
+        wanted = self._get_param("StackResourceDriftStatusFilters")
+        drifts = [item.drift for item in stack.resources.values() if item.drift]
+        shown = [drift for drift in drifts if not wanted or drift["StackResourceDriftStatus"] in wanted]
+        return ActionResult({"StackResourceDrifts": shown})
+
     def create_change_set(self) -> ActionResult:
         """Answer CreateChangeSet; as in AWS, it is an update unless the caller says otherwise."""
         self.params.setdefault("ChangeSetType", "UPDATE")
@@ -106,4 +132,8 @@ def _shown(stack: Stack, resource: Resource) -> dict[str, Any]:
         "ResourceStatusReason": resource.reason,
         "Timestamp": resource.timestamp,
         "LastUpdatedTimestamp": resource.timestamp,
+        "DriftInformation": {
+            "StackResourceDriftStatus": resource.drift.get("StackResourceDriftStatus", "NOT_CHECKED"),
+            "LastCheckTimestamp": resource.drift.get("Timestamp"),
+        },
     }

@@ -27,6 +27,7 @@ class Resource:
         status: CloudFormation's status of the resource.
         reason: Why the status is what it is.
         timestamp: Since when.
+        drift: What the last drift detection has found, as it is described; empty before the first and after a change.
     """
 
     adapter: Adapter
@@ -36,6 +37,7 @@ class Resource:
     status: str = ""
     reason: str | None = None
     timestamp: datetime = field(default_factory=utcnow)
+    drift: dict[str, Any] = field(default_factory=dict)
     _attributes: Mapping[str, Any] | None = None
 
     @property
@@ -72,6 +74,7 @@ class Resource:
         """Note the properties that the resource now has."""
         self.adapter.properties = properties
         self._attributes = None
+        self.drift = {}
 
 
 @dataclass
@@ -103,6 +106,7 @@ class Stack:
     outputs: list[dict[str, Any]] = field(default_factory=list)
     imports: set[str] = field(default_factory=set)
     events: list[Event] = field(default_factory=list)
+    drift_information: dict[str, Any] = field(default_factory=lambda: {"StackDriftStatus": "NOT_CHECKED"})
 
     @property
     def description(self) -> str | None:

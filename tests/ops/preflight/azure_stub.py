@@ -36,6 +36,7 @@ SUBSCRIPTION = "11111111-2222-3333-4444-555555555555"
 ARM = "https://management.azure.com"
 OWNER = "/subscriptions/x/providers/Microsoft.Authorization/roleDefinitions/owner"
 PROVIDERS = [
+    *("Microsoft.AlertsManagement", "Microsoft.Consumption"),
     *("Microsoft.Authorization", "Microsoft.Compute", "Microsoft.ContainerRegistry", "Microsoft.ContainerService"),
     *("Microsoft.Dashboard", "Microsoft.Insights", "Microsoft.KeyVault", "Microsoft.KubernetesConfiguration"),
     *("Microsoft.ManagedIdentity", "Microsoft.Monitor", "Microsoft.Network", "Microsoft.OperationalInsights"),

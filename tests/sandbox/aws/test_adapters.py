@@ -59,13 +59,14 @@ def test_the_words_of_a_row_are_those_of_the_service_and_the_schema(kind: str) -
     it = adapter(kind.removeprefix("AWS::"))
     client = boto3.client(row.service, region_name="us-east-1")  # type: ignore[call-overload]
     tags = TAG_CALLS.get(row.service)
-    operations = {row.create, row.update, row.delete, *row.always, *(row.read or ())[:1]}
+    operations = {row.create, row.update, row.delete, *row.always, *(row.read or ())[:1], *(row.live or ())[:1]}
     operations |= {name for item in row.settings.values() for name in (item.put, item.remove)}
     operations |= {name for item in row.members.values() for name in (item.add, item.remove)}
     operations |= {tags.tag, tags.untag} if tags else set()
     assert all(hasattr(client, operation) for operation in operations - {""})
     arguments = [(row.delete, row.key), (row.update, "patchOperations" if row.patches else "")]
     arguments += [row.read] if row.read else []
+    arguments += [row.live[:2]] if row.live else []
     arguments += [(item.put, item.argument) for item in row.settings.values()]
     arguments += [(item.remove, item.argument) for item in row.members.values()]
     arguments += [(row.update, name) for pair in row.moves.values() for name in pair]
