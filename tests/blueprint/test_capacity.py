@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -27,8 +28,8 @@ from blueprint.file.model.load import CallLoad
 from ops.cost.audio import aws_calls
 from ops.plan.capacity import capacity_as_dict
 from ops.simulate.capacity import fleet_plans
-from tests.blueprint.documents import DEPLOYMENTS, load_edited
-from tests.synthesized import shipped, user_data
+from tests.blueprint.documents import DEPLOYMENTS, edited, load_edited, load_text
+from tests.synthesized import Stacks, edited_sandbox, shipped, user_data
 
 ROOT = Path(__file__).parents[2]
 PRODUCTION = blueprint.load(DEPLOYMENTS / "production-us-east-1.yaml")
@@ -76,6 +77,19 @@ def test_cores_carry_what_their_speed_allows_and_no_model_of_unknown_speed() -> 
     assert calls(on("c8g.48xlarge", model="Systran/faster-whisper-large-v2")) == 0
     measured = on("c8g.xlarge", model="some/other", measured=MEASURED | {"calls": 60})
     assert (calls(measured), least(asr_host(measured)).kind) == (60, "measured")
+
+
+@pytest.mark.parametrize("calls", [20, 500, 10_000])
+def test_a_file_that_says_what_its_plan_shows_is_not_blocked(calls: int, tmp_path: Path) -> None:
+    """What the guide tells a reader to do: the bounds of the column "for the load", and a warm pool that fits."""
+    text = (DEPLOYMENTS / "production-us-east-1.yaml").read_text(encoding="utf-8")
+    assert PRODUCTION.load
+    shown = sized(PRODUCTION.aws, PRODUCTION.load.model_copy(update={"calls": calls}))
+    edits = {".".join(map(str, each.location)): yaml.safe_load(asked) for each, asked in shown}
+    more = edits["aws.asr.0.hosts"]["max"] - edits["aws.asr.0.hosts"]["min"]
+    edits |= {"load.calls": calls, "aws.asr.0.warm_pool.size": min(6, more)}
+    deployment = load_text(edited(edits, text), tmp_path)
+    assert [finding.violation.message for finding in checks.run(deployment) if finding.blocks] == []
 
 
 def test_the_small_file_carries_its_twenty_calls_on_one_host_of_each_tier() -> None:
@@ -136,16 +150,31 @@ def test_what_a_plan_asks_for_carries_the_load_and_is_balanced(calls: int, tmp_p
     assert not found & {"load-fits-tiers", "tiers-balanced"}
 
 
+def told(stacks: Stacks) -> dict[str, set[str]]:
+    """Return the calls that the launchers' variables tell the hosts of each fleet to admit."""
+    fleets = {"vad": ("vad", "VOICE_MAX_SESSIONS")}
+    fleets |= {name.removeprefix("asr-"): (name, "VOICE_SESSIONS") for name in stacks if name.startswith("asr-")}
+    return {
+        fleet: {
+            calls
+            for template in stacks[stack].properties("EC2::LaunchTemplate")
+            for calls in re.findall(rf"\b{variable}=(\d+)", user_data(template))
+        }
+        for fleet, (stack, variable) in fleets.items()
+    }
+
+
 def test_hosts_are_told_to_admit_what_they_carry() -> None:
-    sandbox = blueprint.load(DEPLOYMENTS / "sandbox.yaml")
-    stacks = shipped("sandbox")
-    for each in capacities(sandbox.aws):
-        if each.tier not in {Tier.VAD, Tier.ASR}:
-            continue
-        variable = "VOICE_MAX_SESSIONS" if each.tier is Tier.VAD else "VOICE_SESSIONS"
-        stack = stacks["vad" if each.tier is Tier.VAD else f"asr-{each.name}"]
-        for template in stack.properties("EC2::LaunchTemplate"):
-            assert re.findall(rf"\b{variable}=(\d+)", user_data(template)) == [str(each.calls)]
+    found = capacities(blueprint.load(DEPLOYMENTS / "sandbox.yaml").aws)
+    hosts = {each.name: {str(each.calls)} for each in found if each.tier in {Tier.VAD, Tier.ASR}}
+    assert told(shipped("sandbox")) == hosts
+
+
+def test_hosts_are_told_to_admit_what_was_measured(tmp_path: Path) -> None:
+    figures = {"vad": 701, "inf2": 33, "trn1": 21, "p5": 5}
+    places = zip(("aws.vad", "aws.asr.0", "aws.asr.1", "aws.asr.2"), figures.values(), strict=True)
+    stacks = edited_sandbox({f"{place}.measured": MEASURED | {"calls": calls} for place, calls in places}, tmp_path)
+    assert told(stacks) == {fleet: {str(calls)} for fleet, calls in figures.items()}
 
 
 def test_production_has_room_for_its_peak() -> None:
