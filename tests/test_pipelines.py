@@ -22,6 +22,7 @@ FAKES = (
     "git",
     "grype",
     "kubectl",
+    "kubelogin",
     "make",
     "pulumi",
     "skopeo",

@@ -70,6 +70,21 @@ def _digest(deployment: Deployment, subscription: str) -> str:
     return hashlib.sha256(f"{subscription}/{deployment.name}".encode()).hexdigest()[:_SUFFIX]
 
 
+@dataclass(frozen=True)
+class IdParts:
+    """What the id of a resource says."""
+
+    subscription: str
+    group: str
+    name: str
+
+    @classmethod
+    def of(cls, identifier: str) -> "IdParts":
+        """Read ``/subscriptions/S/resourceGroups/G/providers/.../NAME``."""
+        parts = identifier.split("/")
+        return cls(parts[2], parts[4], parts[-1])
+
+
 # --- What the cluster's stack exports ---------------------------------------------------------------------
 
 
@@ -89,7 +104,7 @@ class ClusterOutput(StrEnum):
     CLUSTER_NAME = "clusterName"
     CLUSTER_ID = "clusterId"
     KUBECONFIG = "kubeconfig"
-    """Secret. Signs in with Microsoft Entra through ``kubelogin``, as whoever runs it."""
+    """Secret. Signs in through ``kubelogin`` as the Azure CLI is signed in."""
     OIDC_ISSUER = "oidcIssuer"
     REGISTRY_NAME = "registryName"
     REGISTRY_LOGIN_SERVER = "registryLoginServer"
@@ -178,6 +193,8 @@ class Role(StrEnum):
     Source: https://learn.microsoft.com/azure/role-based-access-control/built-in-roles
     """
 
+    ACR_IMPORT = "577a9874-89fd-4f24-9dbd-b5034d0ad23a"
+    """Container Registry Data Importer and Data Reader: `az acr import` goes through the control plane."""
     ACR_PULL = "7f951dda-4ed3-4680-a7ca-43fe172d538d"
     ACR_PUSH = "8311e382-0749-4cb8-b61a-304f252e45ec"
     AKS_CLUSTER_USER = "4abbcc35-e782-43d8-92c5-2d3f1bd2253f"
@@ -190,6 +207,10 @@ class Role(StrEnum):
     MONITORING_DATA_READER = "b0d8363b-8ddd-447d-831f-62ca05bff136"
     MONITORING_READER = "43d0d8ad-25c7-4714-9337-8ba259a9fe05"
     NETWORK_CONTRIBUTOR = "4d97b98b-1d4f-4787-a291-c67834d212e7"
+
+    PRIVATE_DNS_ZONE_CONTRIBUTOR = "b12aa53e-6015-4669-85d0-8515ebb3ae7f"
+    READER = "acdd72a7-3385-48ef-bd42-f606fba81ae7"
+    VIRTUAL_MACHINE_ADMINISTRATOR_LOGIN = "1c0163c0-47e6-4577-8991-ea5c82e286e4"
 
     def definition(self, subscription: str) -> str:
         """Return the id of its definition as seen from a subscription."""

@@ -2,6 +2,10 @@
 
 from blueprint.file.model.base import HostCount
 
+START_TIMEOUT_S = 2400
+"""Longest start of an engine, without its weights' download. 11 min were measured with empty compile caches
+(https://github.com/siderolabs/talos, pull request 1848); the first one reads weights over NFS too."""
+
 
 def surge_pods(replicas: HostCount) -> int:
     """Return the pods that a rollout adds before it stops one.

@@ -2,12 +2,14 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from blueprint import catalog
-from blueprint.checks.azure_cluster import Cluster, Pool, cluster_in
+from blueprint.checks.azure_cluster import Cluster, cluster_in
 from blueprint.checks.base import Level, Violation, check, cluster_check
-from blueprint.file.model.azure import SpotNodes
+from blueprint.file.model.azure import Azure, JumpHost, SpotNodes
 from blueprint.file.model.deployment import Deployment, Environment
+from blueprint.file.source import Location
 
 AZURE_ZONES = ("1", "2", "3")
 OLDEST_MINOR, NEWEST_MINOR = 35, 37
@@ -16,6 +18,27 @@ SYSTEM_VCPUS = 4
 """Fewest that AKS accepts for a system pool."""
 SPOT_QUOTA = "lowPriorityCores"
 ANYBODY = frozenset({"*", "Internet", "0.0.0.0/0", "::/0", "Any"})
+
+
+@dataclass(frozen=True)
+class Counted:
+    """vCPUs that count against a quota, at the minimum and at the maximum with what an upgrade adds."""
+
+    quota: str
+    at: Location
+    low: int
+    high: int
+
+
+def counted_vcpus(azure: Azure) -> Iterator[Counted]:
+    """Yield the vCPUs of every pool, and of the jump host."""
+    for pool in cluster_in(azure).pools:
+        quota = SPOT_QUOTA if pool.is_spot else pool.size.quota_family
+        most = pool.max_nodes + pool.surge_nodes
+        yield Counted(quota, pool.place.at(), pool.min_nodes * pool.size.vcpus, most * pool.size.vcpus)
+    if isinstance(azure.access, JumpHost):
+        size = catalog.vm_sizes()[azure.access.vm_size]
+        yield Counted(size.quota_family, ("azure", "access", "vm_size"), size.vcpus, size.vcpus)
 
 
 @cluster_check(
@@ -134,9 +157,9 @@ def api_server_is_closed(cluster: Cluster) -> Iterator[Violation]:
     ranges = cluster.authorized_ranges
     if ranges is not None and (not ranges or ANYBODY & set(ranges)):
         yield Violation(
-            cluster.place.at("network", "authorized_ranges"),
+            cluster.place.at("access", "authorized_ranges"),
             f"the API server answers {', '.join(sorted(ANYBODY & set(ranges))) or 'everybody'}",
-            "name the ranges of your administrators, or set private_cluster: true",
+            "name the ranges of your administrators, or take another kind of access",
         )
 
 
@@ -202,14 +225,13 @@ def kubernetes_version_supported(deployment: Deployment) -> Iterator[Violation]:
     level=Level.INFO,
 )
 def family_quota_need(deployment: Deployment) -> Iterator[Violation]:
-    counted: dict[str, list[Pool]] = defaultdict(list)
-    for pool in cluster_in(deployment.azure).pools:
-        counted[SPOT_QUOTA if pool.is_spot else pool.size.quota_family].append(pool)
-    for family, members in counted.items():
-        low = sum(pool.min_nodes * pool.size.vcpus for pool in members)
-        high = sum((pool.max_nodes + pool.surge_nodes) * pool.size.vcpus for pool in members)
+    counted: dict[str, list[Counted]] = defaultdict(list)
+    for part in counted_vcpus(deployment.azure):
+        counted[part.quota].append(part)
+    for family, parts in counted.items():
+        low, high = sum(part.low for part in parts), sum(part.high for part in parts)
         yield Violation(
-            members[0].place.at(),
+            parts[0].at,
             f"{family}: {low} vCPU at the minimum, {high} at the maximum and in an upgrade",
             f"compare: az vm list-usage --location {deployment.azure.location} --output table",
         )

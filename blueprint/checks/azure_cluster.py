@@ -21,6 +21,7 @@ from blueprint.file.model.azure import (
     ChatService,
     LmcachePool,
     PrefillDecodeCell,
+    PublicApiServer,
     ReservedNodes,
     SpotNodes,
     TopologyPolicy,
@@ -198,7 +199,7 @@ def cluster_in(azure: Azure) -> Cluster:
         (ModelCache(place.at("model_cache_gib"), azure.model_cache_gib, models),),
         azure.commercial,
         frozenset(agreement.model for agreement in azure.model_agreements),
-        None if azure.network.private_cluster else azure.network.authorized_ranges,
+        azure.access.authorized_ranges if isinstance(azure.access, PublicApiServer) else None,
     )
 
 

@@ -1,11 +1,16 @@
 """Checks on what fits: weights and KV cache on GPUs, pods on nodes, sessions on replicas. The sums are sizing's."""
 
+import math
 from collections.abc import Iterator
 
+from blueprint.azure.rollout import START_TIMEOUT_S
 from blueprint.azure.topology import kube_reserved_cpus
 from blueprint.catalog import Gpu
-from blueprint.checks.azure_cluster import Cluster, Engine
-from blueprint.checks.base import Violation, check, cluster_check, refusal
+from blueprint.checks.azure_cluster import Cluster, Engine, cluster_in
+from blueprint.checks.base import Level, Violation, check, cluster_check, refusal
+from blueprint.contract.images import Image
+from blueprint.contract.metrics import StartPhase
+from blueprint.engines.launch.coldstart import BUDGETS
 from blueprint.engines.sizing.fit import check_engine, check_memory
 from blueprint.engines.sizing.host import FILE_SYSTEM_SHARE, HostBudget
 from blueprint.engines.sizing.memory import KvMemory, replication, weights_gib
@@ -18,6 +23,10 @@ from blueprint.file.model.serving import KvCacheType
 RESERVATIONS = "https://learn.microsoft.com/azure/aks/node-resource-reservations"
 DAEMON_CPUS = 1.0
 """What DaemonSets of a node ask for: network, metrics, device plugin, log agent. ASSUMED."""
+START_WITHOUT_WEIGHTS_S = sum(
+    phase.seconds or 0 for phase in BUDGETS[Image.ASR_VLLM] if phase.phase not in {StartPhase.PULL, StartPhase.WEIGHTS}
+)
+"""Of a first start of vLLM: compiling, graphs and warm-up."""
 CACHE_OVER_WEIGHTS = 1.5
 """Room for compile caches and a second revision beside the weights of each model. ASSUMED."""
 
@@ -129,6 +138,48 @@ def model_cache_holds_models(cluster: Cluster) -> Iterator[Violation]:
                 f"{cache.gib:g} GiB; {weights} with their caches take {need:.0f} GiB",
                 f"set model_cache_gib to {int(need) + 1} or more",
             )
+
+
+@check(
+    "model-cache-feeds-nodes",
+    "The shared model cache brings weights to every node at once before an engine's start runs out of time.",
+    source="https://learn.microsoft.com/azure/storage/files/understanding-billing (provisioned v1: throughput of SSD "
+    "shares), docs/cold-start.md",
+    level=Level.WARNING,
+)
+def model_cache_feeds_nodes(deployment: Deployment) -> Iterator[Violation]:
+    """After a zone's loss, or when spot nodes come back, all of them read: nothing of it is in their page caches."""
+    readers = list(_readers(cluster_in(deployment.azure)))
+    have, gib, nodes = (
+        deployment.azure.model_cache_gib,
+        sum(n * each for n, each in readers),
+        sum(n for n, _ in readers),
+    )
+    limit_s = START_TIMEOUT_S - START_WITHOUT_WEIGHTS_S
+    seconds = gib * 1024 / share_mib_s(have)
+    if seconds > limit_s:
+        enough = next(size for size in range(have, 2**20) if gib * 1024 / share_mib_s(size) <= limit_s)
+        yield Violation(
+            ("azure", "model_cache_gib"),
+            f"{nodes} cold nodes read {gib:.0f} GiB of weights at {share_mib_s(have)} MiB/s: {seconds / 60:.1f} min, "
+            f"and an engine has {limit_s / 60:.1f} min for it",
+            f"set model_cache_gib to {enough} or more: a share's throughput grows with its size",
+        )
+
+
+def share_mib_s(gib: float) -> int:
+    """Return the throughput of an SSD share of Azure Files by its size, MiB/s."""
+    return 100 + math.ceil(0.04 * gib) + math.ceil(0.06 * gib)
+
+
+def _readers(cluster: Cluster) -> Iterator[tuple[int, float]]:
+    """Yield how many nodes of a pool may read, and what each of them reads, GiB; two pods of a node read once."""
+    for pods in cluster.pods_by_pool().values():
+        nodes = sum(math.ceil(pod.max_replicas / pod.per_node) for pod in pods)
+        weights = {
+            engine.model.name: weights_gib(engine.model, engine.quantization) for pod in pods for engine in pod.engines
+        }
+        yield min(nodes, pods[0].pool.max_nodes), sum(weights.values())
 
 
 @check(

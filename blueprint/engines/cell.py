@@ -32,7 +32,10 @@ LMCACHE_PROCESS_GIB = 8.0
 """An LMCache server beside its pool: Python and a CUDA context for each GPU. ASSUMED, not measured."""
 PD_ROUTER_GIB = 4.0
 FRONT_GIB = 4.0
-HOLDER_GIB = 0.0625
+HOLDER_GIB = 0.25
+"""The sleep takes 1 MiB. The container runtime's hooks, which find the GPUs' libraries and cache them, run in its
+memory too, and are killed where the limit is small (https://github.com/eclipse-che/che/issues/21765). The device plugin
+has as much. ASSUMED, not measured."""
 HELPER_GIB = 2 * LMCACHE_PROCESS_GIB + PD_ROUTER_GIB + FRONT_GIB + HOLDER_GIB
 """Memory of a cell's pod beside its engines and its pools of KV cache."""
 

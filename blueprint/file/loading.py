@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 from blueprint import catalog
 from blueprint.file.errors import DeploymentFileError, Problem
 from blueprint.file.model.aws import Aws
-from blueprint.file.model.azure import Azure, ChatService
+from blueprint.file.model.azure import Azure, ChatService, JumpHost
 from blueprint.file.model.deployment import Deployment
 from blueprint.file.source import Location, SourceMap
 
@@ -330,6 +330,8 @@ def _azure_names(azure: Azure) -> Iterator[_Named]:
     yield ("azure", "system_pool", "vm_size"), azure.system_pool.vm_size, kind, known
     for index, pool in enumerate(azure.pools):
         yield ("azure", "pools", index, "vm_size"), pool.vm_size, kind, known
+    if isinstance(azure.access, JumpHost):
+        yield ("azure", "access", "vm_size"), azure.access.vm_size, kind, known
     pools = [pool.name for pool in azure.pools]
     for index, service in enumerate(azure.services):
         place = ("azure", "services", index)

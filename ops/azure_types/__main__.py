@@ -77,7 +77,8 @@ class Definitions:
     def _union(self, types: list[Any], found: Mapping[str, Any]) -> Node:
         of = [types[int(each["$ref"].partition("#/")[2])] for each in found["elements"]]
         values = [each["value"] for each in of if each["$type"] == "StringLiteralType"]
-        return {"enum": values} if values else "any"
+        # Microsoft.Compute keeps its list of VM sizes no longer (the newest are of 2018): sizes are the catalogue's.
+        return {"enum": values} if values and "Standard_A0" not in values else "any"
 
     def _object(self, types: list[Any], found: Mapping[str, Any], given: Given) -> Node:
         if found.get("additionalProperties") and not found["properties"]:

@@ -17,8 +17,20 @@ def _pool(inputs: Inputs, utilisation: float) -> Iterator[Use]:
     nodes = Amount.between(inputs["minCount"], inputs["maxCount"], utilisation)
     yield Use(inputs["vmSize"], nodes, exact=True)
     if inputs["osDiskType"] == "Managed":
-        tier = next(name for name, gib in PREMIUM_DISKS_GIB.items() if inputs["osDiskSizeGB"] <= gib)
-        yield Use(f"os-disk-{tier}", nodes)
+        yield _disk(inputs["osDiskSizeGB"], nodes)
+
+
+def _machine(inputs: Inputs, _: float) -> Iterator[Use]:
+    yield Use(inputs["hardwareProfile"]["vmSize"], Amount.fixed(1), exact=True)
+    yield _disk(inputs["storageProfile"]["osDisk"]["diskSizeGB"], Amount.fixed(1))
+
+
+def _disk(gib: int, disks: Amount) -> Use:
+    return Use(f"os-disk-{next(tier for tier, most in PREMIUM_DISKS_GIB.items() if gib <= most)}", disks)
+
+
+def _bastion(inputs: Inputs, _: float) -> Iterator[Use]:
+    yield Use(f"bastion-{inputs['sku']['name'].lower()}-hour", Amount.fixed(1))
 
 
 def _cluster(inputs: Inputs, utilisation: float) -> Iterator[Use]:
@@ -50,11 +62,13 @@ def _one(item: str) -> Uses:
 
 
 PRICED: dict[str, Uses] = {
+    "compute:VirtualMachine": _machine,
     "containerregistry:Registry": _registry,
     "containerservice:AgentPool": _pool,
     "containerservice:ManagedCluster": _cluster,
     "core/v1:PersistentVolumeClaim": _claim,
     "dashboard:Grafana": _grafana,
+    "network:BastionHost": _bastion,
     "network:NatGateway": _one("azure-nat-gateway-hour"),
     "network:PrivateEndpoint": _one("private-endpoint-hour"),
     "network:PublicIPAddress": _one("azure-public-ipv4-hour"),
@@ -65,6 +79,7 @@ PRICED: dict[str, Uses] = {
 BY_USE: dict[str, tuple[tuple[str, str | None], ...]] = {
     "containerservice:AgentPool": (("traffic between zones and to the internet", None),),
     "dashboard:Grafana": (("users", None),),
+    "network:BastionHost": (("data", None),),
     "monitor:ActionGroup": (("messages", None),),
     "keyvault:Vault": (("operations", None),),
     "monitor:AzureMonitorWorkspace": (("samples", None), ("queries of alerts", None)),
@@ -76,6 +91,7 @@ BY_USE: dict[str, tuple[tuple[str, str | None], ...]] = {
 
 FREE = frozenset(
     {
+        *("compute:VirtualMachineExtension", "network:NetworkInterface"),
         *("alertsmanagement:PrometheusRuleGroup", "authorization:RoleAssignment", "consumption:Budget"),
         *("containerservice:MaintenanceConfiguration", "dashboard:Dashboard", "dashboard:DashboardDefinition"),
         *("kubernetesconfiguration:Extension", "managedidentity:FederatedIdentityCredential"),
@@ -89,7 +105,7 @@ FREE = frozenset(
         *("core/v1:ServiceAccount", "keda.sh/v1alpha1:ScaledObject", "keda.sh/v1alpha1:TriggerAuthentication"),
         *("networking.k8s.io/v1:NetworkPolicy", "policy/v1:PodDisruptionBudget"),
         *("rbac.authorization.k8s.io/v1:Role", "rbac.authorization.k8s.io/v1:RoleBinding"),
-        "storage.k8s.io/v1:StorageClass",
+        *("secrets-store.csi.x-k8s.io/v1:SecretProviderClass", "storage.k8s.io/v1:StorageClass"),
     }
 )
 """Types that cost nothing by themselves; what they belong to may."""

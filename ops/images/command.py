@@ -42,7 +42,7 @@ def list_images(context: typer.Context, as_json: Json = False) -> None:
 
 
 @app.command("build-args", epilog=HELP)
-def build_args(
+def build_args(  # noqa: PLR0917  Typer's parameters
     name: Name,
     registry: Annotated[str, typer.Option(help="Host of ECR or ACR with the prefix of the repositories.")],
     digest: Annotated[
@@ -51,6 +51,9 @@ def build_args(
     ],
     revision: Annotated[str, typer.Option(help="Commit of this repository that is built.")] = "HEAD",
     tool: Annotated[str, typer.Option(help="docker (buildx) or buildah, for images with a Dockerfile.")] = "docker",
+    through: Annotated[
+        str | None, typer.Option(help="Registry that this machine reaches; a private ACR imports the build from there.")
+    ] = None,
 ) -> None:
     """Print the exact commands that put one image into a registry.
 
@@ -65,7 +68,9 @@ def build_args(
         digests = commands.given_digests(spec, digest)
     except commands.WrongDigestError as error:
         raise stop(str(error), REFUSED) from None
-    for command in commands.push_commands(spec, digests, registry, _commit(revision), tool):
+    if through and not commands.is_azure(registry):
+        raise stop(f"{registry} is no ACR, and only ACR imports; leave --through out", REFUSED)
+    for command in commands.push_commands(spec, digests, registry, _commit(revision), tool=tool, through=through):
         typer.echo(commands.shell(command))
 
 

@@ -83,7 +83,7 @@ def _options(option: str, values: Mapping[str, str]) -> Command:
 
 
 def push_commands(
-    spec: ImageSpec, digests: Mapping[str, str], registry: str, revision: str, tool: str
+    spec: ImageSpec, digests: Mapping[str, str], registry: str, revision: str, *, tool: str, through: str | None = None
 ) -> list[Command]:
     """Return the commands that put one image into a registry, to be run in the repository's root.
 
@@ -92,10 +92,15 @@ def push_commands(
         registry: Host of ECR or ACR with the repositories' prefix.
         revision: Commit of this repository that a Dockerfile is taken from.
         tool: ``docker`` (buildx) or ``buildah``; mirrored images need neither.
+        through: Another registry's host and prefix, where a build cannot be pushed to a private ACR from here: ACR
+            imports it from there, which its control plane does.
     """
-    target = f"{registry}/{spec.name}:{tag(spec, digests, revision)}"
+    name = f"{spec.name}:{tag(spec, digests, revision)}"
+    target = f"{registry}/{name}"
     if isinstance(spec, MirroredImage):
         return [_copy(by_digest(upstream(spec.upstream), next(iter(digests.values()))), target)]
+    if through:
+        return [*push_commands(spec, digests, through, revision, tool=tool), _copy(f"{through}/{name}", target)]
     options = ["--platform", ",".join(spec.platforms)]
     options += _options("--build-arg", build_arguments(spec, digests)) + _options(
         "--label", labels(spec, digests, revision)
@@ -109,9 +114,14 @@ def push_commands(
     return [build, ["buildah", "manifest", "push", "--all", target, f"docker://{target}"]]
 
 
+def is_azure(registry: str) -> bool:
+    """Whether a registry is an ACR, whose control plane copies images from other registries."""
+    return registry.partition("/")[0].endswith(_AZURE)
+
+
 def _copy(source: str, target: str) -> Command:
     host, _, repository = target.partition("/")
-    if host.endswith(_AZURE):
+    if is_azure(target):
         return ["az", "acr", "import", "--name", host.removesuffix(_AZURE), "--source", source, "--image", repository]
     # The digest must survive: it is what the deployment file pins. `docker pull && push` would change it.
     return ["skopeo", "copy", "--all", "--preserve-digests", f"docker://{source}", f"docker://{target}"]

@@ -4,6 +4,8 @@ from rich.table import Table
 
 from blueprint import catalog
 from blueprint.checks.fleets import fleets
+from blueprint.file.model.azure import JumpHost
+from blueprint.file.model.base import HostCount
 from blueprint.file.model.deployment import Deployment
 from ops.output import empty_table, span
 
@@ -42,6 +44,8 @@ def pool_table(deployment: Deployment) -> Table:
     )
     rows = [("system", azure.system_pool.vm_size, azure.system_pool.nodes, "on-demand")]
     rows += [(pool.name, pool.vm_size, pool.nodes, pool.purchase.option) for pool in azure.pools]
+    if isinstance(azure.access, JumpHost):
+        rows.append(("jump host", azure.access.vm_size, HostCount(min=1, max=1), "on-demand"))
     for name, vm_size, nodes, purchase in rows:
         size = catalog.vm_sizes()[vm_size]
         price = size.usd_per_hour.get(azure.location)

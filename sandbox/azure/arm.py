@@ -21,6 +21,8 @@ _DASHBOARD = "Microsoft.Dashboard/dashboards/{dashboardName}"
 _NETWORK = "Microsoft.Network/virtualNetworks/{virtualNetworkName}"
 
 _IN_GROUP: Mapping[str, str] = {
+    "compute:VirtualMachine": "Microsoft.Compute/virtualMachines/{vmName}",
+    "compute:VirtualMachineExtension": "Microsoft.Compute/virtualMachines/{vmName}/extensions/{vmExtensionName}",
     "alertsmanagement:PrometheusRuleGroup": "Microsoft.AlertsManagement/prometheusRuleGroups/{ruleGroupName}",
     "containerregistry:Registry": "Microsoft.ContainerRegistry/registries/{registryName}",
     "containerservice:AgentPool": f"{_CLUSTER}/agentPools/{{agentPoolName}}",
@@ -37,12 +39,15 @@ _IN_GROUP: Mapping[str, str] = {
     "managedidentity:UserAssignedIdentity": "Microsoft.ManagedIdentity/userAssignedIdentities/{resourceName}",
     "monitor:ActionGroup": "Microsoft.Insights/actionGroups/{actionGroupName}",
     "monitor:AzureMonitorWorkspace": "Microsoft.Monitor/accounts/{azureMonitorWorkspaceName}",
+    "network:BastionHost": "Microsoft.Network/bastionHosts/{bastionHostName}",
     "network:NatGateway": "Microsoft.Network/natGateways/{natGatewayName}",
+    "network:NetworkInterface": "Microsoft.Network/networkInterfaces/{networkInterfaceName}",
     "network:NetworkSecurityGroup": "Microsoft.Network/networkSecurityGroups/{networkSecurityGroupName}",
     "network:PrivateEndpoint": "Microsoft.Network/privateEndpoints/{privateEndpointName}",
     "network:PublicIPAddress": "Microsoft.Network/publicIPAddresses/{publicIpAddressName}",
     "network:Subnet": f"{_NETWORK}/subnets/{{subnetName}}",
     "network:VirtualNetwork": _NETWORK,
+    "network:VirtualNetworkPeering": f"{_NETWORK}/virtualNetworkPeerings/{{virtualNetworkPeeringName}}",
     "operationalinsights:Workspace": "Microsoft.OperationalInsights/workspaces/{workspaceName}",
     "privatedns:PrivateZone": "Microsoft.Network/privateDnsZones/{privateZoneName}",
     "privatedns:VirtualNetworkLink": (

@@ -162,7 +162,8 @@ azure:
   availability_zones: ["1", "2", "3"]
   kubernetes_version: "1.36"
   admin_groups: [11111111-2222-3333-4444-555555555555]
-  network: {{cidr: 10.60.0.0/16, pod_cidr: 10.244.0.0/16, service_cidr: 10.61.0.0/16, private_cluster: true}}
+  network: {{cidr: 10.60.0.0/16, pod_cidr: 10.244.0.0/16, service_cidr: 10.61.0.0/16}}
+  access: {{kind: jump-host}}
   system_pool: {{vm_size: Standard_D8ds_v5, nodes: {{min: 3, max: 6}}}}
   pools:
     - name: cells

@@ -76,9 +76,20 @@ def test_mirrored_images_keep_their_digest(name: str) -> None:
     assert ecr[5] == f"docker://{ECR}/{tag}"
 
 
+def test_a_private_acr_imports_what_was_pushed_elsewhere() -> None:
+    """A push needs the registry's network; an import is its control plane's work."""
+    build, copy = build_args("pd-router", ACR, "--through", "ghcr.io/us")
+    pushed = build[build.index("--tag") + 1 :]
+    assert pushed[0].startswith("ghcr.io/us/pd-router:")
+    assert ACR not in " ".join(build)
+    assert copy == ["az", "acr", "import", "--name", "voice", "--source", pushed[0], "--image",
+                    f"production/{pushed[0].rpartition('/')[2]}"]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["asr-vllm", "--digest", DIGEST, "--through", "ghcr.io/us"], "is no ACR, and only ACR imports"),
         (["asr-vllm", "--digest", "latest"], "latest is no digest"),
         (["asr-vllm", "--digest", f"sha256:{'A' * 64}"], "is no digest"),
         (["asr-vllm", "--digest", f"OTHER={DIGEST}"], "asr-vllm has no base OTHER; it has BASE_IMAGE"),

@@ -33,11 +33,12 @@ SHOWN: Mapping[str, object] = {
     "AzureObservability.runbook_url": "https://zq.azure.dev/runbooks",
     "Azure.location": "westeurope",
     "Azure.kubernetes_version": "1.35",
+    "Azure.hub_token_secret": "zq-token",
     "Azure.admin_groups": ["99999999-2222-3333-4444-555555555555"],
     "ClusterNetwork.cidr": "10.96.0.0/16",
     "ClusterNetwork.pod_cidr": "10.97.0.0/16",
     "ClusterNetwork.service_cidr": "10.98.0.0/16",
-    "ClusterNetwork.authorized_ranges": ["198.51.100.0/24"],
+    "PublicApiServer.authorized_ranges": ["198.51.100.0/24"],
     "GpuPool.name": "zqpool",
     "ReservedNodes.group_id": "/subscriptions/zq/resourceGroups/g/providers/Microsoft.Compute/"
     "capacityReservationGroups/one",
@@ -83,6 +84,8 @@ OTHER: Mapping[str, object] = {
 
 AWS: Key = ("Deployment.aws",)
 AZURE: Key = ("Deployment.azure",)
+GROUP = "/subscriptions/zq/resourceGroups/hub/providers"
+NETWORK = f"{GROUP}/Microsoft.Network/virtualNetworks"
 LOAD = {"sessions": 20, "session_tokens": 1500, "context_tokens": 16384}
 
 WITH_OTHERS: Mapping[Key, Edits] = {
@@ -104,6 +107,38 @@ ALONE: Mapping[Key, Edits] = {
     (*AWS, "Aws.availability_zones"): {"aws.availability_zones": ["us-east-1a", "us-east-1c"]},
     (*AWS, "Aws.vad", "VadFleet.ena_express", "EnaExpress.enabled"): {"aws.vad.ena_express": {}},
     (*AZURE, "Azure.services", "ChatService.pools"): {"azure.services.4.pools": ["pairs"]},
+    **{
+        (*AZURE, "Azure.access", setting): {"azure.access": access}
+        for setting, access in (
+            ("kind", {"kind": "jump-host"}),
+            ("JumpHost.vm_size", {"kind": "jump-host", "vm_size": "Standard_D8ds_v5"}),
+            ("PeeredNetwork.network_id", {"kind": "peering", "network_id": f"{NETWORK}/hub"}),
+            (
+                "PeeredNetwork.through_gateway",
+                {"kind": "peering", "network_id": f"{NETWORK}/hub", "through_gateway": True},
+            ),
+            *(
+                (
+                    f"ExistingNetwork.{name}",
+                    {
+                        "kind": "existing-network",
+                        "egress": "route-table",
+                        "nodes_subnet_id": f"{NETWORK}/ours/subnets/nodes",
+                        "endpoints_subnet_id": f"{NETWORK}/ours/subnets/endpoints",
+                    },
+                )
+                for name in ("nodes_subnet_id", "endpoints_subnet_id", "egress")
+            ),
+        )
+    },
+    **{
+        (*AZURE, "Azure.existing", f"ExistingResources.{name}"): {"azure.existing": {name: value}}
+        for name, value in (
+            ("registry_id", f"{GROUP}/Microsoft.ContainerRegistry/registries/ours"),
+            ("log_workspace_id", f"{GROUP}/Microsoft.OperationalInsights/workspaces/ours"),
+            ("private_dns_zones", [f"{GROUP}/Microsoft.Network/privateDnsZones/privatelink.azurecr.io"]),
+        )
+    },
     **{
         (*AWS, *fleet, "ScalingRule.comparison"): {
             f"{place}.comparison": "below",

@@ -17,19 +17,24 @@ ObjectId = Annotated[str, Field(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]
 """An object of Microsoft Entra, such as a group."""
 
 
+def _id(kind: str) -> str:
+    """Return the pattern of a resource id; Azure compares without regard to case, and people paste either."""
+    return rf"(?i)^/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.{kind}/[^/]+$"
+
+
+NetworkId = Annotated[str, Field(pattern=_id("Network/virtualNetworks"))]
+SubnetId = Annotated[str, Field(pattern=_id("Network/virtualNetworks/[^/]+/subnets"))]
+
+
 class ClusterNetwork(Model):
     """The virtual network of the cluster. Pods live in an overlay of their own and take no addresses here."""
 
     cidr: str = "10.60.0.0/16"
-    """IPv4 range of the virtual network, /16 to /22."""
+    """IPv4 range of the virtual network, /16 to /22; of an existing one, its own."""
     pod_cidr: str = "10.244.0.0/16"
     """Range of the pods' overlay; every node takes a /24 of it."""
     service_cidr: str = "10.61.0.0/16"
     """IPv4 range of the cluster's services; pods and nodes take no addresses in it."""
-    private_cluster: bool = True
-    """The API server is reached inside the virtual network only."""
-    authorized_ranges: tuple[str, ...] = ()
-    """Who may reach the API server when it is public."""
 
     @field_validator("cidr", "pod_cidr", "service_cidr")
     @classmethod
@@ -38,7 +43,7 @@ class ClusterNetwork(Model):
         return value
 
     @model_validator(mode="after")
-    def _apart_and_closed(self) -> "ClusterNetwork":
+    def _apart(self) -> "ClusterNetwork":
         ranges = {"cidr": self.cidr, "pod_cidr": self.pod_cidr, "service_cidr": self.service_cidr}
         networks = {name: private_network(value) for name, value in ranges.items()}
         names = list(networks)
@@ -49,9 +54,87 @@ class ClusterNetwork(Model):
         prefix = networks["cidr"].prefixlen
         if not 16 <= prefix <= 22:  # noqa: PLR2004  below /22 the subnets for nodes and endpoints do not fit
             raise ValueError(f"cidr {self.cidr} is a /{prefix}; a virtual network here is a /16 to a /22")
-        if not self.private_cluster and not self.authorized_ranges:
-            raise ValueError("a public API server needs authorized_ranges, or private_cluster: true")
         return self
+
+
+class PublicApiServer(Model):
+    """The API server answers listed ranges, and Grafana whoever signs in. Images are imported by the control plane."""
+
+    kind: Literal["public"]
+    authorized_ranges: tuple[str, ...] = Field(min_length=1)
+    """Who may reach the API server, such as the addresses of an office or of a pipeline's runners."""
+
+
+class JumpHost(Model):
+    """A machine in the network, reached through Azure Bastion by whoever signs in with Microsoft Entra.
+
+    Commands that need the network run on it; as a self-hosted runner it takes a pipeline's.
+    """
+
+    kind: Literal["jump-host"]
+    vm_size: str = "Standard_D4ds_v5"
+    """Azure VM size of the catalogue, without a GPU; it also builds images."""
+
+
+class PeeredNetwork(Model):
+    """Peering with a virtual network where operators and runners are, or that a VPN gateway leads to."""
+
+    kind: Literal["peering"]
+    network_id: NetworkId
+    """Resource id of the network, from ``/subscriptions/`` on. Whoever deploys may peer it and link DNS zones to it."""
+    through_gateway: bool = False
+    """Whether who is behind that network's VPN or ExpressRoute gateway gets in as well."""
+
+
+class ExistingNetwork(Model):
+    """The cluster goes into a virtual network of yours, which operators reach already. Its rules are yours too."""
+
+    kind: Literal["existing-network"]
+    nodes_subnet_id: SubnetId
+    """Where nodes get their addresses, with the service endpoint Microsoft.Storage."""
+    endpoints_subnet_id: SubnetId
+    """Where private endpoints get theirs."""
+    egress: Literal["nat-gateway", "route-table"] = "nat-gateway"
+    """What of the nodes' subnet leads out: its NAT gateway, or a route table, to a firewall for example."""
+
+    @property
+    def network_id(self) -> str:
+        """Resource id of the network that both subnets are in."""
+        return self.nodes_subnet_id.rpartition("/subnets/")[0]
+
+    @model_validator(mode="after")
+    def _one_network(self) -> "ExistingNetwork":
+        other = self.endpoints_subnet_id.rpartition("/subnets/")[0]
+        if other.lower() != self.network_id.lower():
+            raise ValueError(f"endpoints_subnet_id is in {other}, nodes_subnet_id in {self.network_id}")
+        return self
+
+
+Access = Annotated[PublicApiServer | JumpHost | PeeredNetwork | ExistingNetwork, Field(discriminator="kind")]
+
+REGISTRY_ZONE = "privatelink.azurecr.io"
+GRAFANA_ZONE = "privatelink.grafana.azure.com"
+
+
+def api_server_zone(location: str) -> str:
+    """Return the private DNS zone of API servers in a region."""
+    return f"privatelink.{location}.azmk8s.io"
+
+
+class ExistingResources(Model):
+    """What is there already, is used by its id, and is not made."""
+
+    registry_id: Annotated[str, Field(pattern=_id("ContainerRegistry/registries"))] | None = None
+    """A container registry that the nodes reach. Who may push to it stays as it is."""
+    log_workspace_id: Annotated[str, Field(pattern=_id("OperationalInsights/workspaces"))] | None = None
+    """A Log Analytics workspace; its retention stays as it is."""
+    private_dns_zones: tuple[Annotated[str, Field(pattern=_id("Network/privateDnsZones"))], ...] = ()
+    """Private DNS zones, known by their names: of the registry, of Grafana, of the API server. They are linked to the
+    networks already."""
+
+    def private_dns_zone(self, name: str) -> str | None:
+        """Return the id of the zone of a name."""
+        return next((zone for zone in self.private_dns_zones if zone.rpartition("/")[2].lower() == name), None)
 
 
 class SystemPool(Model):
@@ -280,6 +363,9 @@ class Azure(Model):
     admin_groups: tuple[ObjectId, ...] = Field(min_length=1)
     """Microsoft Entra groups whose members administer the cluster; there are no local accounts."""
     network: ClusterNetwork = ClusterNetwork()
+    access: Access
+    """How operators and pipelines reach the API server and what else answers inside the network only."""
+    existing: ExistingResources = ExistingResources()
     system_pool: SystemPool
     pools: tuple[GpuPool, ...] = Field(min_length=1)
     services: tuple[AzureService, ...] = Field(min_length=1)
@@ -287,6 +373,9 @@ class Azure(Model):
     router: Router = Router()
     model_cache_gib: int = Field(default=1024, ge=100)
     """Shared file storage for weights and compile caches; Azure's premium shares start at 100 GiB."""
+    hub_token_secret: Annotated[str, Field(pattern=r"^[0-9a-zA-Z-]{1,127}$")] | None = None
+    """Secret of the key vault with a token of the models' hub, for repositories that are gated or private; absent,
+    models are fetched as anybody can."""
     commercial: bool = True
     """Whether the deployment serves a business; licences of models distinguish."""
     model_agreements: tuple[ModelAgreement, ...] = ()
@@ -306,3 +395,16 @@ class Azure(Model):
             if twice:
                 raise ValueError(f"{what} {', '.join(twice)} stands twice")
         return self
+
+    @model_validator(mode="after")
+    def _zones_are_used(self) -> "Azure":
+        used = {REGISTRY_ZONE, GRAFANA_ZONE, api_server_zone(self.location)}
+        for zone in self.existing.private_dns_zones:
+            if (name := zone.rpartition("/")[2].lower()) not in used:
+                raise ValueError(f"private DNS zone {name} is used by nothing; zones are {', '.join(sorted(used))}")
+        return self
+
+    @property
+    def is_private(self) -> bool:
+        """Whether the API server answers inside the network only."""
+        return not isinstance(self.access, PublicApiServer)

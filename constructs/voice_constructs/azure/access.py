@@ -25,13 +25,17 @@ class Administrators(pulumi.ComponentResource):
         monitoring: Monitoring,
     ) -> None:
         super().__init__("voice:azure:Administrators", name)
-        grants = (
+        grants: list[tuple[str, Role, pulumi.Input[str]]] = [
             ("fetch-kubeconfig", Role.AKS_CLUSTER_USER, cluster.id),
             ("administer-cluster", Role.AKS_RBAC_CLUSTER_ADMIN, cluster.id),
-            ("push-images", Role.ACR_PUSH, registry.id),
             ("keep-secrets", Role.KEY_VAULT_SECRETS_OFFICER, vault.id),
             ("administer-grafana", Role.GRAFANA_ADMIN, monitoring.grafana_id),
-        )
+        ]
+        if registry.made:
+            grants += [
+                ("push-images", Role.ACR_PUSH, registry.id),
+                ("import-images", Role.ACR_IMPORT, registry.id),
+            ]
         for number, group in enumerate(scope.deployment.azure.admin_groups):
             for purpose, role, on in grants:
                 grant(f"admins-{number}-{purpose}", scope=scope, role=role, on=on, to=group, parent=self, group=True)

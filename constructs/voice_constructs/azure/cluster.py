@@ -3,11 +3,12 @@
 import base64
 
 import pulumi
+import yaml
 from pulumi_azure_native import containerservice as aks
 
 from blueprint.azure import names as azure_names
 from blueprint.azure.names import Role
-from blueprint.file.model.azure import MaintenanceWindow
+from blueprint.file.model.azure import MaintenanceWindow, api_server_zone
 from voice_constructs.azure import cluster_profiles as profiles
 from voice_constructs.azure.identity import Identity
 from voice_constructs.azure.monitoring import Monitoring
@@ -20,6 +21,30 @@ MAINTENANCE_CONFIGURATIONS = ("aksManagedAutoUpgradeSchedule", "aksManagedNodeOS
 
 Source: https://learn.microsoft.com/azure/aks/planned-maintenance
 """
+
+API_SERVER = "6dae42f8-4368-4678-94ff-3960e28e3630"
+"""Application id of every AKS API server. https://azure.github.io/kubelogin/concepts/aks.html"""
+
+
+def signs_in_with_azure_cli(kubeconfig: bytes) -> str:
+    """Return a kubeconfig that asks ``kubelogin`` for the Azure CLI's token.
+
+    AKS answers one that waits for a person and a device code. With this one, whoever ``az login`` has signed in gets
+    in: a person, a pipeline by its federated identity, or a machine by its own.
+    https://azure.github.io/kubelogin/concepts/login-modes/azurecli.html
+    """
+    document = yaml.safe_load(kubeconfig)
+    for user in document["users"]:
+        user["user"] = {
+            "exec": {
+                "apiVersion": "client.authentication.k8s.io/v1beta1",
+                "command": "kubelogin",
+                "args": ["get-token", "--login", "azurecli", "--server-id", API_SERVER],
+                "interactiveMode": "Never",
+                "provideClusterInfo": False,
+            }
+        }
+    return yaml.safe_dump(document, sort_keys=False)
 
 
 class Cluster(pulumi.ComponentResource):
@@ -51,6 +76,12 @@ class Cluster(pulumi.ComponentResource):
             self.identity.may("control-plane-assigns-kubelet", Role.MANAGED_IDENTITY_OPERATOR, self.kubelet.id),
             self.kubelet.may("kubelet-pulls-images", Role.ACR_PULL, registry.id),
         ]
+        if zone := scope.deployment.azure.existing.private_dns_zone(api_server_zone(scope.location)):
+            # AKS links the zone to the network and writes the name of the API server into it.
+            grants += [
+                self.identity.may("control-plane-writes-zone", Role.PRIVATE_DNS_ZONE_CONTRIBUTOR, zone),
+                self.identity.may("control-plane-links-network", Role.NETWORK_CONTRIBUTOR, network.id),
+            ]
         cluster = self._build_cluster(name, network, monitoring, grants)
         self.id: pulumi.Output[str] = cluster.id
         self.name = cluster.name
@@ -64,12 +95,15 @@ class Cluster(pulumi.ComponentResource):
 
     @property
     def kubeconfig(self) -> pulumi.Output[str]:
-        """A kubeconfig that signs in with Microsoft Entra through ``kubelogin``; secret."""
+        """A kubeconfig that signs in as the Azure CLI is signed in; secret."""
         credentials = aks.list_managed_cluster_user_credentials_output(
-            resource_group_name=self._scope.group, resource_name=self.name, format="exec"
+            resource_group_name=self._scope.group,
+            resource_name=self.name,
+            format="exec",
+            server_fqdn="public" if profiles.has_public_name(self._scope.deployment.azure) else None,
         )
         return pulumi.Output.secret(
-            credentials.apply(lambda found: base64.b64decode(found.kubeconfigs[0].value).decode())
+            credentials.apply(lambda found: signs_in_with_azure_cli(base64.b64decode(found.kubeconfigs[0].value)))
         )
 
     def _build_cluster(
@@ -106,8 +140,8 @@ class Cluster(pulumi.ComponentResource):
             ),
             oidc_issuer_profile=aks.ManagedClusterOIDCIssuerProfileArgs(enabled=True),
             security_profile=profiles.security_profile(),
-            network_profile=profiles.network_profile(azure.network),
-            api_server_access_profile=profiles.api_server_profile(azure.network, network.egress_address),
+            network_profile=profiles.network_profile(azure),
+            api_server_access_profile=profiles.api_server_profile(azure, network.egress_address),
             agent_pool_profiles=[profiles.system_pool(azure, network.nodes_subnet_id)],
             auto_scaler_profile=profiles.autoscaler_profile(azure),
             workload_auto_scaler_profile=profiles.workload_autoscalers(),

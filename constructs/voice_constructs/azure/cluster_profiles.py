@@ -6,7 +6,7 @@ import pulumi
 from pulumi_azure_native import containerservice as aks
 
 from blueprint.azure import names as azure_names
-from blueprint.file.model.azure import Azure, ClusterNetwork
+from blueprint.file.model.azure import Azure, ExistingNetwork, JumpHost, PublicApiServer, api_server_zone
 
 IMAGE_CLEANER_HOURS = 168
 """Weekly; the least is 24 (https://learn.microsoft.com/azure/aks/image-cleaner)."""
@@ -22,8 +22,10 @@ def longest_drain_s(azure: Azure) -> int:
     return max(service.drain_timeout_s for service in azure.services)
 
 
-def network_profile(ranges: ClusterNetwork) -> aks.ContainerServiceNetworkProfileArgs:
-    """Azure CNI overlay with Cilium as data plane and for network policies; out through the subnet's NAT gateway."""
+def network_profile(azure: Azure) -> aks.ContainerServiceNetworkProfileArgs:
+    """Azure CNI overlay with Cilium as data plane and for network policies; out as the nodes' subnet leads."""
+    ranges, access = azure.network, azure.access
+    by_routes = isinstance(access, ExistingNetwork) and access.egress == "route-table"
     return aks.ContainerServiceNetworkProfileArgs(
         network_plugin=aks.NetworkPlugin.AZURE,
         network_plugin_mode=aks.NetworkPluginMode.OVERLAY,
@@ -32,32 +34,42 @@ def network_profile(ranges: ClusterNetwork) -> aks.ContainerServiceNetworkProfil
         pod_cidr=ranges.pod_cidr,
         service_cidr=ranges.service_cidr,
         dns_service_ip=str(IPv4Network(ranges.service_cidr)[_DNS_SERVICE_HOST]),
-        outbound_type=aks.OutboundType.USER_ASSIGNED_NAT_GATEWAY,
+        outbound_type=(
+            aks.OutboundType.USER_DEFINED_ROUTING if by_routes else aks.OutboundType.USER_ASSIGNED_NAT_GATEWAY
+        ),
         load_balancer_sku=aks.LoadBalancerSku.STANDARD,
     )
 
 
+def has_public_name(azure: Azure) -> bool:
+    """Whether a private API server has a name that every resolver knows; its address is private all the same.
+
+    Other networks than the cluster's own see nothing of the zone that AKS makes.
+    """
+    zone = azure.existing.private_dns_zone(api_server_zone(azure.location))
+    return azure.is_private and not isinstance(azure.access, JumpHost) and zone is None
+
+
 def api_server_profile(
-    ranges: ClusterNetwork, egress_address: pulumi.Output[str | None]
+    azure: Azure, egress_address: pulumi.Output[str | None] | None
 ) -> aks.ManagedClusterAPIServerAccessProfileArgs:
     """Inside the network only, or from listed ranges.
 
     Args:
-        ranges: The deployment file's section.
         egress_address: Nodes reach a public API server from it, so it is on the list as well.
     """
-    if ranges.private_cluster:
+    if not isinstance(azure.access, PublicApiServer):
         return aks.ManagedClusterAPIServerAccessProfileArgs(
             enable_private_cluster=True,
-            enable_private_cluster_public_fqdn=False,
-            private_dns_zone="system",
+            enable_private_cluster_public_fqdn=has_public_name(azure),
+            private_dns_zone=azure.existing.private_dns_zone(api_server_zone(azure.location)) or "system",
             # `az aks command invoke` is the way in for operators who are not on the network; it acts as them.
             disable_run_command=False,
         )
-    nodes = egress_address.apply(lambda address: f"{address}/32")
+    nodes = [egress_address.apply(lambda address: f"{address}/32")] if egress_address else []
     return aks.ManagedClusterAPIServerAccessProfileArgs(
         enable_private_cluster=False,
-        authorized_ip_ranges=[*ranges.authorized_ranges, nodes],
+        authorized_ip_ranges=[*azure.access.authorized_ranges, *nodes],
         disable_run_command=True,
     )
 

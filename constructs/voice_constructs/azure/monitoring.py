@@ -6,6 +6,7 @@ from pulumi_azure_native import operationalinsights as logs
 
 from blueprint.azure import names as azure_names
 from blueprint.azure.names import Role
+from blueprint.file.model.azure import GRAFANA_ZONE
 from voice_constructs.azure.identity import Identity
 from voice_constructs.azure.network import VoiceNetwork
 from voice_constructs.azure.private_link import PrivateLink
@@ -18,7 +19,7 @@ class Monitoring(pulumi.ComponentResource):
     """A Log Analytics workspace, an Azure Monitor workspace for Prometheus metrics, and Grafana over both.
 
     Both workspaces are reached at Azure's own addresses, signed in with Microsoft Entra; shared keys are off.
-    Grafana answers inside the virtual network only.
+    Grafana answers inside the virtual network only, unless the API server is public too.
 
     Attributes:
         logs_id: Id of the Log Analytics workspace.
@@ -30,7 +31,26 @@ class Monitoring(pulumi.ComponentResource):
 
     def __init__(self, name: str, *, scope: Scope, network: VoiceNetwork) -> None:
         super().__init__("voice:azure:Monitoring", name)
-        workspace = logs.Workspace(
+        self.logs_id: pulumi.Input[str] = (
+            scope.deployment.azure.existing.log_workspace_id or self._build_workspace(scope).id
+        )
+        metrics = monitor.AzureMonitorWorkspace(
+            "metrics",
+            resource_group_name=scope.group,
+            azure_monitor_workspace_name=scope.name("metrics"),
+            location=scope.location,
+            tags=scope.tags,
+            opts=scope.retention.data(parent=self),
+        )
+        self.metrics_id: pulumi.Output[str] = metrics.id
+        self.query_endpoint = metrics.metrics.apply(lambda values: values.prometheus_query_endpoint)
+        grafana = self._build_grafana(scope, network)
+        self.grafana_id: pulumi.Output[str] = grafana.id
+        self.grafana_endpoint = grafana.properties.apply(lambda properties: properties.endpoint)
+        self.register_outputs({})
+
+    def _build_workspace(self, scope: Scope) -> logs.Workspace:
+        return logs.Workspace(
             "logs",
             resource_group_name=scope.group,
             workspace_name=scope.name("logs"),
@@ -43,21 +63,6 @@ class Monitoring(pulumi.ComponentResource):
             tags=scope.tags,
             opts=scope.retention.data(parent=self),
         )
-        metrics = monitor.AzureMonitorWorkspace(
-            "metrics",
-            resource_group_name=scope.group,
-            azure_monitor_workspace_name=scope.name("metrics"),
-            location=scope.location,
-            tags=scope.tags,
-            opts=scope.retention.data(parent=self),
-        )
-        self.logs_id: pulumi.Output[str] = workspace.id
-        self.metrics_id: pulumi.Output[str] = metrics.id
-        self.query_endpoint = metrics.metrics.apply(lambda values: values.prometheus_query_endpoint)
-        grafana = self._build_grafana(scope, network)
-        self.grafana_id: pulumi.Output[str] = grafana.id
-        self.grafana_endpoint = grafana.properties.apply(lambda properties: properties.endpoint)
-        self.register_outputs({})
 
     def keep_audit(self, name: str, target: pulumi.Input[str], parent: pulumi.Resource) -> monitor.DiagnosticSetting:
         """Keep a service's record of who did what."""
@@ -86,7 +91,11 @@ class Monitoring(pulumi.ComponentResource):
             properties=dashboard.ManagedGrafanaPropertiesArgs(
                 api_key=dashboard.ApiKey.DISABLED,
                 grafana_major_version=_GRAFANA_MAJOR,
-                public_network_access=dashboard.PublicNetworkAccess.DISABLED,
+                public_network_access=(
+                    dashboard.PublicNetworkAccess.DISABLED
+                    if scope.deployment.azure.is_private
+                    else dashboard.PublicNetworkAccess.ENABLED
+                ),
                 zone_redundancy=dashboard.ZoneRedundancy.DISABLED,
                 grafana_integrations=dashboard.GrafanaIntegrationsArgs(
                     azure_monitor_workspace_integrations=[
@@ -99,13 +108,14 @@ class Monitoring(pulumi.ComponentResource):
             tags=scope.tags,
             opts=pulumi.ResourceOptions(parent=self),
         )
-        PrivateLink(
-            "grafana",
-            scope=scope,
-            at=network,
-            target=grafana.id,
-            subresource="grafana",
-            zone="privatelink.grafana.azure.com",
-            parent=self,
-        )
+        if scope.deployment.azure.is_private:
+            PrivateLink(
+                "grafana",
+                scope=scope,
+                at=network,
+                target=grafana.id,
+                subresource="grafana",
+                zone=GRAFANA_ZONE,
+                parent=self,
+            )
         return grafana

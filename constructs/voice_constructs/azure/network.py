@@ -1,15 +1,19 @@
 """The virtual network, its subnets and the way out."""
 
 from ipaddress import IPv4Network
+from itertools import islice
 
 import pulumi
 from pulumi_azure_native import network
 
-from blueprint.file.model.azure import ClusterNetwork
+from blueprint.file.model.azure import ClusterNetwork, ExistingNetwork, JumpHost, PeeredNetwork
 from voice_constructs.azure.scope import Scope
 
-_ENDPOINTS_PREFIX = 26
-"""59 usable addresses; three endpoints take five of them."""
+_SMALL_PREFIX = 26
+"""59 usable addresses: two endpoints take four of them, and Bastion asks for as many."""
+BASTION_SUBNET = "AzureBastionSubnet"
+"""Azure knows it by this name. A security group on it would have to hold rules that Azure prescribes, one of them to
+let everybody in at 443: https://learn.microsoft.com/azure/bastion/bastion-nsg"""
 _IDLE_TIMEOUT_MIN = 10
 """A download that pauses for minutes keeps its connection; Azure's default is 4."""
 
@@ -19,27 +23,48 @@ def nodes_prefix(cidr: str) -> str:
     return str(next(IPv4Network(cidr).subnets()))
 
 
-def endpoints_prefix(cidr: str) -> str:
-    """Return the start of the upper half: the private endpoints'."""
+def small_prefixes(cidr: str) -> list[str]:
+    """Return the first ranges of the upper half: of private endpoints, of the jump host, of Bastion."""
     _, upper = IPv4Network(cidr).subnets()
-    return str(next(upper.subnets(new_prefix=_ENDPOINTS_PREFIX)))
+    return [str(prefix) for prefix in islice(upper.subnets(new_prefix=_SMALL_PREFIX), 3)]
 
 
 class VoiceNetwork(pulumi.ComponentResource):
     """A virtual network with subnets for nodes and private endpoints; nothing in it can be called from outside.
 
+    Of an existing network it only says the ids.
+
     Attributes:
         id: Id of the virtual network.
+        name: Its name.
         nodes_subnet_id: Where nodes get their addresses.
         endpoints_subnet_id: Where private endpoints get theirs.
-        egress_address: The one public address that nodes call out from.
+        subnet_ids: Ids of all subnets that are made, by name.
+        resolvers: Networks that look private names up, by what to call them: this one, and a peered one.
+        egress_address: The one public address that nodes call out from; ``None`` where an existing network has it.
     """
 
     def __init__(self, name: str, *, scope: Scope) -> None:
         super().__init__("voice:azure:VoiceNetwork", name)
         self._scope = scope
-        azure = scope.deployment.azure
+        access = scope.deployment.azure.access
+        self.subnet_ids: dict[str, pulumi.Output[str]] = {}
+        self.egress_address: pulumi.Output[str | None] | None = None
+        if isinstance(access, ExistingNetwork):
+            self.id: pulumi.Input[str] = access.network_id
+            self.name: pulumi.Input[str] = access.network_id.rpartition("/")[2]
+            self.nodes_subnet_id: pulumi.Input[str] = access.nodes_subnet_id
+            self.endpoints_subnet_id: pulumi.Input[str] = access.endpoints_subnet_id
+        else:
+            self._build(name)
+        peer = {"operators": access.network_id} if isinstance(access, PeeredNetwork) else {}
+        self.resolvers: dict[str, pulumi.Input[str]] = {"": self.id, **peer}
+        self.register_outputs({})
+
+    def _build(self, name: str) -> None:
+        scope, azure = self._scope, self._scope.deployment.azure
         cidr = azure.network.cidr
+        for_endpoints, for_jump, for_bastion = small_prefixes(cidr)
         virtual_network = network.VirtualNetwork(
             name,
             resource_group_name=scope.group,
@@ -49,7 +74,7 @@ class VoiceNetwork(pulumi.ComponentResource):
             tags=scope.tags,
             opts=scope.retention.serving(parent=self),
         )
-        self.id: pulumi.Output[str] = virtual_network.id
+        self.id, self.name = virtual_network.id, virtual_network.name
         gateway, address = self._build_egress(azure.availability_zones)
         self.egress_address = address.ip_address
         nodes = self._build_subnet(
@@ -57,23 +82,31 @@ class VoiceNetwork(pulumi.ComponentResource):
             virtual_network,
             prefix=nodes_prefix(cidr),
             rules=_node_rules(azure.network),
-            nat_gateway=network.SubResourceArgs(id=gateway.id),
+            nat_gateway=gateway.id,
             # The file driver mounts NFS shares through it, and would add it by itself where it is missing.
             service_endpoints=[network.ServiceEndpointPropertiesFormatArgs(service="Microsoft.Storage")],
         )
         endpoints = self._build_subnet(
             "endpoints",
             virtual_network,
-            prefix=endpoints_prefix(cidr),
+            prefix=for_endpoints,
             # The tag holds peered networks and those behind a gateway too: operators come from there.
-            rules=[_inbound("https", 100, source="VirtualNetwork", destination=endpoints_prefix(cidr), port="443")],
+            rules=[_inbound("https", 100, source="VirtualNetwork", destination=for_endpoints, port="443")],
             private_endpoint_network_policies=network.VirtualNetworkPrivateEndpointNetworkPolicies.ENABLED,
             # Azure changes one subnet of a network at a time.
             depends_on=[nodes],
         )
-        self.nodes_subnet_id: pulumi.Output[str] = nodes.id
-        self.endpoints_subnet_id: pulumi.Output[str] = endpoints.id
-        self.register_outputs({})
+        self.nodes_subnet_id, self.endpoints_subnet_id = nodes.id, endpoints.id
+        if isinstance(azure.access, JumpHost):
+            jump = self._build_subnet(
+                "jump",
+                virtual_network,
+                prefix=for_jump,
+                rules=[_inbound("ssh", 100, source=for_bastion, destination=for_jump, port="22")],
+                nat_gateway=gateway.id,
+                depends_on=[endpoints],
+            )
+            self._build_subnet(BASTION_SUBNET, virtual_network, prefix=for_bastion, rules=None, depends_on=[jump])
 
     def _build_egress(self, zones: tuple[str, ...]) -> tuple[network.NatGateway, network.PublicIPAddress]:
         """A Standard gateway lives in one zone. The address is in all of them, so that the gateway can move.
@@ -112,13 +145,35 @@ class VoiceNetwork(pulumi.ComponentResource):
         virtual_network: network.VirtualNetwork,
         *,
         prefix: str,
-        rules: list[network.SecurityRuleArgs],
-        nat_gateway: network.SubResourceArgs | None = None,
+        rules: list[network.SecurityRuleArgs] | None,
+        nat_gateway: pulumi.Output[str] | None = None,
         service_endpoints: list[network.ServiceEndpointPropertiesFormatArgs] | None = None,
         private_endpoint_network_policies: network.VirtualNetworkPrivateEndpointNetworkPolicies | None = None,
         depends_on: list[pulumi.Resource] | None = None,
     ) -> network.Subnet:
-        security_group = network.NetworkSecurityGroup(
+        """Make a subnet; without rules it is Azure's own, with no security group of ours."""
+        group = None if rules is None else self._build_security_group(name, rules)
+        subnet = network.Subnet(
+            name,
+            resource_group_name=self._scope.group,
+            virtual_network_name=virtual_network.name,
+            subnet_name=name,
+            address_prefix=prefix,
+            # Azure's own way out for machines without a gateway, through addresses that are not ours.
+            default_outbound_access=False if group else None,
+            network_security_group=network.NetworkSecurityGroupArgs(id=group.id) if group else None,
+            nat_gateway=network.SubResourceArgs(id=nat_gateway) if nat_gateway else None,
+            service_endpoints=service_endpoints,
+            private_endpoint_network_policies=private_endpoint_network_policies,
+            opts=pulumi.ResourceOptions.merge(
+                self._scope.retention.serving(parent=self), pulumi.ResourceOptions(depends_on=depends_on)
+            ),
+        )
+        self.subnet_ids[name] = subnet.id
+        return subnet
+
+    def _build_security_group(self, name: str, rules: list[network.SecurityRuleArgs]) -> network.NetworkSecurityGroup:
+        return network.NetworkSecurityGroup(
             name,
             resource_group_name=self._scope.group,
             network_security_group_name=self._scope.name(name),
@@ -126,22 +181,6 @@ class VoiceNetwork(pulumi.ComponentResource):
             security_rules=[*rules, _nothing_else_in()],
             tags=self._scope.tags,
             opts=pulumi.ResourceOptions(parent=self),
-        )
-        return network.Subnet(
-            name,
-            resource_group_name=self._scope.group,
-            virtual_network_name=virtual_network.name,
-            subnet_name=name,
-            address_prefix=prefix,
-            # Azure's own way out for machines without a gateway, through addresses that are not ours.
-            default_outbound_access=False,
-            network_security_group=network.NetworkSecurityGroupArgs(id=security_group.id),
-            nat_gateway=nat_gateway,
-            service_endpoints=service_endpoints,
-            private_endpoint_network_policies=private_endpoint_network_policies,
-            opts=pulumi.ResourceOptions.merge(
-                self._scope.retention.serving(parent=self), pulumi.ResourceOptions(depends_on=depends_on)
-            ),
         )
 
 

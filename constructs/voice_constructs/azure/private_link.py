@@ -8,7 +8,7 @@ from voice_constructs.azure.scope import Scope
 
 
 class PrivateLink(pulumi.ComponentResource):
-    """A private endpoint of one service, and the DNS zone that makes its usual name lead there.
+    """A private endpoint of one service, and the DNS zone that makes its usual name lead there, if none exists.
 
     Args:
         at: Where the address is.
@@ -31,25 +31,9 @@ class PrivateLink(pulumi.ComponentResource):
     ) -> None:
         super().__init__("voice:azure:PrivateLink", name, None, pulumi.ResourceOptions(parent=parent))
         inside = pulumi.ResourceOptions(parent=self)
-        private_zone = privatedns.PrivateZone(
-            name,
-            resource_group_name=scope.group,
-            private_zone_name=zone,
-            location="global",
-            tags=scope.tags,
-            opts=inside,
-        )
-        link = privatedns.VirtualNetworkLink(
-            name,
-            resource_group_name=scope.group,
-            private_zone_name=private_zone.name,
-            virtual_network_link_name=scope.name(name),
-            location="global",
-            registration_enabled=False,
-            virtual_network=privatedns.SubResourceArgs(id=at.id),
-            tags=scope.tags,
-            opts=inside,
-        )
+        existing = scope.deployment.azure.existing.private_dns_zone(zone)
+        links: list[pulumi.Resource] = []
+        zone_id: pulumi.Input[str] = existing or self._build_zone(name, scope, zone, at, links)
         endpoint = network.PrivateEndpoint(
             name,
             resource_group_name=scope.group,
@@ -69,7 +53,36 @@ class PrivateLink(pulumi.ComponentResource):
             resource_group_name=scope.group,
             private_endpoint_name=endpoint.name,
             private_dns_zone_group_name="default",
-            private_dns_zone_configs=[network.PrivateDnsZoneConfigArgs(name=name, private_dns_zone_id=private_zone.id)],
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[link]),
+            private_dns_zone_configs=[network.PrivateDnsZoneConfigArgs(name=name, private_dns_zone_id=zone_id)],
+            opts=pulumi.ResourceOptions(parent=self, depends_on=links),
         )
         self.register_outputs({})
+
+    def _build_zone(
+        self, name: str, scope: Scope, zone: str, at: VoiceNetwork, links: list[pulumi.Resource]
+    ) -> pulumi.Output[str]:
+        """Make the zone, and a link to each network that looks names up in it."""
+        private_zone = privatedns.PrivateZone(
+            name,
+            resource_group_name=scope.group,
+            private_zone_name=zone,
+            location="global",
+            tags=scope.tags,
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        for who, network_id in at.resolvers.items():
+            called = f"{name}-{who}" if who else name
+            links.append(
+                privatedns.VirtualNetworkLink(
+                    called,
+                    resource_group_name=scope.group,
+                    private_zone_name=private_zone.name,
+                    virtual_network_link_name=scope.name(called),
+                    location="global",
+                    registration_enabled=False,
+                    virtual_network=privatedns.SubResourceArgs(id=network_id),
+                    tags=scope.tags,
+                    opts=pulumi.ResourceOptions(parent=self),
+                )
+            )
+        return private_zone.id

@@ -4,6 +4,8 @@ import pulumi
 from pulumi_azure_native import containerregistry as acr
 
 from blueprint.azure import names as azure_names
+from blueprint.azure.names import IdParts
+from blueprint.file.model.azure import REGISTRY_ZONE
 from voice_constructs.azure.network import VoiceNetwork
 from voice_constructs.azure.private_link import PrivateLink
 from voice_constructs.azure.scope import Scope
@@ -13,18 +15,32 @@ UNTAGGED_DAYS = 90
 
 
 class ImageRegistry(pulumi.ComponentResource):
-    """A Premium registry that answers inside the virtual network only, to identities only.
+    """A Premium registry that answers inside the virtual network only, to identities only; or an existing one.
 
     Premium is what has private endpoints. Layers are encrypted with keys of Microsoft's, as every registry is.
 
     Attributes:
-        id: Resource id; pull and push are granted on it.
+        id: Resource id; pull is granted on it.
+        made: Whether it is ours: who may push, and its record of who did what.
         name: Its name.
         login_server: Host part of its images' names.
     """
 
     def __init__(self, name: str, *, scope: Scope, network: VoiceNetwork) -> None:
         super().__init__("voice:azure:ImageRegistry", name)
+        self.made = scope.deployment.azure.existing.registry_id is None
+        self.id: pulumi.Input[str]
+        self.name: pulumi.Input[str]
+        self.login_server: pulumi.Input[str]
+        if existing := scope.deployment.azure.existing.registry_id:
+            self.id, self.name = existing, IdParts.of(existing).name
+            self.login_server = f"{self.name.lower()}.azurecr.io"
+        else:
+            registry = self._build(name, scope, network)
+            self.id, self.name, self.login_server = registry.id, registry.name, registry.login_server
+        self.register_outputs({})
+
+    def _build(self, name: str, scope: Scope, network: VoiceNetwork) -> acr.Registry:
         registry = acr.Registry(
             name,
             resource_group_name=scope.group,
@@ -51,13 +67,10 @@ class ImageRegistry(pulumi.ComponentResource):
             at=network,
             target=registry.id,
             subresource="registry",
-            zone="privatelink.azurecr.io",
+            zone=REGISTRY_ZONE,
             parent=self,
         )
-        self.id: pulumi.Output[str] = registry.id
-        self.name = registry.name
-        self.login_server = registry.login_server
-        self.register_outputs({})
+        return registry
 
 
 def _zone_redundancy(scope: Scope) -> acr.ZoneRedundancy:

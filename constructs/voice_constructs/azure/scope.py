@@ -49,12 +49,14 @@ class Scope:
         subscription: Id of the subscription that is deployed to.
         tenant: Id of its Microsoft Entra tenant.
         group: Name of the resource group.
+        group_id: Its id.
     """
 
     deployment: Deployment
     subscription: str
     tenant: str
     group: pulumi.Input[str]
+    group_id: pulumi.Input[str]
 
     @property
     def location(self) -> str:
@@ -98,5 +100,5 @@ class DeploymentGroup(pulumi.ComponentResource):
             tags=tags(deployment),
             opts=RETENTION[deployment.environment].data(parent=self),
         )
-        self.scope = Scope(deployment, subscription, tenant, self.group.name)
+        self.scope = Scope(deployment, subscription, tenant, self.group.name, self.group.id)
         self.register_outputs({})

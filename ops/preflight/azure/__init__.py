@@ -9,7 +9,7 @@ from uuid import UUID
 from azure.core.exceptions import AzureError
 
 from blueprint.file.model.deployment import Deployment
-from ops.preflight.azure import quotas, roles, sizes
+from ops.preflight.azure import quotas, registrations, roles, sizes
 from ops.preflight.azure.account import AREA, Account, connect
 from ops.preflight.azure.refusals import explain
 from ops.preflight.questions import ask_all, not_asked
@@ -23,6 +23,9 @@ SUBSCRIPTIONS = ("ARM_SUBSCRIPTION_ID", "AZURE_SUBSCRIPTION_ID")
 TOPICS: dict[str, Callable[[Account], Iterable[Row]]] = {
     "identity": roles.identity_rows,
     "permissions of the deploy": roles.permission_rows,
+    "right to assign roles": roles.assignment_rows,
+    "resource providers": registrations.provider_rows,
+    "encryption at host": registrations.encryption_rows,
     "administrators of the cluster": roles.administrator_rows,
     f"compute {QUOTAS}": quotas.compute_rows,
     f"network {QUOTAS}": quotas.network_rows,

@@ -16,6 +16,8 @@ from azure.identity import DefaultAzureCredential
 from azure.mgmt.authorization import AuthorizationManagementClient
 from azure.mgmt.compute import ComputeManagementClient
 from azure.mgmt.quota import QuotaMgmtClient
+from azure.mgmt.resource.features import FeatureClient
+from azure.mgmt.resource.resources import ResourceManagementClient
 
 from blueprint.file.model.deployment import Deployment
 
@@ -74,6 +76,16 @@ class Account:
     def authorization(self) -> AuthorizationManagementClient:
         """Role assignments and definitions."""
         return AuthorizationManagementClient(self.credential, self.subscription, **self._options)
+
+    @cached_property
+    def providers(self) -> ResourceManagementClient:
+        """Resource providers."""
+        return ResourceManagementClient(self.credential, self.subscription, **self._options)
+
+    @cached_property
+    def features(self) -> FeatureClient:
+        """Features that a subscription has to ask for."""
+        return FeatureClient(self.credential, self.subscription, **self._options)
 
     def quota_scope(self, provider: str) -> str:
         """Return the scope of a provider's quotas in the location."""

@@ -9,6 +9,7 @@ OPERATIONS = ("read", "write", "delete")
 LINKS = {
     "managedidentity:UserAssignedIdentity": "assign/action",
     "network:NatGateway": "join/action",
+    "network:NetworkInterface": "join/action",
     "network:NetworkSecurityGroup": "join/action",
     "network:PublicIPAddress": "join/action",
     "network:Subnet": "join/action",
@@ -17,6 +18,7 @@ LINKS = {
 """What ARM asks for when another resource refers to one of these.
 https://learn.microsoft.com/azure/role-based-access-control/permissions/networking"""
 GROUP = "Microsoft.Resources/subscriptions/resourceGroups"
+PEER = "Microsoft.Network/virtualNetworks/peer/action"
 ALWAYS = ("Microsoft.ContainerService/managedClusters/listClusterUserCredential/action",)
 """The stack exports a kubeconfig."""
 
@@ -30,7 +32,8 @@ def actions_of(kinds: Iterable[str]) -> list[str]:
     kinds = set(kinds)
     links = {f"{arm_type(kind)}/{LINKS[kind]}" for kind in kinds & LINKS.keys()}
     types = {GROUP if kind == "resources:ResourceGroup" else arm_type(kind) for kind in kinds}
-    return sorted({f"{kind}/{operation}" for kind in types for operation in OPERATIONS} | links | set(ALWAYS))
+    peer = {PEER} if "network:VirtualNetworkPeering" in kinds else set()
+    return sorted({f"{kind}/{operation}" for kind in types for operation in OPERATIONS} | links | peer | set(ALWAYS))
 
 
 def allows(action: str, actions: Iterable[str], not_actions: Iterable[str]) -> bool:

@@ -8,8 +8,7 @@ from azure.mgmt.quota import models
 
 from blueprint import catalog
 from blueprint.azure import names as azure_names
-from blueprint.checks.azure_capacity import SPOT_QUOTA
-from blueprint.checks.azure_cluster import cluster_in
+from blueprint.checks.azure_capacity import SPOT_QUOTA, counted_vcpus
 from blueprint.file.model.azure import Azure
 from ops.preflight.azure.account import AREA, Account
 from ops.preflight.azure.refusals import explain
@@ -33,11 +32,10 @@ def vcpu_needs(azure: Azure) -> dict[str, tuple[int, int]]:
     The maximum has the nodes that an upgrade adds.
     """
     needs: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
-    for pool in cluster_in(azure).pools:
-        for quota in (SPOT_QUOTA,) if pool.is_spot else (pool.size.quota_family, REGIONAL):
+    for part in counted_vcpus(azure):
+        for quota in (SPOT_QUOTA,) if part.quota == SPOT_QUOTA else (part.quota, REGIONAL):
             low, high = needs[quota]
-            most = pool.max_nodes + pool.surge_nodes
-            needs[quota] = (low + pool.min_nodes * pool.size.vcpus, high + most * pool.size.vcpus)
+            needs[quota] = (low + part.low, high + part.high)
     return dict(needs)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from blueprint.azure.names import Role
 from blueprint.checks.azure_pools import PLACEHOLDER
 from blueprint.file.model.deployment import Environment
 from ops.preflight.azure.account import AREA, Account
@@ -9,6 +10,7 @@ from ops.preflight.azure.permissions import actions_of, allows
 from ops.preflight.report import Row, answer
 
 SHOWN = 5
+ASSIGN = "Microsoft.Authorization/roleAssignments/write"
 
 
 def identity_rows(account: Account) -> Iterator[Row]:
@@ -22,11 +24,11 @@ def identity_rows(account: Account) -> Iterator[Row]:
 def permission_rows(account: Account) -> Iterator[Row]:
     """Compare the roles on the subscription with the actions of the cluster program's resources.
 
-    Roles on parts of the subscription, deny assignments and conditions on roles are not looked at.
+    Roles on parts of the subscription and deny assignments are not looked at.
     """
     needs = actions_of(account.resources)
-    granted = list(_permissions(account))
-    denied = [action for action in needs if not any(allows(action, *each) for each in granted)]
+    granted = [*_permissions(account)]
+    denied = [action for action in needs if not any(allows(action, *each) for each, _ in granted)]
     more = f" and {len(denied) - SHOWN} more" if len(denied) > SHOWN else ""
     remedy = "assign Owner on the subscription, or a role with what `voice preflight FILE --permissions` prints"
     yield answer(
@@ -36,6 +38,30 @@ def permission_rows(account: Account) -> Iterator[Row]:
         f"{len(needs)} actions",
         blocks=remedy if denied else "",
     )
+
+
+def assignment_rows(account: Account) -> Iterator[Row]:
+    """Say whether the right to assign roles has a condition, such as the roles that may be assigned.
+
+    What a condition allows is Azure's to judge: https://learn.microsoft.com/azure/role-based-access-control/
+    delegate-role-assignments-overview
+    """
+    conditions = [condition for each, condition in _permissions(account) if allows(ASSIGN, *each)]
+    bound = bool(conditions) and all(conditions)
+    yield answer(
+        AREA,
+        "right to assign roles",
+        "none" if not conditions else f"under the condition {conditions[0]}" if bound else "without a condition",
+        ASSIGN,
+        blocks="" if conditions else "be Owner, User Access Administrator or Role Based Access Control Administrator",
+        warns=f"compare the condition with the roles that are assigned: {', '.join(sorted(map(_title, Role)))}"
+        if bound
+        else "",
+    )
+
+
+def _title(role: Role) -> str:
+    return role.name.replace("_", " ").title()
 
 
 def administrator_rows(account: Account) -> Iterator[Row]:
@@ -51,11 +77,11 @@ def administrator_rows(account: Account) -> Iterator[Row]:
     )
 
 
-def _permissions(account: Account) -> Iterator[tuple[list[str], list[str]]]:
-    """Yield actions and exclusions of every role that the caller has on the subscription, through groups too."""
+def _permissions(account: Account) -> Iterator[tuple[tuple[list[str], list[str]], str | None]]:
+    """Yield actions, exclusions and condition of every role of the caller on the subscription, through groups too."""
     who = account.claims["oid"]
     authorization = account.authorization
     assigned = authorization.role_assignments.list_for_subscription(filter=f"atScope() and assignedTo('{who}')")
-    for role in sorted({assignment.role_definition_id for assignment in assigned}):
+    for role, condition in sorted({(each.role_definition_id, each.condition or "") for each in assigned}):
         for permission in authorization.role_definitions.get_by_id(role).permissions or ():
-            yield permission.actions or [], permission.not_actions or []
+            yield (permission.actions or [], permission.not_actions or []), condition or None

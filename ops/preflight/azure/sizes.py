@@ -6,7 +6,7 @@ from azure.mgmt.compute.models import ResourceSku, ResourceSkuRestrictionsReason
 
 from blueprint import catalog
 from blueprint.catalog import VmSize
-from blueprint.file.model.azure import SpotNodes
+from blueprint.file.model.azure import JumpHost, SpotNodes
 from ops.preflight.azure.account import AREA, Account
 from ops.preflight.report import Row, answer
 
@@ -31,12 +31,14 @@ def _pools(account: Account) -> Iterator[tuple[str, VmSize, tuple[str, ...], boo
     for pool in azure.pools:
         zones = pool.availability_zones or azure.availability_zones
         yield pool.name, sizes[pool.vm_size], zones, isinstance(pool.purchase, SpotNodes)
+    if isinstance(azure.access, JumpHost):
+        yield "the jump host", sizes[azure.access.vm_size], (), False
 
 
 def _offer(
     account: Account, pool: str, size: VmSize, zones: tuple[str, ...], sku: ResourceSku | None, *, spot: bool
 ) -> Row:
-    asked, needed = f"zones of {size.name} for {pool}", ", ".join(zones)
+    asked, needed = f"zones of {size.name} for {pool}", ", ".join(zones) or "any"
     if sku is None:
         remedy = f"take another size or location; {', '.join(size.regions)} are known to have it"
         return answer(AREA, asked, f"not sold in {account.location}", needed, blocks=remedy)
@@ -52,6 +54,8 @@ def _offer(
         return answer(AREA, asked, "not sold as spot", needed, blocks=f"set option of {pool} to on-demand")
     missing = [zone for zone in zones if zone not in sold]
     found = ", ".join(sorted(sold)) or "no zone"
+    if _capabilities(sku).get("EncryptionAtHostSupported") == "False":
+        return answer(AREA, asked, "disks are not encrypted on its hosts", needed, blocks="take another size")
     remedy = f"set availability_zones of {pool} to some of {found}" if sold else "take another location or size"
     return answer(AREA, asked, found, needed, blocks=remedy if missing else "")
 

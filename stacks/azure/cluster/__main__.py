@@ -9,6 +9,7 @@ import pulumi
 from pulumi_azure_native import authorization
 
 from blueprint.azure.names import KEDA_SERVICE_ACCOUNT, MODEL_FETCH_SERVICE_ACCOUNT, ClusterOutput, Role
+from blueprint.file.model.azure import JumpHost, PeeredNetwork
 from stacks.azure.program import configured_deployment
 from voice_constructs.azure.access import Administrators
 from voice_constructs.azure.alerts import Alerts
@@ -16,8 +17,10 @@ from voice_constructs.azure.cluster import Cluster
 from voice_constructs.azure.container_storage import ContainerStorage, wants_nvme
 from voice_constructs.azure.dashboards import Dashboards
 from voice_constructs.azure.identity import Identity
+from voice_constructs.azure.jump_host import JumpMachine
 from voice_constructs.azure.monitoring import Monitoring
 from voice_constructs.azure.network import VoiceNetwork
+from voice_constructs.azure.peering import Peering
 from voice_constructs.azure.pools import GpuPools
 from voice_constructs.azure.registry import ImageRegistry
 from voice_constructs.azure.scope import DeploymentGroup
@@ -32,10 +35,16 @@ scope = DeploymentGroup(
     "group", deployment=deployment, subscription=caller.subscription_id, tenant=caller.tenant_id
 ).scope
 network = VoiceNetwork("network", scope=scope)
+match azure.access:
+    case JumpHost() as access:
+        JumpMachine("jump", scope=scope, network=network, access=access)
+    case PeeredNetwork() as access:
+        Peering("peering", scope=scope, network=network, access=access)
 monitoring = Monitoring("monitoring", scope=scope, network=network)
 registry = ImageRegistry("registry", scope=scope, network=network)
 vault = SecretVault("vault", scope=scope, network=network)
-monitoring.keep_audit("registry", registry.id, parent=registry)
+if registry.made:
+    monitoring.keep_audit("registry", registry.id, parent=registry)
 monitoring.keep_audit("vault", vault.id, parent=vault)
 
 cluster = Cluster("cluster", scope=scope, network=network, registry=registry, monitoring=monitoring)

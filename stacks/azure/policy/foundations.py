@@ -82,6 +82,34 @@ def nodes_have_a_way_out(stack: Stack) -> Iterator[Found]:
 
 
 @stack_rule(
+    "somebody-gets-in",
+    "A private API server in a network that the stack makes has a way in: a Bastion host, or a peering.",
+    remedy="set access in the deployment file",
+    source="https://learn.microsoft.com/azure/aks/private-clusters#options-for-connecting-to-the-private-cluster",
+)
+def somebody_gets_in(stack: Stack) -> Iterator[Found]:
+    ways = any(stack.of(":BastionHost", ":VirtualNetworkPeering"))
+    for cluster in stack.of(":ManagedCluster"):
+        private = cluster.props.at("apiServerAccessProfile", "enablePrivateCluster").on
+        if private and any(stack.of(":VirtualNetwork")) and not ways:
+            yield Found(
+                cluster.urn, f"nobody reaches the private API server of {cluster.name}: its network has no way in"
+            )
+
+
+@rule(
+    "machines-are-inside",
+    "No network interface has a public address.",
+    remedy="leave publicIPAddress out; Bastion leads to the machine",
+    source="https://learn.microsoft.com/azure/bastion/bastion-overview",
+)
+def machines_are_inside(stack: Stack) -> Iterator[Found]:
+    for interface in stack.of(":NetworkInterface"):
+        if any(not entry["publicIPAddress"].missing for entry in interface.props["ipConfigurations"]):
+            yield Found(interface.urn, f"network interface {interface.name} has a public address")
+
+
+@stack_rule(
     "private-endpoint-has-its-tier",
     "Registries with a private endpoint are Premium.",
     remedy="set the registry's sku to Premium",

@@ -12,6 +12,7 @@ CALLED = {str(port.number) for port in (ENGINE_HTTP, ROUTER_HTTP)}
 VOLUME_SOURCES = (
     (("configMap", "name"), "ConfigMap"),
     (("persistentVolumeClaim", "claimName"), "PersistentVolumeClaim"),
+    (("csi", "volumeAttributes", "secretProviderClass"), "SecretProviderClass"),
 )
 
 
@@ -159,5 +160,5 @@ def _selects(resource: Resource, pod: Pod, *inner: str) -> bool:
 def _exists(stack: Stack, kind: str, namespace: str, name: str) -> bool:
     return any(
         (r.props.at("metadata", "namespace").text, r.props.at("metadata", "name").text or r.name) == (namespace, name)
-        for r in stack.of(f"core/v1:{kind}")
+        for r in stack.of(f":{kind}")
     )

@@ -37,7 +37,7 @@ def pair_pool(vm_size: str, **more: object) -> Edits:
 
 
 def public(*ranges: str) -> Edits:
-    return {"azure.network.private_cluster": False, "azure.network.authorized_ranges": list(ranges)}
+    return {"azure.access": {"kind": "public", "authorized_ranges": list(ranges)}}
 
 
 def live(tokens: int = 7500, **more: int) -> Edits:
@@ -78,7 +78,7 @@ CASES: tuple[Case, ...] = (
          ("Standard_ND96isr_H200_v5",)),
     case("system-pool-has-node", "azure.system_pool.nodes", {"azure.system_pool.nodes.min": 0},
          {"azure.system_pool.nodes.min": 1}, ("0 nodes",)),
-    case("api-server-is-closed", "azure.network.authorized_ranges", public("203.0.113.0/24", "0.0.0.0/0"),
+    case("api-server-is-closed", "azure.access.authorized_ranges", public("203.0.113.0/24", "0.0.0.0/0"),
          public("203.0.113.0/24"), ("0.0.0.0/0",)),
     case("spot-holds-no-minimum", f"{A100}.purchase", {f"{A100}.purchase": SPOT},
          {f"{A100}.purchase": SPOT, f"{A100}.nodes.min": 0}, ("1 spot node",)),
@@ -179,6 +179,8 @@ CASES: tuple[Case, ...] = (
          {f"{PAIR}.lmcache.l2_nvme_gib": 1702}, ("2 pod(s)", "3576.3")),
     case("model-cache-holds-models", "azure.model_cache_gib", {"azure.model_cache_gib": 102},
          {"azure.model_cache_gib": 103}, ("102 GiB", "voxtral-small-24b 45.3")),
+    case("model-cache-feeds-nodes", "azure.model_cache_gib", {"azure.model_cache_gib": 266},
+         {"azure.model_cache_gib": 267}, ("9 cold nodes read 250 GiB", "33.5 min")),
     case("replicas-carry-load", f"{SPEECH}.replicas", {f"{SPEECH}.sessions": 257}, {f"{SPEECH}.sessions": 256},
          ("= 256 sessions, which does not carry 257",)),
     # Models

@@ -26,13 +26,23 @@ from azure.core.pipeline.transport import HttpRequest, RequestsTransport
 from azure.mgmt.authorization.v2022_04_01 import models as authorization
 from azure.mgmt.compute import models as compute
 from azure.mgmt.quota import models as quota
+from azure.mgmt.resource.features import models as features
+from azure.mgmt.resource.resources import models as resources
 
 from blueprint import catalog
-from blueprint.file.model.azure import Azure
+from blueprint.file.model.azure import Azure, JumpHost
 
 SUBSCRIPTION = "11111111-2222-3333-4444-555555555555"
 ARM = "https://management.azure.com"
 OWNER = "/subscriptions/x/providers/Microsoft.Authorization/roleDefinitions/owner"
+PROVIDERS = [
+    *("Microsoft.AlertsManagement", "Microsoft.Consumption"),
+    *("Microsoft.Authorization", "Microsoft.Compute", "Microsoft.ContainerRegistry", "Microsoft.ContainerService"),
+    *("Microsoft.Dashboard", "Microsoft.Insights", "Microsoft.KeyVault", "Microsoft.KubernetesConfiguration"),
+    *("Microsoft.ManagedIdentity", "Microsoft.Monitor", "Microsoft.Network", "Microsoft.OperationalInsights"),
+    *("Microsoft.Quota", "Microsoft.Resources", "microsoft.storage"),
+]
+"""Azure spells some in lower case."""
 SIGNING_KEY = "a key of this test that nobody verifies tokens with"
 
 
@@ -48,6 +58,9 @@ class Subscription:
         nodes: Scale sets of the deployment; absent before the first deploy.
         requests: Requests for increases, open and closed.
         filed: Limits that were requested, by quota.
+        conditions: Conditions of roles, by role definition.
+        unregistered: Resource providers that the subscription is not registered for.
+        encryption: State of the feature EncryptionAtHost.
         faults: Status, code and message for paths that hold a text.
         asked: How often each such fault was met.
     """
@@ -59,6 +72,9 @@ class Subscription:
     nodes: list[compute.VirtualMachineScaleSet] | None = None
     requests: list[quota.QuotaRequestDetails] = field(default_factory=list)
     filed: dict[str, int] = field(default_factory=dict)
+    conditions: dict[str, str] = field(default_factory=dict)
+    unregistered: set[str] = field(default_factory=set)
+    encryption: str = "Registered"
     faults: dict[str, tuple[int, str, str]] = field(default_factory=dict)
     asked: Counter[str] = field(default_factory=Counter)
 
@@ -76,10 +92,14 @@ class Subscription:
         routes = {
             "usages": lambda: [_usage(name, *numbers) for name, numbers in self.usage.items()],
             "skus": lambda: [sku.as_dict() for sku in self.skus],
-            "roleAssignments": lambda: [_assignment(role) for role in self.roles],
+            "roleAssignments": lambda: [_assignment(role, self.conditions.get(role)) for role in self.roles],
+            "providers": lambda: [_provider(name, name not in self.unregistered) for name in PROVIDERS],
         }
         if last in routes:
             return 200, {"value": routes[last]()}
+        if last == "EncryptionAtHost":
+            state = features.FeatureProperties(state=self.encryption)
+            return 200, dict(features.FeatureResult(name=f"Microsoft.Compute/{last}", properties=state).serialize())
         if last == "virtualMachineScaleSets":
             if self.nodes is None:
                 return 404, {
@@ -124,6 +144,7 @@ def sku(name: str, zones: tuple[str, ...] = ("1", "2", "3"), **changes: object) 
         "GPUs": str(size.gpu_count),
         "RdmaEnabled": str(size.rdma),
         "LowPriorityCapable": str(size.spot),
+        "EncryptionAtHostSupported": "True",
     }
     fields = {
         "resourceType": "virtualMachines",
@@ -150,6 +171,8 @@ def scale_set(vm_size: str, nodes: int, priority: str = "Regular") -> compute.Vi
 def ample(azure: Azure) -> Subscription:
     """A subscription that takes the deployment; its families are spelt as Azure's usage API likes to, in other case."""
     sizes = {pool.vm_size for pool in azure.pools} | {azure.system_pool.vm_size}
+    if isinstance(azure.access, JumpHost):
+        sizes.add(azure.access.vm_size)
     families = {catalog.vm_sizes()[name].quota_family.upper() for name in sizes}
     return Subscription(
         usage=dict.fromkeys([*families, "cores", "lowPriorityCores"], (10_000, 0)),
@@ -223,8 +246,15 @@ def _usage(name: str, limit: int, used: int) -> dict[str, Any]:
     return compute.Usage(name=compute.UsageName(value=name), limit=limit, current_value=used).as_dict()
 
 
-def _assignment(role: str) -> dict[str, Any]:
-    return dict(authorization.RoleAssignment(role_definition_id=role, principal_id="somebody").serialize())
+def _assignment(role: str, condition: str | None) -> dict[str, Any]:
+    assignment = authorization.RoleAssignment(role_definition_id=role, principal_id="somebody", condition=condition)
+    return dict(assignment.serialize())
+
+
+def _provider(name: str, registered: bool) -> dict[str, Any]:
+    return resources.Provider(
+        {"namespace": name, "registrationState": "Registered" if registered else "NotRegistered"}
+    ).as_dict()
 
 
 def _definition(actions: list[str], not_actions: list[str]) -> dict[str, Any]:

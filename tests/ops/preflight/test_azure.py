@@ -91,7 +91,7 @@ def the(rows: list[Row], about: str) -> Row:
 
 def test_a_subscription_that_has_everything_blocks_nothing(ask: Ask) -> None:
     rows = ask()
-    assert len(rows) == 2 + 1 + 6 + 2 + 6 + 6
+    assert len(rows) == 2 + 3 + 1 + 6 + 2 + 7 + 7
     assert bad(rows) == []
     assert rows[0].found == "operator@example.com of tenant 7e4a"
 
@@ -162,7 +162,7 @@ def test_a_family_that_the_subscription_does_not_have_blocks(ask: Ask, subscript
 def test_public_addresses_run_out(ask: Ask, subscription: Subscription) -> None:
     subscription.network["StandardSkuPublicIpAddresses"] = (2, 2)
     row = the(ask(), "StandardSkuPublicIpAddresses")
-    assert (row.status, row.needed) == (Status.BLOCKS, "1 at the minimum, 1 at the maximum")
+    assert (row.status, row.needed) == (Status.BLOCKS, "2 at the minimum, 2 at the maximum")
 
 
 @pytest.mark.parametrize(("state", "is_open"), [("InProgress", True), ("Accepted", True), ("Failed", False)])
@@ -206,6 +206,52 @@ def test_a_contributor_may_not_assign_roles(ask: Ask, subscription: Subscription
     assert row.found == (
         "denied: Microsoft.Authorization/roleAssignments/delete, Microsoft.Authorization/roleAssignments/write"
     )
+
+
+def test_a_right_to_assign_roles_under_a_condition_is_told(ask: Ask, subscription: Subscription) -> None:
+    subscription.conditions = {OWNER: "((!(ActionMatches{'Microsoft.Authorization/roleAssignments/write'})))"}
+    row = the(ask(), "right to assign roles")
+    assert row.status is Status.WARNING
+    assert "under the condition ((!(ActionMatches" in row.found
+    assert "Acr Pull" in row.remedy
+
+
+def test_a_right_without_a_condition_is_enough_beside_one_with(ask: Ask, subscription: Subscription) -> None:
+    subscription.roles = {OWNER: (["*"], []), OWNER + "2": (["*"], [])}
+    subscription.conditions = {OWNER: "some"}
+    assert the(ask(), "right to assign roles").status is Status.FINE
+
+
+def test_nobody_without_the_right_deploys(ask: Ask, subscription: Subscription) -> None:
+    subscription.roles = {OWNER: CONTRIBUTOR}
+    assert the(ask(), "right to assign roles").status is Status.BLOCKS
+
+
+# --- registrations --------------------------------------------------------------------------------------------
+
+
+def test_a_provider_that_is_not_registered_blocks(ask: Ask, subscription: Subscription) -> None:
+    subscription.unregistered = {"Microsoft.Dashboard", "microsoft.storage"}
+    row = the(ask(), "resource providers")
+    assert (row.status, row.found) == (Status.BLOCKS, "not registered: Microsoft.Dashboard, Microsoft.Storage")
+    assert "az provider register --namespace Microsoft.Dashboard --wait" in row.remedy
+
+
+@pytest.mark.parametrize("state", ["NotRegistered", "Registering", "Pending"])
+def test_encryption_at_host_has_to_be_registered(ask: Ask, subscription: Subscription, state: str) -> None:
+    subscription.encryption = state
+    row = the(ask(), "encryption at host")
+    assert (row.status, row.found, row.needed) == (Status.BLOCKS, state, "Registered")
+    assert "az feature register --namespace Microsoft.Compute --name EncryptionAtHost" in row.remedy
+
+
+def test_a_size_whose_hosts_do_not_encrypt_blocks(ask: Ask, subscription: Subscription) -> None:
+    changed = sku("Standard_NC24ads_A100_v4")
+    for capability in changed.capabilities or ():
+        if capability.name == "EncryptionAtHostSupported":
+            capability["value"] = "False"
+    _replace(subscription, changed)
+    assert the(ask(), "NC24ads_A100_v4 for a100").found == "disks are not encrypted on its hosts"
 
 
 def test_two_roles_may_together_suffice(ask: Ask, subscription: Subscription) -> None:
@@ -289,7 +335,7 @@ def test_a_denied_question_leaves_the_others_answered(ask: Ask, subscription: Su
     row = the(rows, "permissions")
     assert row.status is Status.UNANSWERED
     assert "may not read role assignments" in row.found
-    assert len(bad(rows)) == 1
+    assert {each.asked for each in bad(rows)} == {row.asked, "right to assign roles"}
 
 
 def test_an_unregistered_quota_provider_leaves_compute_answered(ask: Ask, subscription: Subscription) -> None:

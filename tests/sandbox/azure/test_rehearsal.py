@@ -144,8 +144,8 @@ def test_a_plan_shows_what_a_preview_would_refuse(
 def test_a_plan_against_a_recorded_release_exits_with_2_until_it_is_accepted(tmp_path: Path) -> None:
     file = tmp_path / "cells.yaml"
     assert CliRunner().invoke(app, ["preview", "azure", str(CELLS), "--state", str(tmp_path)]).exit_code == 0
-    another = "private_cluster: true\n    pod_cidr: 10.200.0.0/16"
-    file.write_text(CELLS.read_text(encoding="utf-8").replace("private_cluster: true", another), encoding="utf-8")
+    another = "cidr: 10.60.0.0/16\n    pod_cidr: 10.200.0.0/16"
+    file.write_text(CELLS.read_text(encoding="utf-8").replace("cidr: 10.60.0.0/16", another), encoding="utf-8")
     command = ["plan", str(file), "--against", str(tmp_path)]
     planned = CliRunner().invoke(app, command)
     assert planned.exit_code == 2

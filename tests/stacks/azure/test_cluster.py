@@ -15,8 +15,7 @@ from tests.stacks.azure.recorded import azure_resources, cluster, edited, inputs
 PRODUCTION = edited({})
 PUBLIC = edited(
     {
-        "azure.network.private_cluster": False,
-        "azure.network.authorized_ranges": ["203.0.113.0/24"],
+        "azure.access": {"kind": "public", "authorized_ranges": ["203.0.113.0/24"]},
         "azure.pools.4.purchase": {"option": "on-demand"},
     }
 )

@@ -32,8 +32,17 @@ CASES: dict[str, tuple[Edits, Changes]] = {
     ),
     "system pool": ({"azure.system_pool.nodes": {"min": 3, "max": 9}}, {AKS}),
     "public": (
-        {"azure.network.private_cluster": False, "azure.network.authorized_ranges": ["203.0.113.0/24"]},
-        {AKS},
+        {"azure.access": {"kind": "public", "authorized_ranges": ["203.0.113.0/24"]}},
+        {
+            AKS,
+            *("dashboard:Grafana grafana", "network:PrivateEndpoint grafana", "network:PrivateDnsZoneGroup grafana"),
+            *("privatedns:PrivateZone grafana", "privatedns:VirtualNetworkLink grafana"),
+            *("compute:VirtualMachine jump", "compute:VirtualMachineExtension entra-sign-in"),
+            *("network:BastionHost bastion", "network:NetworkInterface jump", "network:PublicIPAddress bastion"),
+            *("network:NetworkSecurityGroup jump", "network:Subnet jump", "network:Subnet AzureBastionSubnet"),
+            *("authorization:RoleAssignment admins-0-find-jump-host",),
+            *("authorization:RoleAssignment admins-0-sign-in-to-jump-host",),
+        },
     ),
     "one slow service": (
         {"azure.services.1.drain_timeout_s": 3000},
@@ -88,6 +97,8 @@ AWAY: dict[str, tuple[Edits, set[tuple[str, str]]]] = {
             ("network", "addressSpace.addressPrefixes[0]"),
             ("nodes", "addressPrefix"),
             ("endpoints", "addressPrefix"),
+            ("jump", "addressPrefix"),
+            ("AzureBastionSubnet", "addressPrefix"),
         },
     ),
     "system pool": (

@@ -31,6 +31,9 @@ PEOPLE: set[tuple[Role, str]] = {
     (Role.AKS_CLUSTER_USER, "containerservice:ManagedCluster cluster"),
     (Role.AKS_RBAC_CLUSTER_ADMIN, "containerservice:ManagedCluster cluster"),
     (Role.ACR_PUSH, "containerregistry:Registry registry"),
+    (Role.ACR_IMPORT, "containerregistry:Registry registry"),
+    (Role.READER, "resources:ResourceGroup group"),
+    (Role.VIRTUAL_MACHINE_ADMINISTRATOR_LOGIN, "compute:VirtualMachine jump"),
     (Role.KEY_VAULT_SECRETS_OFFICER, "keyvault:Vault vault"),
     (Role.GRAFANA_ADMIN, "dashboard:Grafana grafana"),
 }

@@ -18,7 +18,7 @@ FILES = {
     "production": edited({"images": DIGESTS}, "production-azure"),
     "cells": edited({"images": DIGESTS}),
     "both": edited({}, "both"),
-    "public": edited({"azure.network.private_cluster": False, "azure.network.authorized_ranges": ["203.0.113.0/24"]}),
+    "public": edited({"azure.access": {"kind": "public", "authorized_ranges": ["203.0.113.0/24"]}}),
 }
 
 

@@ -52,8 +52,9 @@ class GpuNodes(pulumi.ComponentResource):
     def _build_device_plugin(self) -> k8s.apps.v1.DaemonSet:
         """Make the device plugin. https://github.com/NVIDIA/k8s-device-plugin#configuration-option-details.
 
-        ``PASS_DEVICE_SPECS`` names the device nodes to the kubelet: the static CPU manager rewrites the cgroups of
-        pinned containers, and what the runtime alone had let in would be lost. The plugin has to be privileged for it.
+        ``PASS_DEVICE_SPECS`` names the device nodes to the kubelet, so that each container's specification has them.
+        systemd sets a container's devices up anew from it whenever it reloads its units, and what a hook alone had let
+        in would be lost (https://github.com/NVIDIA/nvidia-container-toolkit/issues/48). It has to be privileged.
         """
         container = Container(
             name=Component.DEVICE_PLUGIN.value,

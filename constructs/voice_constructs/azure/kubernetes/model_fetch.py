@@ -1,7 +1,6 @@
 """Jobs that bring weights into the model cache before an engine asks for them."""
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pulumi
@@ -13,7 +12,7 @@ from blueprint.azure.names import MODEL_FETCH_SERVICE_ACCOUNT, POOL_LABEL, SYSTE
 from blueprint.catalog import ModelCard
 from blueprint.contract.images import Image
 from blueprint.engines.launch.base import Launcher
-from blueprint.file.model.azure import AggregatedService, AzureService, ChatService
+from blueprint.file.model.azure import AggregatedService, Azure, AzureService, ChatService
 from blueprint.file.model.serving import Quantization
 from blueprint.hosts import service_images
 from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata, pod_labels
@@ -21,7 +20,9 @@ from voice_constructs.azure.kubernetes.namespaces import Claim
 from voice_constructs.azure.kubernetes.pods import (
     ConfigFiles,
     LaunchedContainer,
+    Mount,
     Share,
+    Volume,
     model_cache_mount,
     model_cache_volume,
     pod_security,
@@ -31,6 +32,11 @@ from voice_constructs.azure.kubernetes.pods import (
 
 SHARE = Share(cpus=2, memory_gib=8)
 """Of one download: it writes through the page cache, which counts. ASSUMED, not measured."""
+
+HUB_SECRETS = "hub-secrets"
+"""Name of what brings the token from the vault to the jobs."""
+HUB_DIR = "/var/run/hub"
+"""Where a job sees it: a file, which neither a manifest nor the job's environment repeats."""
 
 TIMEOUT_S = 7200
 """Longest download, in all attempts. 45 GiB at 100 MB/s take 8 min; an NFS share of 1 TiB writes about as fast."""
@@ -43,11 +49,13 @@ class Download(Launcher):
     Attributes:
         revision: Commit; ``None`` is the newest at the time of the job.
         image: An image that has the Hugging Face client: the one that will serve the model.
+        token_file: File with the hub's token; ``None`` is without one.
     """
 
     repository: str
     revision: str | None
     image: Image
+    token_file: str | None = None
 
     @property
     def name(self) -> str:
@@ -60,15 +68,17 @@ class Download(Launcher):
         return ("hf", "download", self.repository, *(("--revision", self.revision) if self.revision else ()))
 
     def environment(self) -> dict[str, str]:
-        """Return where weights go."""
-        return {"HF_HOME": WEIGHTS_DIR, "HOME": "/tmp", "HF_HUB_DISABLE_TELEMETRY": "1"}  # noqa: S108  the pod's own
+        """Return where weights go, and where the token is."""
+        own = {"HF_HOME": WEIGHTS_DIR, "HOME": "/tmp", "HF_HUB_DISABLE_TELEMETRY": "1"}  # noqa: S108  the pod's own
+        return own | ({"HF_TOKEN_PATH": self.token_file} if self.token_file else {})
 
 
-def downloads(services: Sequence[AzureService]) -> tuple[Download, ...]:
+def downloads(azure: Azure) -> tuple[Download, ...]:
     """Return every repository that services read, each once for each revision."""
+    token_file = f"{HUB_DIR}/{azure.hub_token_secret}" if azure.hub_token_secret else None
     found = {
-        (repository, service.revision): Download(repository, service.revision, service_images(service)[0])
-        for service in services
+        (repository, service.revision): Download(repository, service.revision, service_images(service)[0], token_file)
+        for service in azure.services
         for repository in [_repository(catalog.models()[service.model], service)]
     }
     return tuple(found.values())
@@ -99,7 +109,7 @@ class ModelFetch(pulumi.ComponentResource):
         super().__init__(f"{TYPE_PREFIX}:ModelFetch", name, None, opts)
         self._context = context
         self._model_cache = model_cache
-        wanted = downloads(context.azure.services)
+        wanted = downloads(context.azure)
         self.claim = Claim(len(wanted), SHARE.cpus, SHARE.memory_gib)
         self._account = k8s.core.v1.ServiceAccount(
             MODEL_FETCH_SERVICE_ACCOUNT.name,
@@ -113,8 +123,34 @@ class ModelFetch(pulumi.ComponentResource):
             automount_service_account_token=False,
             opts=pulumi.ResourceOptions(parent=self),
         )
+        secret = context.azure.hub_token_secret
+        self._token = [self._build_token(secret, cluster)] if secret else []
         self.jobs = {download.repository: self._build_job(download) for download in wanted}
         self.register_outputs({})
+
+    def _build_token(self, secret: str, cluster: pulumi.StackReference) -> k8s.apiextensions.CustomResource:
+        """Let the jobs' service account read one secret of the vault.
+
+        The driver exchanges the account's token itself: the label of workload identity would give the pod a token of
+        its own, for nothing. https://azure.github.io/secrets-store-csi-driver-provider-azure/docs/configurations/
+        identity-access-modes/workload-identity-mode/
+        """
+        return k8s.apiextensions.CustomResource(
+            HUB_SECRETS,
+            api_version="secrets-store.csi.x-k8s.io/v1",
+            kind="SecretProviderClass",
+            metadata=metadata(HUB_SECRETS, self._context.namespace),
+            spec={
+                "provider": "azure",
+                "parameters": {
+                    "clientID": cluster.require_output(ClusterOutput.MODEL_FETCH_CLIENT_ID),
+                    "tenantID": cluster.require_output(ClusterOutput.TENANT_ID),
+                    "keyvaultName": cluster.require_output(ClusterOutput.VAULT_NAME),
+                    "objects": f"array:\n  - |\n    objectName: {secret}\n    objectType: secret\n",
+                },
+            },
+            opts=pulumi.ResourceOptions(parent=self),
+        )
 
     def _build_job(self, download: Download) -> k8s.batch.v1.Job:
         context, held = self._context, self._context.held((download.image,))
@@ -124,7 +160,10 @@ class ModelFetch(pulumi.ComponentResource):
             launcher=download,
             share=SHARE,
             ports={},
-            mounts=[model_cache_mount()],
+            mounts=[
+                model_cache_mount(),
+                *(Mount(name="hub", mount_path=HUB_DIR, read_only=True) for _ in self._token),
+            ],
         )
         pod = k8s.core.v1.PodSpecArgs(
             service_account_name=self._account.metadata.name,
@@ -135,7 +174,7 @@ class ModelFetch(pulumi.ComponentResource):
             node_selector={POOL_LABEL: SYSTEM_POOL},
             tolerations=tolerations([SYSTEM_TAINT]),
             containers=[container.args(ConfigFiles(download.name, {}))],
-            volumes=[tmp_volume(), model_cache_volume()],
+            volumes=[tmp_volume(), model_cache_volume(), *(_hub_volume() for _ in self._token)],
         )
         return k8s.batch.v1.Job(
             download.name,
@@ -156,9 +195,16 @@ class ModelFetch(pulumi.ComponentResource):
             ),
             opts=pulumi.ResourceOptions(
                 parent=self,
-                depends_on=[self._model_cache],
+                depends_on=[self._model_cache, *self._token],
                 # A job's pods cannot be changed: a new image is a new job under the same name.
                 delete_before_replace=True,
                 custom_timeouts=pulumi.CustomTimeouts(create=f"{TIMEOUT_S}s"),
             ),
         )
+
+
+def _hub_volume() -> Volume:
+    source = k8s.core.v1.CSIVolumeSourceArgs(
+        driver="secrets-store.csi.k8s.io", read_only=True, volume_attributes={"secretProviderClass": HUB_SECRETS}
+    )
+    return Volume(name="hub", csi=source)

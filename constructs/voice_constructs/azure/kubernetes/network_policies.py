@@ -96,8 +96,8 @@ class NetworkPolicies(pulumi.ComponentResource):
                 )
             case Component.API_SERVER:
                 # A private API server has an address in the virtual network. A public one's is known to AKS alone.
-                network = self._context.azure.network
-                return Peer(ip_block=_block(network.cidr)) if network.private_cluster else self._public()
+                azure = self._context.azure
+                return Peer(ip_block=_block(azure.network.cidr)) if azure.is_private else self._public()
             case Component.INTERNET:
                 return self._public()
             case _:

@@ -10,6 +10,7 @@ import pulumi_kubernetes as k8s
 
 from blueprint.azure.contract import GPU_RESOURCE
 from blueprint.azure.names import Taint
+from blueprint.azure.rollout import START_TIMEOUT_S
 from blueprint.contract.images import UNPRIVILEGED_USER
 from blueprint.contract.network import Port
 from blueprint.engines.launch.base import Launcher
@@ -26,10 +27,6 @@ PRE_STOP_S = 15
 
 STOP_MARGIN_S = 60
 """Between the end of an engine's own drain and SIGKILL: it saves its caches, and the containers beside it stop."""
-
-START_TIMEOUT_S = 2400
-"""Longest start of an engine, without its weights' download. 11 min were measured with empty compile caches
-(https://github.com/siderolabs/talos, pull request 1848); the first one reads weights over NFS too."""
 
 TMP_GIB = 8
 

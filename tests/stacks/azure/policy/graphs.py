@@ -24,8 +24,11 @@ from tests.stacks.azure import recorded
 
 Json = dict[str, Any]
 
-DIGESTS: Edits = {"images": {image.value: f"sha256:{number:064x}" for number, image in enumerate(Image, start=1)}}
-"""Every image is there, so that nothing is held back."""
+DIGESTS: Edits = {
+    "images": {image.value: f"sha256:{number:064x}" for number, image in enumerate(Image, start=1)},
+    "azure.hub_token_secret": "hub-token",
+}
+"""Every image is there, so that nothing is held back; and a token for gated models."""
 CLUSTER, WORKLOADS = "cluster", "workloads"
 
 

@@ -164,6 +164,15 @@ def scales_nothing(graph: Emitted) -> None:
     graph.props("ScaledObject", "speech-scaling")["spec"]["scaleTargetRef"]["name"] = "speach"
 
 
+def token_of_nobody(graph: Emitted) -> None:
+    graph.drop("SecretProviderClass", "hub-secrets")
+
+
+def public_machine(graph: Emitted) -> None:
+    configuration = graph.props("NetworkInterface", "jump")["ipConfigurations"][0]
+    configuration["publicIPAddress"] = {"id": "/subscriptions/s/resourceGroups/r/x"}
+
+
 def request_above_limit(graph: Emitted) -> None:
     graph.container("voxtral")["resources"]["requests"]["memory"] = "900Gi"
 
@@ -323,6 +332,11 @@ MUTATIONS = (
     Mutation("context beyond the model's", WORKLOADS, flags("qwen-a100", "engine", max_model_len="99999"),
              ("context-fits-model",), ("99999",)),
     Mutation("storage account with shared keys", CLUSTER, shared_keys, ("data-is-closed",), ("allowSharedKeyAccess",)),
+    Mutation("token that nobody brings", WORKLOADS, token_of_nobody, ("references-resolve",),
+             ("SecretProviderClass hub-secrets",)),
+    Mutation("private API server that nobody reaches", CLUSTER, without("BastionHost", "bastion"),
+             ("somebody-gets-in",), ("nobody reaches",)),
+    Mutation("jump host with a public address", CLUSTER, public_machine, ("machines-are-inside",), ("public address",)),
     Mutation("no tags", CLUSTER, untagged, ("resources-are-tagged",), ("registry has no tag deployment",)),
     Mutation("vLLM on a node image whose driver is too old", WORKLOADS, nothing, ("driver-runs-engine",),
              ("GRID 570.211.01", "R580"), {"azure.pools.3.vm_size": "Standard_NV36ads_A10_v5"}),

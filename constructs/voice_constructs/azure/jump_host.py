@@ -1,0 +1,172 @@
+"""A machine in the network for whoever deploys, and the way to it."""
+
+import base64
+import hashlib
+
+import pulumi
+from pulumi_azure_native import compute, network
+
+from blueprint.azure.names import Role
+from blueprint.file.model.azure import JumpHost
+from voice_constructs.azure.identity import grant
+from voice_constructs.azure.network import BASTION_SUBNET, VoiceNetwork
+from voice_constructs.azure.scope import Scope
+
+_DISK_GIB = 256
+"""Room to build the images of this repository, of which the largest unpacks to about 30 GiB."""
+_PACKAGES = ("buildah", "git", "make", "python3-venv")
+"""What `make setup` and `voice images build-args --tool buildah` take; from Ubuntu's archive."""
+
+
+def nobodys_key() -> str:
+    """Return an SSH key that nobody can sign in with: Azure asks for one, and people sign in with Entra.
+
+    Its 32 bytes are a hash, so no private half was ever made.
+    """
+    point = hashlib.sha256(b"voice-serve: nobody has the private half of this key").digest()
+    fields = (b"ssh-ed25519", point)
+    blob = b"".join(len(field).to_bytes(4, "big") + field for field in fields)
+    return f"ssh-ed25519 {base64.b64encode(blob).decode()} nobody"
+
+
+class JumpMachine(pulumi.ComponentResource):
+    """An Ubuntu machine without a public address, and a Bastion host that leads to it.
+
+    Bastion is the Standard one: the Basic one opens no session from a terminal
+    (https://learn.microsoft.com/azure/bastion/native-client). Images are patched by the platform.
+
+    Attributes:
+        id: Resource id of the machine; its sign-in role is granted on it.
+    """
+
+    def __init__(self, name: str, *, scope: Scope, network: VoiceNetwork, access: JumpHost) -> None:
+        super().__init__("voice:azure:JumpMachine", name)
+        self._scope = scope
+        machine = self._build_machine(name, access.vm_size, network.subnet_ids["jump"])
+        self._build_bastion(network)
+        self.id: pulumi.Output[str] = machine.id
+        for number, group in enumerate(scope.deployment.azure.admin_groups):
+            for purpose, role, on in (
+                ("find-jump-host", Role.READER, scope.group_id),
+                ("sign-in-to-jump-host", Role.VIRTUAL_MACHINE_ADMINISTRATOR_LOGIN, machine.id),
+            ):
+                grant(f"admins-{number}-{purpose}", scope=scope, role=role, on=on, to=group, parent=self, group=True)
+        self.register_outputs({})
+
+    def _build_machine(self, name: str, vm_size: str, subnet: pulumi.Input[str]) -> compute.VirtualMachine:
+        scope, inside = self._scope, pulumi.ResourceOptions(parent=self)
+        interface = network.NetworkInterface(
+            name,
+            resource_group_name=scope.group,
+            network_interface_name=scope.name(name),
+            location=scope.location,
+            ip_configurations=[
+                network.NetworkInterfaceIPConfigurationArgs(
+                    name="private",
+                    private_ip_allocation_method=network.IPAllocationMethod.DYNAMIC,
+                    subnet=network.SubnetArgs(id=subnet),
+                )
+            ],
+            tags=scope.tags,
+            opts=inside,
+        )
+        setup = f"#cloud-config\npackage_update: true\npackages: [{', '.join(_PACKAGES)}]\n"
+        machine = compute.VirtualMachine(
+            name,
+            resource_group_name=scope.group,
+            vm_name=scope.name(name),
+            location=scope.location,
+            hardware_profile=compute.HardwareProfileArgs(vm_size=vm_size),
+            # The extension for signing in with Entra needs an identity; it is granted nothing.
+            identity=compute.VirtualMachineIdentityArgs(type=compute.ResourceIdentityType.SYSTEM_ASSIGNED),
+            network_profile=compute.NetworkProfileArgs(
+                network_interfaces=[
+                    compute.NetworkInterfaceReferenceArgs(
+                        id=interface.id, primary=True, delete_option=compute.DeleteOptions.DELETE
+                    )
+                ]
+            ),
+            os_profile=compute.OSProfileArgs(
+                computer_name=name,
+                admin_username="nobody-signs-in",
+                custom_data=base64.b64encode(setup.encode()).decode(),
+                linux_configuration=compute.LinuxConfigurationArgs(
+                    disable_password_authentication=True,
+                    ssh=compute.SshConfigurationArgs(
+                        public_keys=[
+                            compute.SshPublicKeyArgs(
+                                key_data=nobodys_key(), path="/home/nobody-signs-in/.ssh/authorized_keys"
+                            )
+                        ]
+                    ),
+                    patch_settings=compute.LinuxPatchSettingsArgs(
+                        patch_mode=compute.LinuxVMGuestPatchMode.AUTOMATIC_BY_PLATFORM,
+                        assessment_mode=compute.LinuxPatchAssessmentMode.AUTOMATIC_BY_PLATFORM,
+                    ),
+                ),
+            ),
+            security_profile=compute.SecurityProfileArgs(
+                encryption_at_host=True,
+                security_type=compute.SecurityTypes.TRUSTED_LAUNCH,
+                uefi_settings=compute.UefiSettingsArgs(secure_boot_enabled=True, v_tpm_enabled=True),
+            ),
+            storage_profile=compute.StorageProfileArgs(
+                image_reference=compute.ImageReferenceArgs(
+                    publisher="Canonical", offer="ubuntu-24_04-lts", sku="server", version="latest"
+                ),
+                os_disk=compute.OSDiskArgs(
+                    create_option=compute.DiskCreateOptionTypes.FROM_IMAGE,
+                    delete_option=compute.DiskDeleteOptionTypes.DELETE,
+                    disk_size_gb=_DISK_GIB,
+                    managed_disk=compute.ManagedDiskParametersArgs(
+                        storage_account_type=compute.StorageAccountTypes.PREMIUM_LRS
+                    ),
+                ),
+            ),
+            tags=scope.tags,
+            opts=inside,
+        )
+        compute.VirtualMachineExtension(
+            "entra-sign-in",
+            resource_group_name=scope.group,
+            vm_name=machine.name,
+            vm_extension_name="AADSSHLoginForLinux",
+            location=scope.location,
+            publisher="Microsoft.Azure.ActiveDirectory",
+            type="AADSSHLoginForLinux",
+            type_handler_version="1.0",
+            auto_upgrade_minor_version=True,
+            tags=scope.tags,
+            opts=inside,
+        )
+        return machine
+
+    def _build_bastion(self, around: VoiceNetwork) -> None:
+        scope, inside = self._scope, pulumi.ResourceOptions(parent=self)
+        address = network.PublicIPAddress(
+            "bastion",
+            resource_group_name=scope.group,
+            public_ip_address_name=scope.name("bastion"),
+            location=scope.location,
+            sku=network.PublicIPAddressSkuArgs(name=network.PublicIPAddressSkuName.STANDARD),
+            public_ip_allocation_method=network.IPAllocationMethod.STATIC,
+            tags=scope.tags,
+            opts=inside,
+        )
+        network.BastionHost(
+            "bastion",
+            resource_group_name=scope.group,
+            bastion_host_name=scope.name("bastion"),
+            location=scope.location,
+            sku=network.SkuArgs(name=network.BastionHostSkuName.STANDARD),
+            enable_tunneling=True,
+            ip_configurations=[
+                network.BastionHostIPConfigurationArgs(
+                    name="bastion",
+                    subnet=network.SubResourceArgs(id=around.subnet_ids[BASTION_SUBNET]),
+                    public_ip_address=network.SubResourceArgs(id=address.id),
+                )
+            ],
+            tags=scope.tags,
+            opts=inside,
+        )

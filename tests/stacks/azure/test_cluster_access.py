@@ -1,0 +1,263 @@
+"""How operators and pipelines get in: each kind of access, and what is used instead of being made."""
+
+import shutil
+import subprocess
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import ValidationError
+
+from blueprint.azure.names import ClusterOutput, Role
+from blueprint.file.model.azure import ExistingNetwork
+from sandbox.azure.graph import Graph
+from sandbox.azure.values import reveal
+from tests.blueprint.documents import Edits
+from tests.stacks.azure.recorded import cluster, edited, inputs
+from voice_constructs.azure.cluster import API_SERVER, signs_in_with_azure_cli
+from voice_constructs.azure.jump_host import nobodys_key
+
+HUB = "/subscriptions/11111111-1111-4111-8111-111111111111/resourceGroups/hub/providers"
+HUB_NETWORK = f"{HUB}/Microsoft.Network/virtualNetworks/hub"
+SPOKE = f"{HUB}/Microsoft.Network/virtualNetworks/spoke"
+REGISTRY = f"{HUB}/Microsoft.ContainerRegistry/registries/ourImages"
+WORKSPACE = f"{HUB}/Microsoft.OperationalInsights/workspaces/ours"
+ZONE_OF = f"{HUB}/Microsoft.Network/privateDnsZones"
+ZONES = {
+    name: f"{ZONE_OF}/{name}"
+    for name in ("privatelink.azurecr.io", "privatelink.grafana.azure.com", "privatelink.southcentralus.azmk8s.io")
+}
+PUBLIC: Edits = {"azure.access": {"kind": "public", "authorized_ranges": ["203.0.113.0/24"]}}
+PEERED: Edits = {"azure.access": {"kind": "peering", "network_id": HUB_NETWORK}}
+EXISTING: Edits = {
+    "azure.access": {
+        "kind": "existing-network",
+        "nodes_subnet_id": f"{SPOKE}/subnets/nodes",
+        "endpoints_subnet_id": f"{SPOKE}/subnets/endpoints",
+    }
+}
+
+
+def graph_of(edits: Edits) -> Graph:
+    return cluster(edited(edits))
+
+
+def aks(graph: Graph) -> dict[str, Any]:
+    return inputs(graph.named("cluster", "containerservice:ManagedCluster"))
+
+
+# --- a jump host ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def jump() -> Graph:
+    return graph_of({})
+
+
+def test_a_jump_host_is_reached_through_bastion_alone(jump: Graph) -> None:
+    (interface,) = jump.of_type("network:NetworkInterface")
+    (configuration,) = inputs(interface)["ipConfigurations"]
+    assert "publicIPAddress" not in configuration
+    subnet = jump.named("jump", "network:Subnet")
+    assert configuration["subnet"]["id"] == subnet.id
+    group = jump.named("jump", "network:NetworkSecurityGroup")
+    assert inputs(subnet)["networkSecurityGroup"]["id"] == group.id
+    bastion_range = inputs(jump.named("AzureBastionSubnet", "network:Subnet"))["addressPrefix"]
+    allowed = [rule for rule in inputs(group)["securityRules"] if rule["access"] == "Allow"]
+    assert [(rule["sourceAddressPrefix"], rule["destinationPortRange"]) for rule in allowed] == [(bastion_range, "22")]
+    bastion = inputs(jump.of_type("network:BastionHost")[0])
+    # `az network bastion ssh` works with the Standard SKU and tunnelling only.
+    assert (bastion["sku"]["name"], bastion["enableTunneling"]) == ("Standard", True)
+    assert bastion["ipConfigurations"][0]["subnet"]["id"] == jump.named("AzureBastionSubnet", "network:Subnet").id
+
+
+def test_people_sign_in_to_the_jump_host_with_entra(jump: Graph) -> None:
+    machine = jump.of_type("compute:VirtualMachine")[0]
+    asked = inputs(machine)
+    assert asked["identity"] == {"type": "SystemAssigned"}  # which the extension works with
+    (extension,) = jump.of_type("compute:VirtualMachineExtension")
+    assert inputs(extension)["type"] == "AADSSHLoginForLinux"
+    assert inputs(extension)["vmName"] == asked["vmName"]
+    assert asked["osProfile"]["linuxConfiguration"]["disablePasswordAuthentication"] is True
+    assert "adminPassword" not in asked["osProfile"]
+    assert asked["securityProfile"]["encryptionAtHost"] is True
+    grants = [inputs(grant) for grant in jump.of_type("authorization:RoleAssignment")]
+    assert [
+        grant["principalType"]
+        for grant in grants
+        if grant["roleDefinitionId"].endswith(Role.VIRTUAL_MACHINE_ADMINISTRATOR_LOGIN) and grant["scope"] == machine.id
+    ] == ["Group"]
+
+
+def test_nobodys_key_is_a_key() -> None:
+    """OpenSSH reads it, as Azure does when the machine is made."""
+    keygen = shutil.which("ssh-keygen")
+    if not keygen:
+        pytest.skip("no ssh-keygen here")
+    command = [keygen, "-l", "-f", "-"]
+    read = subprocess.run(command, input=nobodys_key(), capture_output=True, text=True, check=True)  # noqa: S603
+    assert read.stdout.startswith("256 SHA256:")
+    assert "(ED25519)" in read.stdout
+
+
+def test_another_size_is_one_edit() -> None:
+    graph = graph_of({"azure.access": {"kind": "jump-host", "vm_size": "Standard_D8ds_v5"}})
+    asked = inputs(graph.of_type("compute:VirtualMachine")[0])
+    assert asked["hardwareProfile"] == {"vmSize": "Standard_D8ds_v5"}
+
+
+# --- a peered network -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("through_gateway", [False, True])
+def test_a_peering_has_two_sides(through_gateway: bool) -> None:
+    graph = graph_of({**PEERED, "azure.access.through_gateway": through_gateway})
+    (network,) = graph.of_type("network:VirtualNetwork")
+    sides = {inputs(side)["virtualNetworkName"]: side for side in graph.of_type("network:VirtualNetworkPeering")}
+    ours, theirs = sides[inputs(network)["virtualNetworkName"]], sides["hub"]
+    assert inputs(ours)["remoteVirtualNetwork"] == {"id": HUB_NETWORK}
+    assert inputs(theirs)["remoteVirtualNetwork"] == {"id": network.id}
+    assert inputs(theirs)["resourceGroupName"] == "hub"
+    assert inputs(ours)["useRemoteGateways"] is through_gateway
+    assert inputs(theirs)["allowGatewayTransit"] is through_gateway
+    assert theirs.urn in graph.needed_by(ours.urn)
+    provider = next(r for r in graph.resources if theirs.provider and r.urn in theirs.provider)
+    assert reveal(provider.inputs)["subscriptionId"] == "11111111-1111-4111-8111-111111111111"
+    assert ours.provider != theirs.provider
+
+
+def test_a_peered_network_finds_the_services_by_name() -> None:
+    graph = graph_of(PEERED)
+    linked: dict[str, set[str]] = {}
+    for link in graph.of_type("privatedns:VirtualNetworkLink"):
+        linked.setdefault(inputs(link)["privateZoneName"], set()).add(inputs(link)["virtualNetwork"]["id"])
+    own = graph.of_type("network:VirtualNetwork")[0].id
+    assert linked
+    assert set(map(frozenset, linked.values())) == {frozenset({own, HUB_NETWORK})}
+    access = aks(graph)["apiServerAccessProfile"]
+    # The zone that AKS makes is linked to the cluster's network alone.
+    assert (access["enablePrivateCluster"], access["enablePrivateClusterPublicFQDN"]) == (True, True)
+    assert not graph.of_type("network:BastionHost")
+
+
+# --- an existing network, and other existing resources --------------------------------------------------------
+
+
+def test_an_existing_network_is_used_and_not_made() -> None:
+    graph = graph_of(EXISTING)
+    for kind in ("VirtualNetwork", "Subnet", "NetworkSecurityGroup", "NatGateway", "PublicIPAddress", "BastionHost"):
+        assert not graph.of_type(f"network:{kind}"), kind
+    pools = [inputs(pool) for pool in graph.of_type("containerservice:AgentPool")] + aks(graph)["agentPoolProfiles"]
+    assert {pool["vnetSubnetID"] for pool in pools} == {f"{SPOKE}/subnets/nodes"}
+    assert {inputs(endpoint)["subnet"]["id"] for endpoint in graph.of_type("network:PrivateEndpoint")} == {
+        f"{SPOKE}/subnets/endpoints"
+    }
+    assert {inputs(link)["virtualNetwork"]["id"] for link in graph.of_type("privatedns:VirtualNetworkLink")} == {SPOKE}
+    grant = inputs(graph.named("control-plane-uses-subnet"))
+    assert grant["scope"] == f"{SPOKE}/subnets/nodes"
+
+
+@pytest.mark.parametrize(
+    ("egress", "outbound"), [("nat-gateway", "userAssignedNATGateway"), ("route-table", "userDefinedRouting")]
+)
+def test_nodes_leave_an_existing_network_as_it_leads(egress: str, outbound: str) -> None:
+    graph = graph_of({**EXISTING, "azure.access.egress": egress})
+    assert aks(graph)["networkProfile"]["outboundType"] == outbound
+
+
+def test_subnets_of_two_networks_are_refused() -> None:
+    with pytest.raises(ValidationError, match=r"endpoints_subnet_id is in .*/hub, nodes_subnet_id in .*/spoke"):
+        ExistingNetwork(
+            kind="existing-network",
+            nodes_subnet_id=f"{SPOKE}/subnets/nodes",
+            endpoints_subnet_id=f"{HUB_NETWORK}/subnets/endpoints",
+        )
+
+
+def test_an_existing_registry_and_workspace_are_used_and_not_made() -> None:
+    graph = graph_of({"azure.existing": {"registry_id": REGISTRY, "log_workspace_id": WORKSPACE}})
+    assert not graph.of_type("containerregistry:Registry")
+    assert not graph.of_type("operationalinsights:Workspace")
+    assert graph.outputs[ClusterOutput.REGISTRY_LOGIN_SERVER] == "ourimages.azurecr.io"
+    pull = inputs(graph.named("kubelet-pulls-images"))
+    assert pull["scope"] == REGISTRY
+    # Who may push to it is not this deployment's business.
+    others = [inputs(r)["roleDefinitionId"] for r in graph.of_type("authorization:RoleAssignment")]
+    assert not [role for role in others if role.endswith((Role.ACR_PUSH, Role.ACR_IMPORT))]
+    settings = [inputs(r)["workspaceId"] for r in graph.of_type("monitor:DiagnosticSetting")]
+    assert set(settings) == {WORKSPACE}
+
+
+def test_existing_zones_are_used_and_not_made() -> None:
+    graph = graph_of({**EXISTING, "azure.existing": {"private_dns_zones": list(ZONES.values())}})
+    made = {inputs(zone)["privateZoneName"] for zone in graph.of_type("privatedns:PrivateZone")}
+    assert not made & set(ZONES)
+    used = {
+        config["privateDnsZoneId"]
+        for group in graph.of_type("network:PrivateDnsZoneGroup")
+        for config in inputs(group)["privateDnsZoneConfigs"]
+    }
+    api_server = ZONES["privatelink.southcentralus.azmk8s.io"]
+    assert used >= set(ZONES.values()) - {api_server}
+    access = aks(graph)["apiServerAccessProfile"]
+    assert (access["privateDNSZone"], access["enablePrivateClusterPublicFQDN"]) == (api_server, False)
+    # AKS writes into the zone and links it as the control plane, before which both roles have to be there.
+    granted = {inputs(r)["scope"]: r for r in graph.of_type("authorization:RoleAssignment")}
+    before = graph.needed_by(graph.named("cluster", "containerservice:ManagedCluster").urn)
+    assert {granted[api_server].urn, granted[SPOKE].urn} <= set(before)
+
+
+def test_a_zone_that_nothing_uses_is_refused() -> None:
+    with pytest.raises(Exception, match=r"privatelink\.blob\.core\.windows\.net is used by nothing"):
+        graph_of({"azure.existing": {"private_dns_zones": [f"{ZONE_OF}/privatelink.blob.core.windows.net"]}})
+
+
+# --- a public API server --------------------------------------------------------------------------------------
+
+
+def test_a_public_api_server_leaves_the_registry_inside() -> None:
+    graph = graph_of(PUBLIC)
+    (registry,) = graph.of_type("containerregistry:Registry")
+    assert inputs(registry)["publicNetworkAccess"] == "Disabled"
+    # Images come by `az acr import`: through the control plane, which takes a role of its own.
+    imports = [
+        inputs(r) for r in graph.of_type("authorization:RoleAssignment")
+        if inputs(r)["roleDefinitionId"].endswith(Role.ACR_IMPORT)
+    ]  # fmt: skip
+    assert [each["scope"] for each in imports] == [registry.id]
+    assert inputs(registry)["networkRuleBypassOptions"] == "AzureServices"
+    # Dashboards are of no use where nobody gets at them.
+    assert inputs(graph.of_type("dashboard:Grafana")[0])["properties"]["publicNetworkAccess"] == "Enabled"
+
+
+# --- signing in -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("edits", [{}, PUBLIC, PEERED, EXISTING], ids=["jump host", "public", "peering", "existing"])
+def test_the_kubeconfig_waits_for_nobody(edits: Edits) -> None:
+    """Azure's own asks for a device code, which no pipeline can type."""
+    kubeconfig = yaml.safe_load(reveal(graph_of(edits).outputs[ClusterOutput.KUBECONFIG]))
+    (user,) = kubeconfig["users"]
+    plugin = user["user"]["exec"]
+    assert plugin["command"] == "kubelogin"
+    assert plugin["args"] == ["get-token", "--login", "azurecli", "--server-id", API_SERVER]
+    assert plugin["interactiveMode"] == "Never"
+    assert list(user["user"]) == ["exec"]
+    (context,) = kubeconfig["contexts"]
+    assert context["context"]["user"] == user["name"]
+
+
+def test_only_the_sign_in_of_a_kubeconfig_is_replaced() -> None:
+    theirs = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "one",
+        "clusters": [{"name": "one", "cluster": {"server": "https://one:443", "certificate-authority-data": "LS0t"}}],
+        "contexts": [{"name": "one", "context": {"cluster": "one", "user": "me"}}],
+        "users": [{"name": "me", "user": {"exec": {"args": ["get-token", "--login", "devicecode"]}}}],
+    }
+    ours = yaml.safe_load(signs_in_with_azure_cli(yaml.safe_dump(theirs).encode()))
+    assert {key: value for key, value in ours.items() if key != "users"} == {
+        key: value for key, value in theirs.items() if key != "users"
+    }
+    assert "devicecode" not in str(ours)
