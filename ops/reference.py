@@ -8,8 +8,11 @@ from typing import Any
 from typer._click import Command, Context  # typer carries a click of its own
 from typer.core import TyperArgument, TyperGroup, TyperOption
 
+import blueprint
 from blueprint.checks import CHECKS
 from blueprint.contract import session_api
+from blueprint.contract.images import Image
+from blueprint.observability.azure_alerts import BUDGET, FORECAST_PERCENT, SPENT_PERCENT, alerts
 from ops.cli import COMMANDS, load_command
 from ops.schema.document import Schema
 
@@ -90,6 +93,32 @@ def api() -> str:
     return "\n".join(lines) + "\n"
 
 
+def azure_alerts() -> str:
+    """Return every alert of an Azure half that has each kind of service."""
+    shipped = blueprint.load(FOLDER.parents[1] / "deployments/cells.yaml")
+    deployment = shipped.model_copy(update={"images": dict.fromkeys(Image, "sha256:...")})
+    lines = [
+        "# Alerts on Azure",
+        "",
+        "Rules of the managed Prometheus, as `deployments/cells.yaml` deploys them once its images have digests; each",
+        "service has its own. A value that equals its threshold does not fire. The name begins with the runbook's.",
+        f"Where there is a budget, it reports at {SPENT_PERCENT} % of it spent and at {FORECAST_PERCENT} % forecast:",
+        f"[{BUDGET}](../runbooks/azure/{BUDGET}.md).",
+        "",
+    ]
+    rows = [
+        (
+            f"[{alert.name}](../runbooks/azure/{alert.id}.md)",
+            f"{alert.comparison} {alert.threshold:g}{alert.unit}",
+            f"{alert.minutes} min",
+            "yes" if alert.callers_affected else "",
+            f"`{alert.query}`",
+        )
+        for alert in alerts(deployment)
+    ]
+    return "\n".join([*lines, *_table(("Alert", "Fires when it is", "For", "Callers notice", "Watches"), rows)]) + "\n"
+
+
 def _leaves(title: str, command: Command) -> Iterator[tuple[str, Command]]:
     if isinstance(command, TyperGroup):
         for name, part in command.commands.items():
@@ -126,7 +155,12 @@ def _table(headings: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
     return [f"| {' | '.join(row)} |" for row in (cells[0], ["---"] * len(headings), *cells[1:])]
 
 
-PAGES: dict[str, Callable[[], str]] = {"commands": commands, "checks": checks, "session-api": api}
+PAGES: dict[str, Callable[[], str]] = {
+    "azure-alerts": azure_alerts,
+    "checks": checks,
+    "commands": commands,
+    "session-api": api,
+}
 
 if __name__ == "__main__":
     main()

@@ -3,18 +3,26 @@
 import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from blueprint.file.model.deployment import Deployment
+
+if TYPE_CHECKING:
+    from aws_cdk.cx_api import CloudAssembly
+
+
+def synthesize(deployment: Deployment, folder: Path) -> "CloudAssembly":
+    """Synthesize a deployment that has passed its checks, and leave its cloud assembly in a folder."""
+    # Imported here: aws-cdk-lib starts a Node process, which commands that only read the file do not need.
+    from stacks.aws.app import make_app  # noqa: PLC0415
+
+    return make_app(deployment, outdir=str(folder)).synth()
 
 
 def templates(deployment: Deployment) -> dict[str, dict[str, Any]]:
     """Synthesize a deployment that has passed its checks; return its templates by stack name."""
-    # Imported here: aws-cdk-lib starts a Node process, which commands that only read the file do not need.
-    from stacks.aws.app import make_app  # noqa: PLC0415
-
     with TemporaryDirectory(prefix="voice-synth-") as folder:
-        assembly = make_app(deployment, outdir=folder).synth()
+        assembly = synthesize(deployment, Path(folder))
         return {
             stack.stack_name: json.loads(Path(stack.template_full_path).read_text(encoding="utf-8"))
             for stack in assembly.stacks

@@ -123,7 +123,7 @@ def modules(folder: Path) -> set[str]:
 
 
 def test_blueprint_has_one_folder_for_each_subject() -> None:
-    subjects = {"file", "contract", "catalog", "checks", "aws", "azure", "engines"}
+    subjects = {"file", "contract", "catalog", "checks", "aws", "azure", "engines", "observability"}
     assert modules(ROOT / "blueprint") == subjects | {"__init__", "base", "capacity", "hosts", "images"}
 
 

@@ -14,7 +14,7 @@ from userdata.values import (
     LifecycleHooks,
     Mount,
     Preparation,
-    StateSecret,
+    StateAccess,
     Vfio,
 )
 
@@ -33,7 +33,7 @@ __all__ = [
     "LifecycleHooks",
     "Mount",
     "Preparation",
-    "StateSecret",
+    "StateAccess",
     "Vfio",
     "render",
     "render_bake",

@@ -24,6 +24,7 @@ HOST_ACTIONS = (
     "logs:CreateLogStream",
     "logs:PutLogEvents",
     "secretsmanager:GetSecretValue",
+    "ssm:GetParameter",
 )
 """What a host's role has to allow, apart from what its containers call; the load balancer's are for VFIO."""
 
@@ -167,8 +168,9 @@ def _assignments(boot: HostBoot) -> list[str]:
         "READY_BUDGET_S": hooks.ready_budget_s,
         "DRAIN_BUDGET_S": hooks.drain_budget_s,
         "LOG_GROUP": boot.log_group,
-        "SECRET": boot.state_secret.arn,
-        "SECRET_FIELD": boot.state_secret.field,
+        "STATE_HOST": boot.state.host_parameter,
+        "SECRET": boot.state.secret_arn,
+        "SECRET_FIELD": boot.state.field,
         "MTU": boot.mtu,
         "PAGE_SIZE_MIB": boot.huge_pages.size_mib if boot.huge_pages else None,
         "PAGE_COUNT": boot.huge_pages.count if boot.huge_pages else None,

@@ -16,8 +16,10 @@ from blueprint.contract.environment import (
     REGION,
     RX_QUEUES,
     RX_RING_SIZE,
+    VALKEY_HOST_FILE,
     VALKEY_PASSWORD,
     VALKEY_PASSWORD_FILE,
+    ZONE,
 )
 from blueprint.contract.metrics import StartPhase
 from blueprint.contract.network import ENA_EXPRESS_MTU, XDP_MTU, Tier
@@ -25,7 +27,9 @@ from blueprint.contract.network import ENA_EXPRESS_MTU, XDP_MTU, Tier
 POLL_S = 5
 """How often a host looks at its containers and at its metadata."""
 
-SET_ON_THE_HOST = frozenset(v.name for v in (HOST, HOST_ADDRESS, INTERFACE, VALKEY_PASSWORD_FILE))
+SET_ON_THE_HOST = frozenset(
+    v.name for v in (HOST, HOST_ADDRESS, ZONE, INTERFACE, VALKEY_HOST_FILE, VALKEY_PASSWORD_FILE)
+)
 """Variables that every container gets and whose values only the host knows."""
 
 _NAME = re.compile(r"[a-z][a-z0-9-]*")
@@ -90,10 +94,17 @@ class LifecycleHooks:
 
 
 @dataclass(frozen=True)
-class StateSecret:
-    """Where the password of the tier's Valkey user lies: one field of a JSON secret in Secrets Manager."""
+class StateAccess:
+    """How a host finds the state store, and is let in.
 
-    arn: str
+    Attributes:
+        host_parameter: Name of the parameter in Systems Manager that has the store's endpoint.
+        secret_arn: JSON secret in Secrets Manager of the tier's Valkey user.
+        field: Field of the password in it.
+    """
+
+    host_parameter: str
+    secret_arn: str
     field: str
 
 
@@ -223,8 +234,8 @@ class HostBoot:
         hooks: Its lifecycle hooks.
         containers: What runs, telemetry last: it is stopped when the others have drained.
         log_group: CloudWatch log group of hosts and containers.
-        state_secret: Password of the state store.
-        environment: Variables of every container, such as the endpoint of the state store.
+        state: Access to the state store.
+        environment: Variables of every container, such as the port of the state store.
         mtu: MTU of the primary interface; ``None`` leaves EC2's 9001.
         huge_pages: Reserved at every boot.
         ena_express: Sets the host up for ENA Express and refuses to serve without it.
@@ -242,7 +253,7 @@ class HostBoot:
     hooks: LifecycleHooks
     containers: tuple[Container, ...]
     log_group: str
-    state_secret: StateSecret
+    state: StateAccess
     environment: Mapping[str, str] = field(default_factory=dict)
     mtu: int | None = None
     huge_pages: HugePages | None = None

@@ -1,7 +1,6 @@
 """Dashboards as data: one for each tier, and the overview that is looked at first."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from blueprint.aws import names
 from blueprint.aws.alerts import CALLERS_AFFECTED, Alert, alerts
@@ -12,42 +11,14 @@ from blueprint.contract.network import Tier
 from blueprint.file.model.aws import AsrFleet
 from blueprint.file.model.deployment import Deployment
 from blueprint.hosts import fleets_with
+from blueprint.observability import panels
 
-MINUTE_S = 60
 SHORTEST_S = 10
 """Shortest period that an alarm sees; a dashboard that shows more shows what nothing acts on."""
 
 
-@dataclass(frozen=True)
-class Panel:
-    """One graph.
-
-    Attributes:
-        period_s: Seconds a point, no less than the metrics' resolution.
-        stacked: Whether series are parts of a whole.
-    """
-
-    title: str
-    series: tuple[Series, ...]
-    period_s: int = MINUTE_S
-    stacked: bool = False
-
-
-@dataclass(frozen=True)
-class Dashboard:
-    """A page of graphs.
-
-    Attributes:
-        topic: A tier, or ``overview``; last part of the dashboard's name.
-        about: What one sees here, as Markdown.
-        alarms: Names of the alarms whose state its head shows.
-        panels: In reading order; one without series, for want of such a fleet, is left out.
-    """
-
-    topic: str
-    about: str
-    alarms: tuple[str, ...]
-    panels: tuple[Panel, ...]
+Panel = panels.Panel[Series]
+Dashboard = panels.Dashboard[Series]
 
 
 def dashboards(deployment: Deployment) -> tuple[Dashboard, ...]:

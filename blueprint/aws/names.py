@@ -48,18 +48,33 @@ def baked_tags(deployment: Deployment, fleet: str) -> dict[str, str]:
     return {"voice-serve:deployment": deployment.name, "voice-serve:fleet": fleet}
 
 
-def state_group(deployment: Deployment) -> str:
-    """Return the id of the state store's replication group."""
+def state_prefix(deployment: Deployment) -> str:
+    """Return what the ids of the state store's users begin with."""
     return f"{deployment.name}-state"
 
 
-def state_part(group: str, part: str) -> str:
-    """Return the id of a user of the state store or of their group; one that is too long ends in its checksum."""
-    whole = f"{group}-{part}"
+def state_group(deployment: Deployment) -> str:
+    """Return the id of the state store's replication group, which differs by the snapshot that it is restored from."""
+    prefix, snapshot = state_prefix(deployment), deployment.aws.state.restore_from
+    return state_part(prefix, _checksum(snapshot)) if snapshot else prefix
+
+
+def state_host(deployment: Deployment) -> str:
+    """Return the name of the parameter that has the state store's endpoint."""
+    return f"/voice/{deployment.name}/state-host"
+
+
+def state_part(prefix: str, part: str) -> str:
+    """Return the id of a part of the state store; one that is too long ends in its checksum."""
+    whole = f"{prefix}-{part}"
     if len(whole) <= ELASTICACHE_ID_LENGTH:
         return whole
-    checksum = hashlib.sha256(whole.encode()).hexdigest()[:6]
+    checksum = _checksum(whole)
     return f"{whole[: ELASTICACHE_ID_LENGTH - len(checksum) - 1].rstrip('-')}-{checksum}"
+
+
+def _checksum(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:6]
 
 
 def state_nodes(deployment: Deployment) -> list[str]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from blueprint.azure.contract import NAMESPACE
-from blueprint.file.model.azure import Azure, GpuPool, PrefillDecodeCell, SpotNodes
+from blueprint.file.model.azure import Azure, AzureService, ChatService, GpuPool, PrefillDecodeCell, SpotNodes
 from blueprint.file.model.deployment import Deployment
 
 CLUSTER_PROJECT = "voice-cluster"
@@ -49,6 +49,16 @@ def grafana(deployment: Deployment, subscription: str) -> str:
 def part(deployment: Deployment, role: str) -> str:
     """Return the name of any other resource: ``production-azure-nat``."""
     return f"{deployment.name}-{role}"
+
+
+def replicas_name(service: AzureService, pool: str) -> str:
+    """Return the name of the Deployment of a service's replicas on one of its pools."""
+    return f"{service.name}-{pool}" if isinstance(service, ChatService) else service.name
+
+
+def runbook_url(deployment: Deployment, alert: str) -> str:
+    """Return the address of an alert's runbook."""
+    return f"{deployment.azure.observability.runbook_url}/azure/{alert}.md"
 
 
 def _short(deployment: Deployment, subscription: str, *, limit: int) -> str:

@@ -123,7 +123,7 @@ def nat_per_zone(deployment: Deployment) -> Iterator[Violation]:
 
 @check(
     "zones-for-production",
-    "Production spans at least two availability zones, and the state store has a replica.",
+    "Production spans at least two availability zones, and the state store has a replica and snapshots.",
     source="https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/AutoFailover.html",
 )
 def zones_for_production(deployment: Deployment) -> Iterator[Violation]:
@@ -137,4 +137,10 @@ def zones_for_production(deployment: Deployment) -> Iterator[Violation]:
             ("aws", "state", "replicas"),
             "0 replicas: the loss of one node loses every live session",
             "set replicas to 1 or more",
+        )
+    if aws.state.snapshot_retention_days == 0:
+        yield Violation(
+            ("aws", "state", "snapshot_retention_days"),
+            "0 days: there is nothing that a lost store could be restored from",
+            "set snapshot_retention_days to 1 or more",
         )

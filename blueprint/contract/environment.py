@@ -17,8 +17,12 @@ DEPLOYMENT = Variable("VOICE_DEPLOYMENT", "Name of the deployment; dimension of 
 FLEET = Variable("VOICE_FLEET", "Name of the fleet; dimension of every metric")
 HOST = Variable("VOICE_HOST", "Instance or task id; key of the host registry")
 HOST_ADDRESS = Variable("VOICE_HOST_ADDRESS", "Private IPv4 address that other tiers reach the host at")
+ZONE = Variable("VOICE_ZONE", "Availability zone of the host: audio goes to hosts of the same one first")
 REGION = Variable("VOICE_REGION", "Region of the CloudWatch endpoint")
 VALKEY_HOST = Variable("VOICE_VALKEY_HOST", "Primary endpoint of the state store")
+VALKEY_HOST_FILE = Variable(
+    "VOICE_VALKEY_HOST_FILE", "File that holds the endpoint: it follows a store that was restored"
+)
 VALKEY_PORT = Variable("VOICE_VALKEY_PORT", "Its port")
 VALKEY_USER = Variable("VOICE_VALKEY_USER", "The tier's own user of the state store")
 VALKEY_PASSWORD_FILE = Variable("VOICE_VALKEY_PASSWORD_FILE", "File that holds that user's password")
@@ -61,16 +65,16 @@ MEDIA_HOST = Variable("VOICE_MEDIA_HOST", "Public host name of the TLS and UDP l
 IDLE_TIMEOUT_S = Variable("VOICE_IDLE_TIMEOUT_S", "Longest silence on a socket before it is closed, seconds")
 DRAIN_TIMEOUT_S = Variable("VOICE_DRAIN_TIMEOUT_S", "Time that a stopping process may finish sessions in, seconds")
 
-_STATE = (VALKEY_HOST, VALKEY_PORT, VALKEY_USER, VALKEY_PASSWORD_FILE)
+_STATE = (VALKEY_HOST_FILE, VALKEY_PORT, VALKEY_USER, VALKEY_PASSWORD_FILE)
 _WHISPER = (
-    HOST, HOST_ADDRESS, *_STATE, CHUNK_PORT, HEALTH_PORT, HOST_KIND, ENGINE, MODEL, MODEL_REVISION, SESSIONS, ENCODERS,
-    DECODERS, CACHE_DIR, DRAIN_TIMEOUT_S,
+    HOST, HOST_ADDRESS, ZONE, *_STATE, CHUNK_PORT, HEALTH_PORT, HOST_KIND, ENGINE, MODEL, MODEL_REVISION, SESSIONS,
+    ENCODERS, DECODERS, CACHE_DIR, DRAIN_TIMEOUT_S,
 )  # fmt: skip
 
 ENVIRONMENT: dict[Image, tuple[Variable, ...]] = {
     Image.VAD_DATAPLANE: (
-        HOST, HOST_ADDRESS, *_STATE, DATA_PATH, INTERFACE, RX_QUEUES, RX_RING_SIZE, MAX_SESSIONS, HUGE_PAGE_SIZE_MIB,
-        RTP_PORT, CHUNK_PORT, CHUNK_KIND, HEALTH_PORT, DRAIN_TIMEOUT_S,
+        HOST, HOST_ADDRESS, ZONE, *_STATE, DATA_PATH, INTERFACE, RX_QUEUES, RX_RING_SIZE, MAX_SESSIONS,
+        HUGE_PAGE_SIZE_MIB, RTP_PORT, CHUNK_PORT, CHUNK_KIND, HEALTH_PORT, DRAIN_TIMEOUT_S,
     ),
     Image.WHISPER_ENGINE: _WHISPER,
     Image.ASR_NEURON: _WHISPER,

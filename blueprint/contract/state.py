@@ -98,6 +98,8 @@ class HostField(StrEnum):
     """``neuron`` or ``gpu`` in the ASR tier, where Neuron hosts are filled first; ``vad`` in the VAD tier."""
     ADDRESS = "address"
     """IPv4 address that other tiers send to."""
+    ZONE = "zone"
+    """Availability zone, of ASR hosts: the VAD tier takes one of its own first. Empty: it does not tell."""
     SLOTS = "slots"
     """Sessions that it takes in all; of ASR hosts, for the gateways' promises."""
     LANGUAGES = "languages"

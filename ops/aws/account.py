@@ -149,3 +149,9 @@ class Account:
             if is_service:
                 return place.split("/")[0], arn
         return None
+
+    def renew_gateway(self) -> None:
+        """Have the gateway's tasks replaced: they get the store's host and password when they start."""
+        if gateway := self.gateway():
+            cluster, service = gateway
+            self.session.client("ecs").update_service(cluster=cluster, service=service, forceNewDeployment=True)

@@ -183,7 +183,7 @@ FREE = frozenset(
         *("ElastiCache::ParameterGroup", "ElastiCache::SubnetGroup", "ElastiCache::User", "ElastiCache::UserGroup"),
         *("ElasticLoadBalancingV2::Listener", "ElasticLoadBalancingV2::TargetGroup"),
         *("IAM::InstanceProfile", "IAM::ManagedPolicy", "IAM::Policy", "IAM::Role", "Route53::RecordSet"),
-        *("S3::BucketPolicy", "SNS::Subscription", "SNS::TopicPolicy"),
+        *("S3::BucketPolicy", "SNS::Subscription", "SNS::TopicPolicy", "SSM::Parameter"),
         *("WAFv2::LoggingConfiguration", "WAFv2::WebACLAssociation"),
     )
 )

@@ -65,8 +65,9 @@ PRICED: dict[str, Uses] = {
 BY_USE: dict[str, tuple[tuple[str, str | None], ...]] = {
     "containerservice:AgentPool": (("traffic between zones and to the internet", None),),
     "dashboard:Grafana": (("users", None),),
+    "monitor:ActionGroup": (("messages", None),),
     "keyvault:Vault": (("operations", None),),
-    "monitor:AzureMonitorWorkspace": (("samples", None),),
+    "monitor:AzureMonitorWorkspace": (("samples", None), ("queries of alerts", None)),
     "network:NatGateway": (("data", None),),
     "network:PrivateEndpoint": (("data", None),),
     "operationalinsights:Workspace": (("logs", "log-analytics-ingested"),),
@@ -75,7 +76,8 @@ BY_USE: dict[str, tuple[tuple[str, str | None], ...]] = {
 
 FREE = frozenset(
     {
-        *("authorization:RoleAssignment", "containerservice:MaintenanceConfiguration"),
+        *("alertsmanagement:PrometheusRuleGroup", "authorization:RoleAssignment", "consumption:Budget"),
+        *("containerservice:MaintenanceConfiguration", "dashboard:Dashboard", "dashboard:DashboardDefinition"),
         *("kubernetesconfiguration:Extension", "managedidentity:FederatedIdentityCredential"),
         *("managedidentity:UserAssignedIdentity", "monitor:DataCollectionEndpoint", "monitor:DataCollectionRule"),
         *("monitor:DataCollectionRuleAssociation", "monitor:DiagnosticSetting", "network:NetworkSecurityGroup"),

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from blueprint import catalog
 from blueprint.capacity import CHUNKS_PER_S, PACKET_BYTES, PACKETS_PER_S, capacities
 from blueprint.contract.chunk import CHUNK_DATAGRAM_BYTES
+from blueprint.contract.images import Image
 from blueprint.contract.metrics import (
     ALLOWANCE_DIMENSION,
     EVENT_DIMENSION,
@@ -20,6 +21,7 @@ from blueprint.contract.metrics import (
 from blueprint.contract.network import Tier
 from blueprint.file.model.aws import Aws
 from blueprint.file.model.load import CallLoad
+from blueprint.hosts import asr_images
 from ops.cost.model import Amount, Use, total
 from ops.cost.prices import HOURS_PER_MONTH
 
@@ -61,8 +63,8 @@ def uses(aws: Aws, load: CallLoad, calls: Amount, utilisation: float) -> Iterato
     text_gb = EVENTS_PER_S * EVENT_BYTES * 3600 / 1e9 * load.speech_share
     # One gigabyte an hour is a unit; new and open connections take less.
     yield "AWS::ElasticLoadBalancingV2::LoadBalancer", Use("nlb-capacity-unit", calls * (audio_gb + text_gb))
-    # Gateway to VAD host, VAD host to ASR host; to the store ElastiCache's side is free.
-    crossed_gb = crossing * (audio_gb + speech_gb + speech_gb / 2)
+    # Gateway to VAD host, and ASR host to the store, where ElastiCache's side is free; VAD host to ASR host.
+    crossed_gb = crossing * (audio_gb + speech_gb / 2) + crossing * (1 - _at_home(aws, utilisation)) * speech_gb
     yield "AWS::AutoScaling::AutoScalingGroup", Use("zone-crossing-data", call_hours * crossed_gb)
     yield "AWS::AutoScaling::AutoScalingGroup", Use("internet-data", call_hours * text_gb)
     opened = call_hours * (60 / load.minutes_each)
@@ -77,6 +79,17 @@ def uses(aws: Aws, load: CallLoad, calls: Amount, utilisation: float) -> Iterato
     kind = "AWS::EC2::VPCEndpoint" if by_endpoint else "AWS::EC2::NatGateway"
     item = "interface-endpoint-data" if by_endpoint else "nat-gateway-data"
     yield kind, Use(item, published * (PUBLISHED_BYTES / 1e9))
+
+
+def _at_home(aws: Aws, utilisation: float) -> float:
+    """Return the share of the zones in which a VAD host finds one of the ASR hosts that are filled first.
+
+    Their fleets have the expected size. ASSUMED: those hosts have room, as long as scaling keeps up.
+    """
+    first = [fleet for fleet in aws.asr if asr_images(fleet)[0] is Image.ASR_NEURON] or list(aws.asr)
+    zones = {zone for fleet in first for zone in fleet.availability_zones or aws.availability_zones}
+    hosts = sum(fleet.hosts.min + utilisation * (fleet.hosts.max - fleet.hosts.min) for fleet in first)
+    return min(len(zones), hosts) / len(aws.availability_zones)
 
 
 def _publishers(aws: Aws, utilisation: float) -> Amount:

@@ -143,6 +143,8 @@ class VoicePath:
         self._password_file = self.folder / "password"
         self._password_file.touch(mode=0o600)
         self._password_file.write_text(self._password, encoding="utf-8")
+        self._host_file = self.folder / "store-host"
+        self._host_file.write_text(LOOPBACK, encoding="utf-8")
 
     def __enter__(self) -> Self:
         return self
@@ -285,7 +287,7 @@ class VoicePath:
             "VOICE_HOST": host,
             "VOICE_HOST_ADDRESS": address,
             "VOICE_REGION": "local",
-            "VOICE_VALKEY_HOST": LOOPBACK,
+            "VOICE_VALKEY_HOST_FILE": str(self._host_file),
             "VOICE_VALKEY_PORT": str(self.store_port),
             "VOICE_VALKEY_USER": "default",
             "VOICE_VALKEY_PASSWORD_FILE": str(self._password_file),

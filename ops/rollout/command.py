@@ -18,7 +18,7 @@ from ops.options import DeploymentFile, Json
 from ops.output import empty_table, err, out, print_json, stop
 from ops.rollout.follow import follow, newest_ids
 from ops.rollout.plan import Roll, rolls, shortages
-from ops.synthesis import templates
+from ops.synthesis import synthesize, templates
 from ops.teardown.removal import OperatorsAws
 from sandbox.aws.cdk import Cdk, CdkError
 
@@ -127,11 +127,12 @@ def _deploy(account: Account, found: list[Roll], probe: Callable[[], str]) -> st
     known, deploying = newest_ids(account, found), Future[None]()
     with TemporaryDirectory(prefix="voice-rollout-") as home:
         cdk = Cdk(OperatorsAws(account.caller["Account"], account.region), account.deployment, Path(home))
+        cdk.take(Path(synthesize(account.deployment, Path(home) / "cdk.out").directory))
 
         def run() -> None:
             try:
                 for stack in dict.fromkeys(roll.stack for roll in found):
-                    cdk.deploy_one(stack)
+                    cdk.deploy_only(stack)
                 deploying.set_result(None)
             except BaseException as error:  # noqa: BLE001  told to whoever waits
                 deploying.set_exception(error)

@@ -6,7 +6,7 @@ from ops.exits import FAILED, REFUSED
 from ops.findings import load_checked
 from ops.options import DeploymentFile, Json
 from ops.output import out, print_json, stop
-from ops.rotate.passwords import begin, end, is_over, renew_gateway, users
+from ops.rotate.passwords import begin, end, is_over, users
 
 
 def rotate(file: DeploymentFile, as_json: Json = False) -> None:
@@ -37,7 +37,7 @@ def rotate(file: DeploymentFile, as_json: Json = False) -> None:
         for user in begun if not begins else []:
             end(account, user)
         if begins:
-            renew_gateway(account)
+            account.renew_gateway()
     except KeyError as error:
         raise stop(f"{deployment.name} has no state store yet: {error} is not deployed", FAILED) from None
     except ERRORS as error:

@@ -75,13 +75,6 @@ def end(account: Account, user: User) -> None:
     _let_in(account, user, json.loads(secrets.get_secret_value(SecretId=user.secret)["SecretString"])[FIELD])
 
 
-def renew_gateway(account: Account) -> None:
-    """Have the gateway's tasks replaced: they get the password when they start."""
-    if gateway := account.gateway():
-        cluster, service = gateway
-        account.session.client("ecs").update_service(cluster=cluster, service=service, forceNewDeployment=True)
-
-
 def is_over(user: User) -> bool:
     return datetime.now(UTC) >= user.settled_at
 

@@ -67,8 +67,10 @@ class Neighbours(VoicePath):
         password = self.folder / f"{user}-password"
         password.touch(mode=0o600)
         password.write_text(self._cloud.store.password(user), encoding="utf-8")
+        host = self.folder / "store-host"
+        host.write_text(self._cloud.network.services, encoding="utf-8")
         return {
-            "VOICE_VALKEY_HOST": self._cloud.network.services,
+            "VOICE_VALKEY_HOST_FILE": str(host),
             "VOICE_VALKEY_PORT": str(port),
             "VOICE_VALKEY_USER": user,
             "VOICE_VALKEY_PASSWORD_FILE": str(password),

@@ -16,7 +16,7 @@ from ops.findings import load_checked
 from ops.options import DeploymentFile, Json
 from ops.output import err, out, print_json, stop
 from ops.progress import Progress
-from ops.synthesis import templates
+from ops.synthesis import synthesize, templates
 from ops.teardown.azure import azure_order
 from ops.teardown.plan import Plan, Sizes, plan
 from ops.teardown.remains import Left, is_expected, remains
@@ -133,6 +133,7 @@ def _delete(account: Account, resources: list[Resource]) -> None:
     with TemporaryDirectory(prefix="voice-teardown-") as home, progress.phase("cdk destroy --all"):
         operator = OperatorsAws(account.caller["Account"], account.region)
         cdk = Cdk(operator, account.deployment, Path(home))
+        cdk.take(Path(synthesize(account.deployment, Path(home) / "cdk.out").directory))
         cdk.on_line = progress.detail
         cdk.destroy()
 

@@ -50,18 +50,16 @@ class Cdk:
         self.on_line: Callable[[str], None] = lambda _: None
 
     def bootstrap(self) -> None:
-        """Make the CDK's own bucket, repository and roles."""
-        self._run("bootstrap", f"aws://{self._aws.account}/{self._aws.region}")
+        """Make the CDK's own bucket, repository and roles; that needs no app, whose synthesis takes longest here."""
+        self._run("bootstrap", f"aws://{self._aws.account}/{self._aws.region}", app="")
 
-    def synthesize(self) -> Path:
-        """Write the cloud assembly, which the commands that follow then take as it is, and return its folder."""
-        self._run("synth", "--quiet")
-        self._app = str(self._home / "cdk.out")
-        return Path(self._app)
+    def take(self, assembly: Path) -> None:
+        """Take a cloud assembly that is there; the commands that follow synthesize nothing."""
+        self._app = str(assembly)
 
-    def deploy_one(self, stack: str) -> None:
-        """Deploy one stack as an operator would, without those that it needs."""
-        self._run("deploy", stack, "--exclusively", "--require-approval", "never")
+    def deploy_only(self, *stacks: str) -> None:
+        """Deploy stacks as an operator would, without those that they need."""
+        self._run("deploy", *stacks, "--exclusively", "--require-approval", "never")
 
     def deploy(self) -> None:
         """Deploy every stack; a second time, only what has changed.
@@ -78,14 +76,17 @@ class Cdk:
         """Delete every stack."""
         self._run("destroy", "--all", "--force")
 
-    def _run(self, command: str, *arguments: str) -> str:
+    def _run(self, command: str, *arguments: str, app: str | None = None) -> str:
+        """Run a command; the first one that needs the app leaves its assembly to those that follow."""
+        app = self._app if app is None else app
         cli = ROOT / "node_modules" / ".bin" / "cdk"
         if not cli.exists():
             raise CdkError(f"the CDK command line is not installed in {ROOT}; run `make setup`")
+        assembly = str(self._home / "cdk.out")
         process = subprocess.Popen(  # noqa: S603
             [
                 *(str(cli), command, *arguments),
-                *("--app", self._app, "--output", str(self._home / "cdk.out"), "--no-notices", "--ci", "--no-color"),
+                *("--app", app, "--output", assembly, "--no-notices", "--ci", "--no-color"),
                 *("--context", f"deployment={self._deployment.source.file.resolve()}"),
             ],
             cwd=ROOT,
@@ -108,6 +109,8 @@ class Cdk:
                 raise
         if process.returncode:
             raise CdkError(f"cdk {command} failed:\n" + "\n".join(lines[-LAST_LINES:]))
+        if app:
+            self._app = assembly
         return "\n".join(lines)
 
     def _environment(self) -> dict[str, str]:

@@ -116,6 +116,7 @@ LISTERS: dict[str, Lister] = {
     ),
     "cache user": _pages("elasticache", "describe_users", "Users", "UserId"),
     "secret": _pages("secretsmanager", "list_secrets", "SecretList", "Name"),
+    "parameter": _pages("ssm", "describe_parameters", "Parameters", "Name"),
     "key": _keys,
     "image repository": _pages("ecr", "describe_repositories", "repositories", "repositoryName"),
     "log group": _pages("logs", "describe_log_groups", "logGroups", "logGroupName"),

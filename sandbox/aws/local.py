@@ -15,8 +15,8 @@ from sandbox.aws.clients import serve_at
 from sandbox.aws.cloudformation.models import SandboxCloudFormation
 
 
-def start(port: int = 0) -> tuple[ThreadedMotoServer, str]:
-    """Start the server in a thread and return it with its endpoint.
+def start(port: int = 0) -> str:
+    """Start the server in a thread and return its endpoint.
 
     The endpoint says `localhost`, because moto takes the first label of any other host in a template's URL for the
     name of the bucket.
@@ -29,7 +29,7 @@ def start(port: int = 0) -> tuple[ThreadedMotoServer, str]:
     _, bound = server.get_host_and_port()
     endpoint = f"http://localhost:{bound}"
     serve_at(endpoint)
-    return server, endpoint
+    return endpoint
 
 
 def add_hosted_zone(identifier: str, name: str) -> None:

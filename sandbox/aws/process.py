@@ -26,6 +26,7 @@ class LocalAws:
         region: The region that `environment` chooses.
         hosted_zone: Id and name of a DNS zone that exists from the start.
         real_hosts: Whether machines answer lifecycle hooks; otherwise stand-ins do.
+        stores: Folder for a real Redis of each replication group; without one a group has none.
         faults: File of resources that cannot be created; it may change while the server runs.
 
     Attributes:
@@ -43,6 +44,7 @@ class LocalAws:
         region: str = "us-east-1",
         hosted_zone: tuple[str, str] | None = None,
         real_hosts: bool = False,
+        stores: Path | None = None,
         faults: Path | None = None,
     ) -> None:
         self.region = region
@@ -51,6 +53,8 @@ class LocalAws:
             command += ["--hosted-zone", *hosted_zone]
         if real_hosts:
             command.append("--real-hosts")
+        if stores:
+            command += ["--stores", str(stores)]
         if faults:
             command += ["--faults", str(faults)]
         root = Path(__file__).resolve().parents[2]

@@ -27,6 +27,7 @@ class Rehearsal:
 
     Args:
         real_hosts: Whether machines answer lifecycle hooks; otherwise stand-ins do.
+        real_stores: Whether a Redis is behind each replication group, at ``<group>.sock`` in `home`.
 
     Attributes:
         aws: The local AWS.
@@ -35,7 +36,7 @@ class Rehearsal:
         faults: File of resources that cannot be created, one ``stack/logical id`` a line; a drill may write it.
     """
 
-    def __init__(self, deployment: Deployment, *, real_hosts: bool = False) -> None:
+    def __init__(self, deployment: Deployment, *, real_hosts: bool = False, real_stores: bool = False) -> None:
         self._deployment = deployment
         self.home = Path(mkdtemp(prefix="voice-sandbox-"))
         self.faults = self.home / "faults"
@@ -45,6 +46,7 @@ class Rehearsal:
             region=deployment.aws.region,
             hosted_zone=(domain.zone_id, domain.zone_name) if domain else None,
             real_hosts=real_hosts,
+            stores=self.home if real_stores else None,
             faults=self.faults,
         )
         self.cdk = Cdk(self.aws, deployment, self.home)

@@ -27,6 +27,7 @@ def main() -> None:
     parser.add_argument("--verbose", action="store_true", help="log every request")
     parser.add_argument("--hosted-zone", nargs=2, metavar=("ID", "NAME"), help="a DNS zone that exists from the start")
     parser.add_argument("--real-hosts", action="store_true", help="machines answer lifecycle hooks, not stand-ins")
+    parser.add_argument("--stores", type=Path, help="replication groups have a real Redis, with its socket here")
     parser.add_argument("--faults", type=Path, help="file of resources that cannot be created: stack/logical id")
     options = parser.parse_args()
 
@@ -45,10 +46,13 @@ def main() -> None:
     from sandbox.aws import stand_in_hosts  # noqa: PLC0415
     from sandbox.aws.cloudformation import faults  # noqa: PLC0415
     from sandbox.aws.local import add_hosted_zone, start  # noqa: PLC0415
+    from sandbox.aws.mends import stores  # noqa: PLC0415
 
-    server, endpoint = start(options.port)
+    endpoint = start(options.port)
     if options.hosted_zone:
         add_hosted_zone(*options.hosted_zone)
+    if options.stores:
+        stores.open_in(options.stores)
     if options.faults:
         faults.read_from(options.faults)
     if not options.real_hosts:
@@ -57,7 +61,9 @@ def main() -> None:
     if stat.S_ISFIFO(os.fstat(sys.stdin.fileno()).st_mode):
         threading.Thread(target=_wait_for_parent, args=(stop,), daemon=True).start()
     stop.wait()
-    server.stop()
+    stores.stop_all()
+    # A server that is asked to stop waits for its clients to close their connections: nothing here is to be kept.
+    os._exit(0)
 
 
 def _prepare_environment() -> None:

@@ -17,13 +17,17 @@ OBJECT = "00000000-0000-4000-8000-0b3ec0000001"
 
 _GROUP = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{{resourceGroupName}}"
 _CLUSTER = "Microsoft.ContainerService/managedClusters/{resourceName}"
+_DASHBOARD = "Microsoft.Dashboard/dashboards/{dashboardName}"
 _NETWORK = "Microsoft.Network/virtualNetworks/{virtualNetworkName}"
 
 _IN_GROUP: Mapping[str, str] = {
+    "alertsmanagement:PrometheusRuleGroup": "Microsoft.AlertsManagement/prometheusRuleGroups/{ruleGroupName}",
     "containerregistry:Registry": "Microsoft.ContainerRegistry/registries/{registryName}",
     "containerservice:AgentPool": f"{_CLUSTER}/agentPools/{{agentPoolName}}",
     "containerservice:MaintenanceConfiguration": f"{_CLUSTER}/maintenanceConfigurations/{{configName}}",
     "containerservice:ManagedCluster": _CLUSTER,
+    "dashboard:Dashboard": _DASHBOARD,
+    "dashboard:DashboardDefinition": f"{_DASHBOARD}/dashboardDefinitions/{{definitionName}}",
     "dashboard:Grafana": "Microsoft.Dashboard/grafana/{workspaceName}",
     "keyvault:Vault": "Microsoft.KeyVault/vaults/{vaultName}",
     "managedidentity:FederatedIdentityCredential": (
@@ -31,6 +35,7 @@ _IN_GROUP: Mapping[str, str] = {
         "/federatedIdentityCredentials/{federatedIdentityCredentialResourceName}"
     ),
     "managedidentity:UserAssignedIdentity": "Microsoft.ManagedIdentity/userAssignedIdentities/{resourceName}",
+    "monitor:ActionGroup": "Microsoft.Insights/actionGroups/{actionGroupName}",
     "monitor:AzureMonitorWorkspace": "Microsoft.Monitor/accounts/{azureMonitorWorkspaceName}",
     "network:NatGateway": "Microsoft.Network/natGateways/{natGatewayName}",
     "network:NetworkSecurityGroup": "Microsoft.Network/networkSecurityGroups/{networkSecurityGroupName}",
@@ -46,6 +51,7 @@ _IN_GROUP: Mapping[str, str] = {
 }
 _ELSEWHERE: Mapping[str, str] = {
     "authorization:RoleAssignment": "{scope}/providers/Microsoft.Authorization/roleAssignments/{roleAssignmentName}",
+    "consumption:Budget": "{scope}/providers/Microsoft.Consumption/budgets/{budgetName}",
     "kubernetesconfiguration:Extension": (
         f"{_GROUP}/providers/{{clusterRp}}/{{clusterResourceName}}/{{clusterName}}"
         "/providers/Microsoft.KubernetesConfiguration/extensions/{extensionName}"

@@ -172,7 +172,7 @@ class Cloud:
             LaunchTemplateId=template["LaunchTemplateId"], Versions=[template["Version"]]
         )["LaunchTemplateVersions"]
         script, _, _ = base64.b64decode(version["LaunchTemplateData"]["UserData"]).decode().rpartition("main ")
-        facts = f"INSTANCE_ID={instance} HOST_ADDRESS={address} INTERFACE=ens5"
+        facts = f"INSTANCE_ID={instance} HOST_ADDRESS={address} ZONE= INTERFACE=ens5"
         said = run(
             "env", f"VOICE_ROOT={self.folder / group}", "bash", "-c", f"{script}\n{facts}\nenvironment_of {container}"
         )

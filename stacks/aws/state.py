@@ -22,7 +22,9 @@ class StateStack(VoiceStack):
             self,
             "Store",
             props=StateStoreProps(
-                name=names.state_group(deployment),
+                name=names.state_prefix(deployment),
+                group=names.state_group(deployment),
+                host_parameter=names.state_host(deployment),
                 region=deployment.aws.region,
                 store=deployment.aws.state,
                 vpc=network.network.vpc,

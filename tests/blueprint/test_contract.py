@@ -16,6 +16,7 @@ from blueprint.contract.environment import (
     FLEET,
     TOKEN_KEY,
     VALKEY_HOST,
+    VALKEY_HOST_FILE,
     VALKEY_PASSWORD,
     VALKEY_PASSWORD_FILE,
     VALKEY_PORT,
@@ -198,12 +199,12 @@ def test_every_variable_has_one_constant_a_meaning_and_a_reader() -> None:
 
 
 @EACH_IMAGE
-def test_an_image_that_uses_the_state_store_gets_all_it_needs_and_one_password(image: Image) -> None:
+def test_an_image_that_uses_the_state_store_gets_all_it_needs_and_one_host_and_password(image: Image) -> None:
     variables = set(ENVIRONMENT[image])
-    login = {VALKEY_HOST, VALKEY_PORT, VALKEY_USER}
-    passwords = variables & {VALKEY_PASSWORD, VALKEY_PASSWORD_FILE}
+    login = {VALKEY_PORT, VALKEY_USER}
     assert not variables & login or login <= variables
-    assert len(passwords) == (1 if variables & login else 0)
+    for ways in ({VALKEY_HOST, VALKEY_HOST_FILE}, {VALKEY_PASSWORD, VALKEY_PASSWORD_FILE}):
+        assert len(variables & ways) == (1 if variables & login else 0)
 
 
 def test_secrets_are_given_as_values_only_where_the_launcher_injects_them() -> None:

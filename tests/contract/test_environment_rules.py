@@ -27,7 +27,7 @@ def test_image_reads_a_variable_that_no_launcher_sets(image: str, templates: Mut
 
 
 @pytest.mark.parametrize(
-    "name", ["VOICE_FLEET", "VOICE_VALKEY_HOST", "VOICE_RTP_PORT", "VOICE_HOST_ADDRESS", "VOICE_PROMETHEUS_PORT"]
+    "name", ["VOICE_FLEET", "VOICE_VALKEY_HOST_FILE", "VOICE_RTP_PORT", "VOICE_HOST_ADDRESS", "VOICE_PROMETHEUS_PORT"]
 )
 def test_user_data_forgets_a_variable(name: str, templates: Mutable) -> None:
     template = properties_of({"vad": templates["vad"]}, "EC2::LaunchTemplate")[0]["LaunchTemplateData"]

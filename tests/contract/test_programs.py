@@ -20,6 +20,8 @@ BUILT = {image: spec for image, spec in specs().items() if isinstance(spec, Buil
 INTERNAL = {
     "VOICE_BACKEND": "the image's own: asr-neuron is made for Neuron alone",
     "VOICE_LAYOUT": "for measurements: `make bench-voice` compares both",
+    "VOICE_VALKEY_HOST": "one of two ways; the contract gives each image its own",
+    "VOICE_VALKEY_HOST_FILE": "as VOICE_VALKEY_HOST",
     "VOICE_VALKEY_PASSWORD": "one of two ways; the contract gives each image its own",
     "VOICE_VALKEY_PASSWORD_FILE": "as VOICE_VALKEY_PASSWORD",
     "VOICE_VALKEY_TLS": "off for the store of a developer's machine alone",
@@ -157,7 +159,9 @@ DEPLOYED = {
     variables.HOST: "the host's own",
     variables.HOST_ADDRESS: "the host's own",
     variables.INTERFACE: "the host's own",
+    variables.ZONE: "the host's own",
     variables.VALKEY_HOST: "the deployed store's",
+    variables.VALKEY_HOST_FILE: "the deployed store's",
     variables.VALKEY_PORT: "of the contract, as are the security groups",
     variables.VALKEY_USER: "the tier's",
     variables.VALKEY_PASSWORD: "generated",

@@ -45,6 +45,7 @@ SEEN_AS = {
     "S3::Bucket": "bucket",
     "SNS::Subscription": "subscription",
     "SNS::Topic": "topic",
+    "SSM::Parameter": "parameter",
     "SecretsManager::Secret": "secret",
     "WAFv2::WebACL": "web ACL",
 }

@@ -1,10 +1,29 @@
 """What real accounts get is what was rehearsed: `voice sandbox` passes the production files too."""
 
+import json
+from datetime import timedelta
+from pathlib import Path
+
 import pytest
+from redis import Redis
 from typer.testing import CliRunner
 
+import blueprint
 from ops.cli import app
-from sandbox.aws.cdk import ROOT
+from ops.rollout import follow
+from ops.rotate import passwords
+from ops.synthesis import templates
+from sandbox.aws.cdk import ROOT, CdkError
+from sandbox.aws.rehearsal import Rehearsal
+from tests.sandbox.fleet import Fleet, last
+
+FILE = ROOT / "deployments/production-us-east-1.yaml"
+IMAGES = ("gateway", "vad-dataplane", "whisper-engine", "asr-neuron", "telemetry")
+SERVED: dict[str, object] = {
+    **{f"images.{image}": f"sha256:{number}{'1' * 63}" for number, image in enumerate(IMAGES)},
+    "aws.rollout": {"checkpoint_pause_s": 0, "bake_s": 0},
+}
+"""The shipped file with what its first deploy is to add, and no pauses."""
 
 pytestmark = [pytest.mark.sandbox]
 
@@ -32,3 +51,64 @@ def test_azure_is_rehearsed_to_its_teardown() -> None:
     said = rehearsed("production-azure")
     assert " 0 refuse" in said
     assert "deleted, none while something needs it" in said
+
+
+@pytest.mark.nightly
+def test_production_lives_through_what_its_first_month_brings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failed create and its retry, a rollout that an alarm takes back, an AMI, passwords, a restore, the end."""
+    monkeypatch.setattr(passwords, "SETTLES", timedelta())
+    monkeypatch.setattr(follow, "POLL_S", 0.5)
+    name, stack = "production-us-east-1", "production-us-east-1-asr-inf2"
+
+    def voice(code: int, *arguments: str) -> str:
+        result = CliRunner().invoke(app, list(arguments))
+        assert result.exit_code == code, result.output
+        return result.output
+
+    with Rehearsal(blueprint.load(FILE), real_stores=True) as rehearsal:
+        for variable, value in rehearsal.aws.environment(rehearsal.home).items():
+            monkeypatch.setenv(variable, value)
+        client = rehearsal.aws.client
+        fleet = Fleet(rehearsal, FILE, group=f"{name}-inf2", stack=stack, folder=tmp_path)
+        rehearsal.bootstrap()
+
+        rehearsal.faults.write_text(f"{name}-edge/{last(templates(fleet.file(SERVED))[f'{name}-edge'])}\n")
+        with pytest.raises(CdkError, match="a fault that a drill asked for"):
+            fleet.deploy(SERVED, "--all")
+        rehearsal.faults.unlink()
+        fleet.deploy(SERVED, "--all")
+        assert [claim.text for claim in rehearsal.claims() if not claim.holds] == []
+        before = fleet.hosts()
+
+        alarm = f"{name}-alert-realtime-factor-high-inf2"
+        client("cloudwatch").set_alarm_state(AlarmName=alarm, StateValue="ALARM", StateReason="a drill")
+        bad = SERVED | {"images.asr-neuron": f"sha256:{'b' * 64}"}
+        assert alarm in voice(1, "rollout", str(fleet.file(bad).source.file), "--deploy")
+        client("cloudwatch").set_alarm_state(AlarmName=alarm, StateValue="OK", StateReason="over")
+        assert fleet.status() == "UPDATE_ROLLBACK_COMPLETE"
+        assert {script for _, script in fleet.hosts().values()} == {script for _, script in before.values()}
+
+        image = client("ec2").register_image(Name="baked", RootDeviceName="/dev/xvda")["ImageId"]
+        patched = SERVED | {"aws.asr.0.machine_image": image}
+        voice(0, "rollout", str(fleet.file(patched).source.file), "--deploy")
+        assert {booted for booted, _ in fleet.hosts().values()} == {image}
+
+        assert "begun for 3 users" in voice(0, "rotate", str(FILE))
+        assert "ended for 3 users" in voice(0, "rotate", str(FILE))
+
+        with Redis(unix_socket_path=str(rehearsal.home / f"{name}-state.sock")) as store:
+            store.hset("session:7", mapping={"state": "open"})
+        voice(0, "restore", str(FILE), "--take", "good")
+        hosts = fleet.hosts()
+        file = str(fleet.file(patched | {"aws.state.restore_from": "good"}).source.file)
+        voice(0, "restore", file, "--deploy")
+        (group,) = client("elasticache").describe_replication_groups()["ReplicationGroups"]
+        with Redis(unix_socket_path=str(rehearsal.home / f"{group['ReplicationGroupId']}.sock")) as store:
+            assert store.hgetall("session:7") == {b"state": b"open"}
+        assert fleet.hosts() == hosts
+
+        report = json.loads(voice(0, "teardown", file, "--yes", "--name", name, "--json"))
+        assert report["left"]["behind"] == []
+        assert set(rehearsal.left()) == {"image repository", "key", "log group"}
+        snapshots = {found["SnapshotName"] for found in client("elasticache").describe_snapshots()["Snapshots"]}
+        assert snapshots == {"good", f"{name}-state-final", f"{group['ReplicationGroupId']}-final"}

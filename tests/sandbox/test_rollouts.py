@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import pytest
+from redis import Redis
 from typer.testing import CliRunner, Result
 
 import blueprint
-from blueprint import Deployment
 from blueprint.aws.rollouts import guards
 from blueprint.contract.network import Tier
 from ops.cli import app
 from ops.rollout import command, follow, plan
 from ops.rotate import passwords
-from sandbox.aws.cdk import ROOT, Cdk, CdkError
+from sandbox.aws.cdk import ROOT, CdkError
 from sandbox.aws.rehearsal import Rehearsal
-from tests.blueprint.documents import Edits, edited, load_text
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from types_boto3_autoscaling import AutoScalingClient
+from tests.sandbox.fleet import Fleet
 
 FILE = ROOT / "deployments/sandbox.yaml"
 GROUP, STACK = "sandbox-inf2", "sandbox-asr-inf2"
@@ -33,43 +26,6 @@ BENEATH = ("sandbox-network", "sandbox-registry", "sandbox-state", "sandbox-asr"
 NEW, BAD = f"sha256:{'a' * 64}", f"sha256:{'b' * 64}"
 
 pytestmark = [pytest.mark.sandbox]
-
-
-class Fleet:
-    """A fleet with a warm pool in an account of its own."""
-
-    def __init__(self, rehearsal: Rehearsal, folder: Path) -> None:
-        self.rehearsal, self._folder = rehearsal, folder
-
-    def file(self, edits: Edits) -> Deployment:
-        return load_text(edited(edits, FILE.read_text()), self._folder)
-
-    def deploy(self, edits: Edits, *stacks: str) -> None:
-        cdk = Cdk(self.rehearsal.aws, self.file(edits), self.rehearsal.home)
-        cdk.synthesize()
-        for stack in stacks:
-            cdk.deploy_one(stack)
-
-    @property
-    def autoscaling(self) -> AutoScalingClient:
-        return self.rehearsal.session.client("autoscaling", endpoint_url=self.rehearsal.aws.endpoint)
-
-    def hosts(self) -> dict[str, tuple[str, str]]:
-        """Return machine image and user data of the hosts in service and in the warm pool."""
-        ec2 = self.rehearsal.session.client("ec2", endpoint_url=self.rehearsal.aws.endpoint)
-        (group,) = self.autoscaling.describe_auto_scaling_groups(AutoScalingGroupNames=[GROUP])["AutoScalingGroups"]
-        pool = self.autoscaling.describe_warm_pool(AutoScalingGroupName=GROUP)["Instances"]
-        found = {}
-        for host in [*group["Instances"], *pool]:
-            name = host["InstanceId"]
-            instance = ec2.describe_instances(InstanceIds=[name])["Reservations"][0]["Instances"][0]
-            script = ec2.describe_instance_attribute(InstanceId=name, Attribute="userData")["UserData"]["Value"]
-            found[name] = (instance["ImageId"], base64.b64decode(script).decode())
-        return found
-
-    def status(self) -> str:
-        client = self.rehearsal.session.client("cloudformation", endpoint_url=self.rehearsal.aws.endpoint)
-        return client.describe_stacks(StackName=STACK)["Stacks"][0]["StackStatus"]
 
 
 @pytest.fixture(autouse=True)
@@ -83,7 +39,7 @@ def _signed_in(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     """The fleet and what it needs, with its alarms; tests run in the order they are written in."""
     deployment = blueprint.load(FILE)
-    with Rehearsal(deployment) as running:
+    with Rehearsal(deployment, real_stores=True) as running:
         running.bootstrap()
         cloudwatch = running.session.client("cloudwatch", endpoint_url=running.aws.endpoint)
         for name in guards(deployment, Tier.ASR, "inf2"):
@@ -91,7 +47,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
                 AlarmName=name, MetricName="m", Namespace="n", Statistic="Sum", Period=60, EvaluationPeriods=1,
                 Threshold=1, ComparisonOperator="GreaterThanThreshold",
             )  # fmt: skip
-        made = Fleet(running, tmp_path_factory.mktemp("rollouts"))
+        made = Fleet(running, FILE, group=GROUP, stack=STACK, folder=tmp_path_factory.mktemp("rollouts"))
         made.deploy({"aws.state.engine_version": "7.2"}, *BENEATH, STACK)
         yield made
 
@@ -236,3 +192,37 @@ def test_valkey_is_upgraded_in_place(fleet: Fleet) -> None:
     assert found() == ("sandbox-state", "7.2", "valkey7")
     fleet.deploy({"aws.state.engine_version": "8.1"}, "sandbox-state")
     assert found() == ("sandbox-state", "8.1", "valkey8")
+
+
+def test_a_store_is_restored_by_the_file_and_its_sessions_survive(fleet: Fleet) -> None:
+    """The new group's name reaches hosts by a parameter: no host is replaced, and no export changes."""
+    hosts, home = fleet.hosts(), fleet.rehearsal.home
+
+    def voice(*arguments: str) -> str:
+        result = CliRunner().invoke(app, ["restore", *arguments])
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    with Redis(unix_socket_path=str(home / "sandbox-state.sock")) as store:
+        store.hset("session:7", mapping={"state": "open"})
+        assert "before-the-loss is available" in voice(str(FILE), "--take", "before-the-loss")
+        store.flushall()
+    images = {"images.asr-neuron": NEW, "aws.asr.0.machine_image": next(iter(hosts.values()))[0]}
+    file = str(fleet.file({**images, "aws.state.restore_from": "before-the-loss"}).source.file)
+    said = voice(file)
+    assert "sandbox-state makes sandbox-state-" in said
+    assert "lost is what was written to sandbox-state since" in said
+    voice(file, "--deploy")
+
+    elasticache = fleet.rehearsal.session.client("elasticache", endpoint_url=fleet.rehearsal.aws.endpoint)
+    ssm = fleet.rehearsal.session.client("ssm", endpoint_url=fleet.rehearsal.aws.endpoint)
+    (group,) = elasticache.describe_replication_groups()["ReplicationGroups"]
+    found = ssm.get_parameter(Name="/voice/sandbox/state-host")["Parameter"]["Value"]
+    assert found == group["NodeGroups"][0]["PrimaryEndpoint"]["Address"]
+    with Redis(unix_socket_path=str(home / f"{group['ReplicationGroupId']}.sock")) as store:
+        assert store.hgetall("session:7") == {b"state": b"open"}
+    assert fleet.hosts() == hosts
+    assert "is restored from before-the-loss already" in voice(file)
+
+    missing = CliRunner().invoke(app, ["restore", str(fleet.file({"aws.state.restore_from": "nothing"}).source.file)])
+    assert (missing.exit_code, "there are: before-the-loss" in missing.output) == (1, True)

@@ -14,13 +14,14 @@ from userdata import (
     HugePages,
     LifecycleHooks,
     Mount,
-    StateSecret,
+    StateAccess,
     Vfio,
 )
 
 REGISTRY = "111122223333.dkr.ecr.us-east-1.amazonaws.com"
 TARGET_GROUP = "arn:aws:elasticloadbalancing:us-east-1:111122223333:targetgroup/rtp-ip/6d0ecf831eec9f09"
 SECRET_ARN = "arn:aws:secretsmanager:us-east-1:111122223333:secret:production/valkey/vad-AbCdEf"
+STATE_HOST = "/voice/production/state-host"
 PASSWORD = "correct-horse-battery-staple"
 CONTROL_DIR = "/run/voice/dataplane"
 READY_PORT = 18081
@@ -33,7 +34,6 @@ def image(name: str, digit: str) -> str:
 
 def valkey(tier: str) -> dict[str, str]:
     return {
-        "VOICE_VALKEY_HOST": "master.production.abcdef.use1.cache.amazonaws.com",
         "VOICE_VALKEY_PORT": "6379",
         "VOICE_VALKEY_USER": tier,
     }
@@ -80,7 +80,7 @@ def vad(port: int = READY_PORT) -> HostBoot:
             replace(telemetry("dataplane"), groups=(0,), mounts=(Mount(CONTROL_DIR, CONTROL_DIR),)),
         ),
         log_group="/voice-serve/production/vad",
-        state_secret=StateSecret(SECRET_ARN, "password"),
+        state=StateAccess(STATE_HOST, SECRET_ARN, "password"),
         environment=valkey("vad"),
         mtu=3498,
         huge_pages=HugePages(size_mib=2, count=24576),

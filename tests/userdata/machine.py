@@ -49,6 +49,7 @@ class Machine:
         self.metadata("instance-id", "i-0abc")
         self.metadata("local-ipv4", "10.0.1.7")
         self.metadata("mac", PRIMARY)
+        self.metadata("placement/availability-zone", "us-east-1a")
         self.targets("InService", "Terminated")
         self.set("secret", json.dumps({"username": "vad", "password": PASSWORD}))
 

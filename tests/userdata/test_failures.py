@@ -75,6 +75,10 @@ def no_secret(machine: Machine) -> None:
     machine.set("fail", "secretsmanager")
 
 
+def no_host(machine: Machine) -> None:
+    machine.set("fail", "ssm")
+
+
 def other_field(machine: Machine) -> None:
     machine.set("secret", '{"token": "x"}')
 
@@ -112,6 +116,7 @@ UNREADABLE = f"cannot read password of {hosts.SECRET_ARN}"
         (no_srd, "ena_express: ena_srd_mode is '1', not 3: see EnaSrdSpecification"),
         (no_docker, "runtime: Docker does not answer"),
         (no_pull, f"images: cannot pull {hosts.image('telemetry', 'b')}"),
+        (no_host, "state_secret: cannot read /voice/production/state-host"),
         (no_secret, f"state_secret: {UNREADABLE}"),
         (other_field, f"state_secret: {UNREADABLE}"),
         (empty_password, f"state_secret: {UNREADABLE}"),

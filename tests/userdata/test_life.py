@@ -268,7 +268,18 @@ def test_a_password_that_was_rotated_reaches_the_containers_that_run(machine: Ma
     file = machine.root / "run/voice/secrets/vad-dataplane"
     before, rotated = file.stat(), PASSWORD[::-1]
     machine.set("secret", json.dumps({"password": rotated}))
-    assert machine.run(machine.installed, "reread_secret").returncode == 0
+    assert machine.run(machine.installed, "reread_state").returncode == 0
     assert machine.file("run/voice/secrets/vad-dataplane") == machine.file("run/voice/secrets/telemetry") == rotated
     # A container has the file itself, and not what lies under its name later.
     assert (file.stat().st_ino, file.stat().st_mode) == (before.st_ino, before.st_mode)
+
+
+def test_a_store_that_was_restored_is_found_by_the_containers_that_run(machine: Machine, ready_port: int) -> None:
+    machine.launch(hosts.vad(ready_port))
+    assert machine.file("run/voice/state/host").strip() == "master.production.use1.cache.amazonaws.com"
+    machine.set("state-host", "master.production-1a2b3c.use1.cache.amazonaws.com")
+    for failing in ("nothing", "ssm"):  # an answer that does not come leaves what there was
+        machine.set("fail", failing)
+        assert machine.run(machine.installed, "reread_state").returncode == 0
+        assert machine.file("run/voice/state/host").strip() == "master.production-1a2b3c.use1.cache.amazonaws.com"
+    assert (machine.root / "run/voice/state/host").stat().st_mode & 0o777 == 0o644

@@ -3,13 +3,15 @@
 
 environment_of() {
   printf '%s\n' "$COMMON" "VOICE_HOST=$INSTANCE_ID" "VOICE_HOST_ADDRESS=$HOST_ADDRESS" \
-    "VOICE_INTERFACE=$INTERFACE" VOICE_VALKEY_PASSWORD_FILE=/run/secrets/valkey-password "${ENVIRONMENT[$1]-}"
+    "VOICE_ZONE=$ZONE" "VOICE_INTERFACE=$INTERFACE" VOICE_VALKEY_HOST_FILE=/run/state/host \
+    VOICE_VALKEY_PASSWORD_FILE=/run/secrets/valkey-password "${ENVIRONMENT[$1]-}"
 }
 
 # Non-blocking logs: a slow CloudWatch must not stall audio.
 arguments_of() {
   printf '%s\n' --rm "--name=$1" --network=host --read-only --tmpfs=/tmp --cap-drop=ALL \
     --security-opt=no-new-privileges "--user=${RUN_AS[$1]}" "--env-file=$RUN/$1.env" \
+    "--volume=$RUN/state:/run/state:ro" \
     "--volume=$RUN/secrets/$1:/run/secrets/valkey-password:ro" --log-driver=awslogs --log-opt=mode=non-blocking \
     "--log-opt=awslogs-region=$REGION" "--log-opt=awslogs-group=$LOG_GROUP" \
     "--log-opt=awslogs-stream=$TIER/$1/$INSTANCE_ID" ${OPTIONS[$1]+"${OPTIONS[$1]}"}

@@ -48,8 +48,8 @@ give_up_if_dead() {
 watch() {
   local unready=0 polls=0
   while :; do
-    # A password that was rotated is taken up within five minutes.
-    ((++polls % 60)) || reread_secret
+    # A password that was rotated, or a store that was restored, is taken up within five minutes.
+    ((++polls % 60)) || reread_state
     case $(metadata autoscaling/target-lifecycle-state || true) in
       *Terminated)
         leave

@@ -62,5 +62,6 @@ set_kernel() {
 identify() {
   INSTANCE_ID=$(retry 5 metadata instance-id) || fail 'no metadata service'
   HOST_ADDRESS=$(metadata local-ipv4)
+  ZONE=$(metadata placement/availability-zone)
   INTERFACE=$(interface_of "$(metadata mac)")
 }

@@ -7,6 +7,7 @@ from pydantic import Field, field_validator, model_validator
 
 from blueprint.base import Model
 from blueprint.file.model.base import HostCount, Name, private_network
+from blueprint.file.model.observability import AzureObservability
 from blueprint.file.model.serving import KvCacheType, Load, Profile, Quantization, Revision
 
 PoolName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9]{0,11}$")]
@@ -290,6 +291,7 @@ class Azure(Model):
     """Whether the deployment serves a business; licences of models distinguish."""
     model_agreements: tuple[ModelAgreement, ...] = ()
     maintenance: MaintenanceWindow = MaintenanceWindow()
+    observability: AzureObservability = AzureObservability()
     log_retention_days: int = Field(default=30, ge=30, le=730)
     """How long logs are kept, days."""
 

@@ -189,7 +189,7 @@ class AcceleratorFleet(Construct):
             ),
             log_group=self._context.log_group.log_group_name,
             environment=self._context.shared_environment(Tier.ASR),
-            state_secret=self._context.state_secret(Tier.ASR),
+            state=self._context.state_access(Tier.ASR),
             instance_store_mount=INSTANCE_STORE_MOUNT if self._type.instance_store_disks else None,
             artifacts=self._artifacts(self._fleet.artifacts) if self._fleet.artifacts else None,
             accelerator=accelerator.kind if accelerator else None,

@@ -11,7 +11,6 @@ import userdata
 from blueprint.contract.environment import (
     PROMETHEUS_PORT,
     TELEMETRY_SOURCES,
-    VALKEY_HOST,
     VALKEY_PORT,
     VALKEY_USER,
     Variable,
@@ -69,22 +68,26 @@ class FleetContext:
                 region=self.deployment.aws.region,
                 repositories=[self.registry.repositories[image] for image in images],
                 log_group=self.log_group,
+                host_parameter=self.store.host_parameter,
                 secret=self.store.secrets[tier],
                 secret_key=self.store.key,
             ),
         )
 
     def shared_environment(self, tier: Tier) -> dict[str, str]:
-        """Return what every container of a tier's hosts gets: how to find the state store."""
+        """Return what every container of a tier's hosts gets: the state store's port and user."""
         return {
-            VALKEY_HOST.name: self.store.endpoint,
             VALKEY_PORT.name: str(VALKEY.number),
             VALKEY_USER.name: tier.value,
         }
 
-    def state_secret(self, tier: Tier) -> userdata.StateSecret:
-        """Return where a host finds its tier's password."""
-        return userdata.StateSecret(arn=self.store.secrets[tier].secret_arn, field=PASSWORD_FIELD)
+    def state_access(self, tier: Tier) -> userdata.StateAccess:
+        """Return where a host finds the state store and its tier's password."""
+        return userdata.StateAccess(
+            host_parameter=self.store.host_parameter,
+            secret_arn=self.store.secrets[tier].secret_arn,
+            field=PASSWORD_FIELD,
+        )
 
     def container(
         self, image: Image, environment: Environment, health: userdata.HealthPort, **hardware: object

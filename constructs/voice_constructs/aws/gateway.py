@@ -9,6 +9,7 @@ from aws_cdk import aws_ecs as ecs
 from aws_cdk import aws_elasticloadbalancingv2 as elbv2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_secretsmanager as secretsmanager
+from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
 from blueprint.aws import names
@@ -134,7 +135,6 @@ class Gateway(Construct):
         return {
             DEPLOYMENT: self._deployment.name,
             FLEET: names.GATEWAY_FLEET,
-            VALKEY_HOST: self._props.store.endpoint,
             VALKEY_PORT: str(VALKEY.number),
             VALKEY_USER: Tier.GATEWAY.value,
             HTTP_PORT: str(GATEWAY_HTTP.number),
@@ -167,6 +167,7 @@ class Gateway(Construct):
         )
         environment = self._environment()
         secrets = {
+            VALKEY_HOST: self._state_host(),
             VALKEY_PASSWORD: self._state_password(task),
             TOKEN_KEY: ecs.Secret.from_secrets_manager(self.token_key),
         }
@@ -199,6 +200,13 @@ class Gateway(Construct):
             logging=ecs.LogDriver.aws_logs(stream_prefix=CONTAINER, log_group=self.log_group),
         )
         return task
+
+    def _state_host(self) -> ecs.Secret:
+        """Refer to the store's endpoint by the parameter's name: a restore changes its value, and exports nothing."""
+        parameter = ssm.StringParameter.from_string_parameter_attributes(
+            self, "StateHost", parameter_name=self._props.store.host_parameter
+        )
+        return ecs.Secret.from_ssm_parameter(parameter)
 
     def _state_password(self, task: ecs.FargateTaskDefinition) -> ecs.Secret:
         """Refer to the password by address: CDK's own grant would name the task's role in the other stack's key."""

@@ -37,6 +37,7 @@ class HostRoleProps:
 
     Attributes:
         groups: Names of the Auto Scaling groups whose lifecycle hooks it completes.
+        host_parameter: Name of the parameter with the state store's endpoint.
         secret: The tier's user of the state store, and the key it is encrypted with.
     """
 
@@ -44,6 +45,7 @@ class HostRoleProps:
     region: str
     repositories: Sequence[ecr.IRepository]
     log_group: logs.ILogGroup
+    host_parameter: str
     secret: secretsmanager.ISecret
     secret_key: kms.IKey
 
@@ -73,6 +75,8 @@ class HostRole(iam.Role):
         props.log_group.grant_write(self)
         self._allow(["cloudwatch:PutMetricData"], ["*"], {"StringEquals": {"cloudwatch:namespace": NAMESPACE}})
         self._allow_lifecycle(props)
+        parameter = f"arn:{Aws.PARTITION}:ssm:{props.region}:{Aws.ACCOUNT_ID}:parameter{props.host_parameter}"
+        self._allow(["ssm:GetParameter"], [parameter])
         self._allow(["secretsmanager:GetSecretValue"], [props.secret.secret_arn])
         via_secrets_manager = {"StringEquals": {"kms:ViaService": f"secretsmanager.{props.region}.amazonaws.com"}}
         self._allow(["kms:Decrypt"], [props.secret_key.key_arn], via_secrets_manager)

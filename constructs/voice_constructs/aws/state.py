@@ -6,6 +6,7 @@ from aws_cdk import RemovalPolicy, SecretValue
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_elasticache as elasticache
 from aws_cdk import aws_secretsmanager as secretsmanager
+from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
 from blueprint.aws import names
@@ -25,12 +26,17 @@ class StateStoreProps:
     """What ``ValkeyStore`` is made from.
 
     Attributes:
-        name: Id of the replication group and prefix of its users' ids, unique in the account and region.
+        name: Prefix of the users' ids, unique in the account and region.
+        group: Id of the replication group. One that is restored from another snapshot has another id: CloudFormation
+            makes it beside the one that it replaces.
+        host_parameter: Name of the parameter that has the endpoint.
         key_policy: Removal policy of the key.
         removal_policy: Removal policy of the replication group.
     """
 
     name: str
+    group: str
+    host_parameter: str
     region: str
     store: StateStore
     vpc: ec2.IVpc
@@ -45,7 +51,8 @@ class ValkeyStore(Construct):
     """A Valkey replication group with TLS, one user per tier and everything encrypted with a key of its own.
 
     Attributes:
-        endpoint: Host name of the primary.
+        host_parameter: Name of the parameter that has the primary's host name. No other stack imports that: an export
+            that is in use could not change, and a restored store has another.
         secrets: Each tier's user and password, JSON with ``username`` and ``password``.
         key: Key of the data and the secrets.
         replication_group_id: Name of the replication group; dimension of its AWS/ElastiCache metrics.
@@ -53,13 +60,20 @@ class ValkeyStore(Construct):
 
     def __init__(self, scope: Construct, id_: str, *, props: StateStoreProps) -> None:
         super().__init__(scope, id_)
-        self.replication_group_id = props.name
+        self.replication_group_id = props.group
+        self.host_parameter = props.host_parameter
         self.key = EncryptionKey(self, "Key", purpose="session state", removal_policy=props.key_policy)
         self.key.allow_logs(props.region)
         self.secrets = {access.tier: self._build_secret(access.tier.value) for access in STATE_USERS}
         users = self._build_users(props)
         group = self._build_replication_group(props, users)
-        self.endpoint = group.attr_primary_end_point_address
+        ssm.StringParameter(
+            self,
+            "Host",
+            parameter_name=props.host_parameter,
+            description="Host name of the Valkey primary",
+            string_value=group.attr_primary_end_point_address,
+        )
 
     def _build_secret(self, user: str) -> secretsmanager.Secret:
         secret = secretsmanager.Secret(
@@ -142,6 +156,7 @@ class ValkeyStore(Construct):
             replication_group_description="voice-serve session state, host registry and transcript streams",
             engine="valkey",
             engine_version=props.store.engine_version,
+            snapshot_name=props.store.restore_from,
             cache_node_type=props.store.node_type,
             num_node_groups=1,
             replicas_per_node_group=props.store.replicas,

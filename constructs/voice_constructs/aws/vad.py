@@ -155,7 +155,7 @@ class VadFleet(Construct):
             containers=(self._dataplane(), self._telemetry()),
             log_group=context.log_group.log_group_name,
             environment=context.shared_environment(Tier.VAD),
-            state_secret=context.state_secret(Tier.VAD),
+            state=context.state_access(Tier.VAD),
             mtu=path.mtu,
             huge_pages=userdata.HugePages(fleet.huge_pages.size_mib, fleet.huge_pages.count),
             ena_express=fleet.ena_express.enabled,

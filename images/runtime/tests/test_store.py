@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr, ValidationError
 from redis import Redis
 from redis.exceptions import ConnectionError as NotYet
 
@@ -21,7 +22,7 @@ def store(tmp_path: Path) -> Iterator[Redis]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     user = ["--user", "vad", "on", ">one", ">two", "~*", "+@all"]
-    arguments = ["--port", str(port), "--dir", str(tmp_path), "--save", "", *user]
+    arguments = ["--bind", "127.0.0.1", "--port", str(port), "--dir", str(tmp_path), "--save", "", *user]
     with subprocess.Popen(["redis-server", *arguments], stdout=subprocess.DEVNULL) as server:
         admin, limit = Redis(port=port), time.monotonic() + PATIENCE_S
         while True:
@@ -47,3 +48,25 @@ async def test_a_program_signs_in_with_the_password_that_its_file_has_then(store
     store.client_kill_filter(_type="normal", skipme=True)
     assert await client.ping(), "a new one takes the new password"
     await client.aclose()
+
+
+async def test_a_program_follows_a_restored_store_to_its_new_host(store: Redis, tmp_path: Path) -> None:
+    file = tmp_path / "host"
+    file.write_text("127.0.0.1\n")
+    port = store.connection_pool.connection_kwargs["port"]
+    client = connect(StoreSettings(host_file=file, port=port, user="vad", password=SecretStr("one"), tls=False))
+    assert await client.ping()
+    file.write_text("127.0.0.9")
+    assert await client.ping(), "a connection that is there stays"
+    store.client_kill_filter(_type="normal", skipme=True)
+    with pytest.raises(NotYet, match=r"127\.0\.0\.9"):
+        await client.ping()
+    file.write_text("127.0.0.1")
+    assert await client.ping()
+    await client.aclose()
+
+
+@pytest.mark.parametrize("given", [{}, {"host": "one", "host_file": "/two"}])
+def test_the_host_is_given_in_one_way(given: dict[str, str]) -> None:
+    with pytest.raises(ValidationError, match="set one of VOICE_VALKEY_HOST and VOICE_VALKEY_HOST_FILE"):
+        StoreSettings.model_validate({**given, "port": 6379, "user": "vad"})

@@ -45,7 +45,7 @@ def main() -> None:
     """Start it wrongly, then rightly, and stop it."""
     contract = {variable.name: SET.get(variable.name, "smoke") for variable in ENVIRONMENT[Image.TELEMETRY]}
     environment = {**os.environ, **contract, "AWS_ENDPOINT_URL": "http://127.0.0.1:1"}
-    environment.pop("VOICE_VALKEY_PASSWORD_FILE")
+    del environment["VOICE_VALKEY_PASSWORD_FILE"], environment["VOICE_VALKEY_HOST_FILE"]
     wrong = {**environment, "VOICE_TELEMETRY_SOURCES": "tea"}
     expect("wrong source", subprocess.run(TELEMETRY, env=wrong, check=False).returncode, 2)  # noqa: S603  telemetry
     program = subprocess.Popen(TELEMETRY, env=environment)  # noqa: S603  telemetry

@@ -19,6 +19,7 @@ SET = {
     "VOICE_CHUNK_PORT": "5006",
     "VOICE_HEALTH_PORT": "8082",
     "VOICE_VALKEY_PORT": "6379",
+    "VOICE_VALKEY_HOST_FILE": "/dev/null",
     "VOICE_VALKEY_PASSWORD_FILE": "/dev/null",
     "VOICE_ENGINE": "whisper",
     "VOICE_SESSIONS": "4",

@@ -1,4 +1,4 @@
-"""ElastiCache: replication groups with their member clusters, sizes, endpoints and real deletion.
+"""ElastiCache: replication groups with their member clusters, sizes, endpoints, snapshots and real deletion.
 
 Engine version, parameter group, subnet group and security groups of a replication group show, as in AWS, on its member
 clusters; moto has no members and loses all but one replica without cluster mode.
@@ -6,14 +6,18 @@ clusters; moto has no members and loses all but one replica without cluster mode
 
 from __future__ import annotations
 
+from copy import copy
 from types import SimpleNamespace
 from typing import Any
 
 from moto.core.responses import ActionResult
+from moto.core.utils import utcnow
 from moto.elasticache import urls
-from moto.elasticache.models import ReplicationGroup
+from moto.elasticache.exceptions import ElastiCacheException, SnapshotAlreadyExists
+from moto.elasticache.models import ReplicationGroup, Snapshot
 from moto.elasticache.responses import ElastiCacheResponse
 
+from sandbox.aws.mends import stores
 from sandbox.aws.mends.base import keep, take_over
 from sandbox.aws.mends.elasticache_groups import GroupResponses
 
@@ -31,8 +35,15 @@ class MendedElastiCache(GroupResponses):
             self._user_group(name)
         if params.get("CacheSubnetGroupName"):
             self.elasticache_backend.describe_cache_subnet_groups(params["CacheSubnetGroupName"])
+        snapshot = params.get("SnapshotName")
+        if snapshot:
+            self._check_restorable(snapshot, params.get("EngineVersion"))
         answer = super().create_replication_group()
         group = self._replication_group()
+        stores.start(group.replication_group_id, snapshot)
+        if params.get("SnapshotRetentionLimit"):
+            name = f"automatic.{group.replication_group_id}-{utcnow():%Y-%m-%d-%H-%M}"
+            self._take(name, group).snapshot_source = "automated"
         replicas = params.get("ReplicasPerNodeGroup", params.get("NumCacheClusters", 1) - 1)
         self._lay_out(group, params.get("NumNodeGroups", 1), replicas)
         self._link_replication_groups()
@@ -84,20 +95,57 @@ class MendedElastiCache(GroupResponses):
 
     def delete_replication_group(self) -> ActionResult:
         """Answer DeleteReplicationGroup; the group is gone when the call returns."""
-        if self._get_param("FinalSnapshotIdentifier"):
-            self.elasticache_backend.create_snapshot(
-                self._get_param("FinalSnapshotIdentifier"),
-                self._replication_group().replication_group_id,
-                None,
-                None,
-                None,
-            )
         group = self._replication_group()
+        if self._get_param("FinalSnapshotIdentifier"):
+            self._take(self._get_param("FinalSnapshotIdentifier"), group)
+        stores.stop(group.replication_group_id)
+        for name, snapshot in list(self.elasticache_backend.snapshots.items()):
+            if (snapshot.replication_group_id, snapshot.snapshot_source) == (group.replication_group_id, "automated"):
+                del self.elasticache_backend.snapshots[name]
         self._remove_members(group)
         answer = super().delete_replication_group()
         del self.elasticache_backend.replication_groups[group.replication_group_id]
         self._link_replication_groups()
         return answer
+
+    def create_snapshot(self) -> ActionResult:
+        """Answer CreateSnapshot; the snapshot is there when the call returns."""
+        group = self._replication_group() if self._get_param("ReplicationGroupId") else None
+        answer = super().create_snapshot()
+        if group:
+            self._keep(self.elasticache_backend.snapshots[self._get_param("SnapshotName")], group)
+        return answer
+
+    def copy_snapshot(self) -> ActionResult:
+        """Answer CopySnapshot inside the region."""
+        source, name = self._get_param("SourceSnapshotName"), self._get_param("TargetSnapshotName")
+        (found,) = self.elasticache_backend.describe_snapshots(snapshot_name=source)
+        if name in self.elasticache_backend.snapshots:
+            raise SnapshotAlreadyExists(name)
+        made = copy(found)
+        made.snapshot_name, made.snapshot_source = name, "manual"
+        self.elasticache_backend.snapshots[name] = made
+        stores.copy(source, name)
+        return ActionResult({"Snapshot": made})
+
+    def _take(self, name: str, group: ReplicationGroup) -> Snapshot:
+        made = self.elasticache_backend.create_snapshot(name, group.replication_group_id, None, None, None)
+        self._keep(made, group)
+        return made
+
+    @staticmethod
+    def _keep(snapshot: Snapshot, group: ReplicationGroup) -> None:
+        """Note when it was taken, which moto does not, and save what the group holds."""
+        snapshot.node_snapshots = [{"CacheNodeId": "0001", "SnapshotCreateTime": utcnow()}]  # type: ignore[attr-defined]
+        stores.save(group.replication_group_id, str(snapshot.snapshot_name))
+
+    def _check_restorable(self, name: str, version: str | None) -> None:
+        (snapshot,) = self.elasticache_backend.describe_snapshots(snapshot_name=name)
+        if version and snapshot.engine_version and _number(version) < _number(snapshot.engine_version):
+            raise ElastiCacheException(
+                "InvalidParameterCombination",
+                f"Cannot restore from {name}: engine version {version} is lower than its {snapshot.engine_version}.",
+            )
 
     def _replication_group(self) -> ReplicationGroup:
         return self.elasticache_backend.describe_replication_groups(self._get_param("ReplicationGroupId"))[0]
@@ -175,6 +223,10 @@ class MendedElastiCache(GroupResponses):
             transit_encryption_enabled=group.transit_encryption_enabled,
             transit_encryption_mode=group.transit_encryption_mode,
         )
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
 
 
 def install() -> None:

@@ -11,8 +11,10 @@ from pulumi_azure_native import authorization
 from blueprint.azure.names import KEDA_SERVICE_ACCOUNT, MODEL_FETCH_SERVICE_ACCOUNT, ClusterOutput, Role
 from stacks.azure.program import configured_deployment
 from voice_constructs.azure.access import Administrators
+from voice_constructs.azure.alerts import Alerts
 from voice_constructs.azure.cluster import Cluster
 from voice_constructs.azure.container_storage import ContainerStorage, wants_nvme
+from voice_constructs.azure.dashboards import Dashboards
 from voice_constructs.azure.identity import Identity
 from voice_constructs.azure.monitoring import Monitoring
 from voice_constructs.azure.network import VoiceNetwork
@@ -41,6 +43,8 @@ if wants_nvme(azure):
     ContainerStorage("container-storage", scope=scope, cluster=cluster)
 GpuPools("pools", scope=scope, cluster=cluster, subnet=network.nodes_subnet_id)
 ClusterTelemetry("telemetry", scope=scope, cluster=cluster.id, monitoring=monitoring)
+Alerts("alerts", scope=scope, metrics=monitoring.metrics_id, cluster_name=cluster.name)
+Dashboards("dashboards", scope=scope)
 Administrators("administrators", scope=scope, cluster=cluster, registry=registry, vault=vault, monitoring=monitoring)
 
 keda = Identity("keda", scope=scope)

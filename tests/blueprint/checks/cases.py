@@ -240,6 +240,8 @@ CASES: tuple[Case, ...] = (
     Case("zones-for-production", "aws.state.replicas", {"aws.state.replicas": 0}, {"aws.state.replicas": 1}),
     Case("zones-for-production", "aws.state.replicas", {"aws.state.replicas": 0},
          {"aws.state.replicas": 0, "environment": "sandbox"}),
+    Case("zones-for-production", "aws.state.snapshot_retention_days", {"aws.state.snapshot_retention_days": 0},
+         {"aws.state.snapshot_retention_days": 1}),
     # Scaling
     *(Case("alarm-period", f"{VAD_RULE}.period_s", period(bad), period(good), (f"{bad} s",))
       for bad, good in ((1, 10), (9, 10), (11, 20), (15, 30), (40, 30), (59, 60), (61, 60), (90, 120))),

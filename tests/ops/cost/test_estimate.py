@@ -246,7 +246,7 @@ def test_traffic_of_a_typed_load_is_as_by_hand() -> None:
     # 50 packets of 680 bytes a second: 0.1224 GB an hour; 10 chunks of 3,244 bytes: 0.1168; 3 events of 400: 0.0043.
     by_hand = {
         "nlb-capacity-unit": 1_200 * (0.1224 + 0.00216) * 730 * 0.006,
-        "zone-crossing-data": 876_000 * 2 / 3 * (0.1224 + 1.5 * 0.058392) * 0.02,
+        "zone-crossing-data": 876_000 * 2 / 3 * (0.1224 + 0.5 * 0.058392) * 0.02,
         "internet-data": 876_000 * 0.00216 * 0.09,
         "api-gateway-rest-requests": 17.52 * 3 * 3.5,
         "waf-requests": 17.52 * 3 * 0.6,

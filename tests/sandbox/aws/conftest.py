@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -15,8 +16,14 @@ _numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="session")
-def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAws]:
-    with LocalAws(tmp_path_factory.mktemp("aws") / "aws.log", hosted_zone=(ZONE, "example.com")) as local:
+def stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the sockets of the replication groups' processes are."""
+    return tmp_path_factory.mktemp("aws")
+
+
+@pytest.fixture(scope="session")
+def aws(stores: Path) -> Iterator[LocalAws]:
+    with LocalAws(stores / "aws.log", hosted_zone=(ZONE, "example.com"), stores=stores) as local:
         yield local
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from redis import Redis
 
 from sandbox.aws.process import LocalAws
 from tests.sandbox.aws.samples import att, state
@@ -111,6 +113,47 @@ def test_a_final_snapshot_is_taken_where_the_policy_asks_for_it(stack: Deployed)
     cache = stack.client("elasticache")
     assert [item["SnapshotName"] for item in cache.describe_snapshots()["Snapshots"]] == [f"{name}-final"]
     cache.delete_snapshot(SnapshotName=f"{name}-final")
+
+
+def test_a_group_that_is_restored_is_a_new_one_with_what_the_snapshot_held(stack: Deployed, stores: Path) -> None:
+    """A restore by a template is a replacement: the group needs another name, or CloudFormation refuses."""
+    template, output = state(), {"Endpoint": {"Value": att("Cache", "PrimaryEndPoint.Address")}}
+    template["Cache"]["Properties"] |= {"ReplicationGroupId": "kept", "SnapshotRetentionLimit": 1}
+    template["Cache"] |= {"DeletionPolicy": "Snapshot", "UpdateReplacePolicy": "Snapshot"}
+    stack.create(template, Outputs=output)
+    cache, before = stack.client("elasticache"), stack.outputs["Endpoint"]
+    with Redis(unix_socket_path=str(stores / "kept.sock")) as old:
+        old.hset("session:7", mapping={"state": "open"})
+        cache.create_snapshot(ReplicationGroupId="kept", SnapshotName="then")
+        old.hset("session:8", mapping={"state": "open"})
+    (automatic,) = cache.describe_snapshots(SnapshotSource="automated")["Snapshots"]
+    assert automatic["SnapshotName"].startswith("automatic.kept-")
+    cache.copy_snapshot(SourceSnapshotName="then", TargetSnapshotName="copied")
+
+    template["Cache"]["Properties"]["SnapshotName"] = "copied"
+    assert stack.try_update(template, Outputs=output) == "UPDATE_ROLLBACK_COMPLETE"
+    assert any("Rename kept and update the stack again" in reason for reason in stack.reasons)
+    template["Cache"]["Properties"]["ReplicationGroupId"] = "kept-2"
+    stack.update(template, Outputs=output)
+    assert stack.outputs["Endpoint"] != before
+    groups = [group["ReplicationGroupId"] for group in cache.describe_replication_groups()["ReplicationGroups"]]
+    assert groups == ["kept-2"]
+    with Redis(unix_socket_path=str(stores / "kept-2.sock")) as new:
+        assert new.hgetall("session:7") == {b"state": b"open"}
+        assert not new.exists("session:8")
+    # The old one's last snapshot is there; its automatic one went with it.
+    names = {found["SnapshotName"] for found in cache.describe_snapshots(SnapshotSource="manual")["Snapshots"]}
+    assert names == {"then", "copied", "kept-final"}
+    assert not cache.describe_snapshots(ReplicationGroupId="kept-2", SnapshotSource="automated")["Snapshots"][1:]
+
+    template["Cache"]["Properties"] |= {"ReplicationGroupId": "kept-3", "SnapshotName": "missing"}
+    assert stack.try_update(template, Outputs=output) == "UPDATE_ROLLBACK_COMPLETE"
+    template["Cache"]["Properties"] |= {"SnapshotName": "then", "EngineVersion": "7.2"}
+    assert stack.try_update(template, Outputs=output) == "UPDATE_ROLLBACK_COMPLETE"
+    assert any("7.2 is lower than its 8.0" in reason for reason in stack.reasons)
+    stack.delete()
+    for found in cache.describe_snapshots()["Snapshots"]:
+        cache.delete_snapshot(SnapshotName=found["SnapshotName"])
 
 
 def test_nothing_of_the_state_is_left(deployed: Deployed, aws: LocalAws) -> None:

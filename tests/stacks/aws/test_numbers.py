@@ -66,7 +66,8 @@ NUMBERS = [
     # --- Registry
     (("registry",), "S3::Bucket", "LifecycleConfiguration.Rules.NoncurrentVersionExpiration.NoncurrentDays", {30},
      "a rollback to weights that were written over is a matter of days"),
-    (("registry",), "S3::Bucket", "LifecycleConfiguration.Rules.AbortIncompleteMultipartUpload.DaysAfterInitiation", {7},
+    (("registry",), "S3::Bucket",
+     "LifecycleConfiguration.Rules.AbortIncompleteMultipartUpload.DaysAfterInitiation", {7},
      "a job ends within a day, and tries again"),
     # --- State store
     (("state",), "SecretsManager::Secret", "GenerateSecretString.PasswordLength", {48}, "ElastiCache takes 16 to 128"),

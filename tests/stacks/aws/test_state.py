@@ -1,12 +1,13 @@
 """The state store and the image repositories."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from blueprint.contract.state import STATE_USERS
 from blueprint.hosts import AWS_IMAGES
-from tests.synthesized import Stack, shipped
+from tests.synthesized import Stack, edited_sandbox, shipped
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +59,23 @@ def test_deletion_leaves_a_snapshot_and_its_key_outside_the_sandbox(state: Stack
     assert (key["DeletionPolicy"], key["UpdateReplacePolicy"]) == ("RetainExceptOnCreate", "Retain")
     sandbox = shipped("sandbox")["state"]
     assert {r["DeletionPolicy"] for r in sandbox.of_type("ElastiCache::ReplicationGroup").values()} == {"Delete"}
+
+
+def test_a_restored_store_is_a_new_group_and_nothing_of_other_stacks_changes(tmp_path: Path) -> None:
+    """CloudFormation makes a group with a new name beside the old one, and refuses to change an export in use."""
+    before, after = shipped("sandbox"), edited_sandbox({"aws.state.restore_from": "lost"}, tmp_path)
+    old, new = (stacks["state"].the("ElastiCache::ReplicationGroup") for stacks in (before, after))
+    assert "SnapshotName" not in old
+    assert new["SnapshotName"] == "lost"
+    assert new["ReplicationGroupId"].startswith(old["ReplicationGroupId"] + "-")
+    users = [[user["UserId"] for user in stacks["state"].properties("ElastiCache::User")] for stacks in (before, after)]
+    assert users[0] == users[1]
+    (group,) = before["state"].of_type("ElastiCache::ReplicationGroup")
+    parameter = before["state"].the("SSM::Parameter")
+    assert parameter["Value"] == {"Fn::GetAtt": [group, "PrimaryEndPoint.Address"]}
+    assert group not in json.dumps(before["state"].template.get("Outputs", {}))
+    for stack in before.keys() - {"state", "observability"}:
+        assert before[stack].template == after[stack].template, stack
 
 
 def test_every_image_has_a_repository_that_scans_and_never_overwrites() -> None:

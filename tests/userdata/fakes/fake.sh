@@ -45,6 +45,7 @@ aws() {
   case "$1 $2" in
     'ecr get-login-password') echo an-ecr-password ;;
     'secretsmanager get-secret-value') next_line "$FAKE/secret" ;;
+    'ssm get-parameter') state state-host master.production.use1.cache.amazonaws.com ;;
     'autoscaling complete-lifecycle-action')
       [[ ! -e $FAKE/no-action ]] || {
         echo 'An error occurred (ValidationError): No active Lifecycle Action found with instance ID i-0abc' >&2

@@ -11,6 +11,7 @@ from blueprint.azure.contract import (
     PD_ROUTER_HTTP,
     PREFILL_HTTP,
 )
+from blueprint.azure.names import replicas_name
 from blueprint.catalog import VmSize
 from blueprint.contract.images import Image
 from blueprint.contract.network import Port
@@ -34,6 +35,7 @@ from blueprint.engines.launch.vllm import VllmServer
 from blueprint.engines.sizing.layouts import cell_groups
 from blueprint.engines.sizing.service import PoolSizing, size_service
 from blueprint.file.model.azure import PrefillDecodeCell, WithoutPeerAccess
+from blueprint.observability.azure_scaling import triggers
 from voice_constructs.azure.kubernetes.context import ClusterContext
 from voice_constructs.azure.kubernetes.engine_replicas import EngineReplicasProps, nvme_mount
 from voice_constructs.azure.kubernetes.pods import (
@@ -46,7 +48,6 @@ from voice_constructs.azure.kubernetes.pods import (
     model_cache_mount,
     shared_memory_mount,
 )
-from voice_constructs.azure.kubernetes.scaling import cell_triggers
 from voice_constructs.azure.kubernetes.topology_check import HandOver, topology_check
 
 SEES_EVERY_GPU = {"NVIDIA_VISIBLE_DEVICES": "all"}
@@ -87,11 +88,11 @@ def cells(context: ClusterContext, service: PrefillDecodeCell) -> EngineReplicas
         kind="PrefillDecodeCells",
         service=service,
         pool=service.pool,
-        name=service.name,
+        name=replicas_name(service, service.pool),
         checks=[topology_check(engine_image, size, size.gpu_count, _hand_over(service, size))],
         sidecars=_sidecars(context, launch, nvme=service.lmcache.l2_nvme_gib > 0),
         engines=_engines(engine_image, launch, service, sized, size),
-        triggers=cell_triggers(service.name, service.pool, sized.engine.sessions),
+        triggers=triggers(context.azure, service)[service.pool],
         # The pools count twice at the most: servers keep them in memory of their own or in shared memory.
         shared_memory_gib=sized.host.shared_memory_gib + sized.host.kv_pools_gib,
         nvme_gib=service.lmcache.l2_nvme_gib,

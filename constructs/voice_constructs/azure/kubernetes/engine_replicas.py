@@ -14,6 +14,7 @@ from blueprint.engines.sizing.host import FILE_SYSTEM_SHARE
 from blueprint.file.model.azure import AzureService
 from blueprint.file.model.base import HostCount
 from blueprint.hosts import service_images
+from blueprint.observability.azure_scaling import Trigger
 from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata, pod_labels
 from voice_constructs.azure.kubernetes.namespaces import Claim
 from voice_constructs.azure.kubernetes.pods import (
@@ -30,7 +31,7 @@ from voice_constructs.azure.kubernetes.pods import (
     tmp_volume,
     tolerations,
 )
-from voice_constructs.azure.kubernetes.scaling import Scaling, Trigger
+from voice_constructs.azure.kubernetes.scaling import Scaling
 from voice_constructs.azure.kubernetes.storage import LOCAL_NVME
 
 HOST_LABEL = "kubernetes.io/hostname"

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 import pulumi
 import pulumi_kubernetes as k8s
 
-from blueprint.azure.contract import COMPONENT_LABEL, SERVICE_LABEL, Component
-from blueprint.azure.metrics import POOL_SERIES, ROLE_SERIES, SCRAPE_INTERVAL_S, SERVICE_SERIES, CellRole
+from blueprint.azure.contract import COMPONENT_LABEL, SERVICE_LABEL, SYSTEM_NAMESPACE, Component
+from blueprint.azure.metrics import POOL_SERIES, ROLE_SERIES, SCRAPE_INTERVAL_S, SERVICE_SERIES, CellRole, ClusterMetric
 from blueprint.azure.names import POOL_LABEL
 from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata
 
@@ -19,6 +19,10 @@ ENGINE_PORTS: Mapping[str, CellRole | None] = {
 }
 """Ports of engine pods that have ``/metrics``, by name, and whose metrics they are. A pod without one is passed over;
 the front of a cell would only repeat its decode engine."""
+
+AGENT_SETTINGS = "ama-metrics-settings-configmap"
+"""Where Azure's agent looks for its settings; what is left out keeps its default.
+https://learn.microsoft.com/azure/azure-monitor/containers/prometheus-metrics-scrape-configuration"""
 
 
 class Monitors(pulumi.ComponentResource):
@@ -34,7 +38,23 @@ class Monitors(pulumi.ComponentResource):
         self._monitor(Component.ENGINE, context.namespace, engines)
         self._monitor(Component.ROUTER, context.namespace, [_endpoint("http")])
         self._monitor(Component.GPU_METRICS, context.gpu_namespace, [_endpoint("metrics")])
+        self._keep_cluster_metrics()
         self.register_outputs({})
+
+    def _keep_cluster_metrics(self) -> None:
+        """Tell the agent what to keep of kube-state-metrics: by itself only what Azure's own dashboards draw."""
+        kept = "|".join(ClusterMetric)
+        k8s.core.v1.ConfigMap(
+            AGENT_SETTINGS,
+            metadata=metadata(AGENT_SETTINGS, SYSTEM_NAMESPACE),
+            data={
+                "schema-version": "v2",
+                "config-version": "1",
+                "cluster-metrics": f'default-targets-metrics-keep-list: |-\n  kubestate = "{kept}"\n'
+                "minimal-ingestion-profile: |-\n  enabled = true\n",
+            },
+            opts=pulumi.ResourceOptions(parent=self),
+        )
 
     def _monitor(
         self, component: Component, namespace: pulumi.Output[str], endpoints: Sequence[Mapping[str, object]]

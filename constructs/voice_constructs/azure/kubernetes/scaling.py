@@ -1,22 +1,14 @@
 """KEDA: how many replicas the engines' own figures ask for."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import pulumi
 import pulumi_kubernetes as k8s
 
-from blueprint.azure.metrics import POOL_SERIES, ROLE_SERIES, SERVICE_SERIES, CellRole, EngineMetric, total
 from blueprint.azure.names import ClusterOutput
 from blueprint.file.model.base import HostCount
+from blueprint.observability.azure_scaling import Trigger
 from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata
-
-TARGET_SHARE = 0.8
-"""Share of what a replica carries at which the next one is asked for: a new GPU node and a cold engine take 15 to 25
-minutes, in which callers still come. A choice, to be measured."""
-
-WAITING_SHARE = 0.1
-"""Share of a cell's sessions that may wait for prefill: a wait is what a caller hears. A choice, to be measured."""
 
 AUTHENTICATION = "prometheus"
 POLL_S = 30
@@ -25,58 +17,6 @@ SCALE_DOWN_AFTER_S = 1800
 
 FAILED_POLLS = 4
 """Then the fallback holds: the replicas that there are. A metric that fails says nothing about callers."""
-
-
-@dataclass(frozen=True)
-class Trigger:
-    """One reason to scale.
-
-    Attributes:
-        query: PromQL for the sum over all replicas.
-        per_replica: How much of it one replica should have.
-    """
-
-    name: str
-    query: str
-    per_replica: float
-
-
-def aggregated_triggers(
-    service: str, pool: str, sessions: int, *, kv_cache: bool = True, earlier_sessions: int = 0
-) -> list[Trigger]:
-    """Return the triggers of engines that prefill and decode: requests in flight, and memory that sessions hold.
-
-    Args:
-        service: Name of the service.
-        pool: Name of the pool.
-        sessions: What one replica carries.
-        kv_cache: Whether the engine says how full its KV cache is.
-        earlier_sessions: What the service's earlier pools carry at their most. A later pool is asked for what is more,
-            over the whole service: where it has no replica, it has no figures of its own.
-    """
-    labels = {SERVICE_SERIES: service, POOL_SERIES: pool}
-    if earlier_sessions:
-        whole = {SERVICE_SERIES: service}
-        in_flight = f"{total(EngineMetric.RUNNING, **whole)} + {total(EngineMetric.WAITING, **whole)}"
-        in_flight = f"clamp_min({in_flight} - {earlier_sessions * TARGET_SHARE:g}, 0)"
-    else:
-        in_flight = f"{total(EngineMetric.RUNNING, **labels)} + {total(EngineMetric.WAITING, **labels)}"
-    triggers = [Trigger("requests", in_flight, sessions * TARGET_SHARE)]
-    if kv_cache:
-        triggers.append(Trigger("kv-cache", total(EngineMetric.KV_USAGE, **labels), TARGET_SHARE))
-    return triggers
-
-
-def cell_triggers(service: str, pool: str, sessions: int) -> list[Trigger]:
-    """Return the triggers of cells: whichever side runs short asks for a whole cell, since a cell is one pod."""
-    labels = {SERVICE_SERIES: service, POOL_SERIES: pool}
-    prefill = labels | {ROLE_SERIES: CellRole.PREFILL.value}
-    decode = labels | {ROLE_SERIES: CellRole.DECODE.value}
-    return [
-        Trigger("prefill-waiting", total(EngineMetric.WAITING, **prefill), sessions * WAITING_SHARE),
-        Trigger("decode-running", total(EngineMetric.RUNNING, **decode), sessions * TARGET_SHARE),
-        Trigger("decode-kv-cache", total(EngineMetric.KV_USAGE, **decode), TARGET_SHARE),
-    ]
 
 
 class Scaling(pulumi.ComponentResource):

@@ -5,6 +5,7 @@ from typing import assert_never
 import pulumi
 
 from blueprint.azure.contract import ENGINE_HTTP, LMCACHE_HTTP
+from blueprint.azure.names import replicas_name
 from blueprint.contract.images import Image
 from blueprint.engines.cell import cpus_beside_lmcache
 from blueprint.engines.launch.base import Launcher
@@ -12,6 +13,7 @@ from blueprint.engines.launch.services import aggregated_launch, chat_launch, tt
 from blueprint.engines.sizing.service import PoolSizing, size_service
 from blueprint.file.model.azure import AggregatedService, AzureService, ChatService, PrefillDecodeCell, TtsService
 from blueprint.hosts import service_images
+from blueprint.observability.azure_scaling import triggers
 from voice_constructs.azure.kubernetes.cell import cells, lmcache_sidecar
 from voice_constructs.azure.kubernetes.context import ClusterContext
 from voice_constructs.azure.kubernetes.engine_replicas import EngineReplicasProps
@@ -23,7 +25,6 @@ from voice_constructs.azure.kubernetes.pods import (
     model_cache_mount,
     shared_memory_mount,
 )
-from voice_constructs.azure.kubernetes.scaling import Trigger, aggregated_triggers
 from voice_constructs.azure.kubernetes.topology_check import topology_check
 
 
@@ -35,11 +36,7 @@ def replicas_of(context: ClusterContext, service: AzureService) -> list[EngineRe
         case AggregatedService():
             return [_aggregated(context, service)]
         case ChatService():
-            pools = size_service(context.azure, service).pools
-            return [
-                _chat(context, service, sized, sum(each.sessions for each in pools[:index]))
-                for index, sized in enumerate(pools)
-            ]
+            return [_chat(context, service, sized) for sized in size_service(context.azure, service).pools]
         case TtsService():
             return [_tts(context, service)]
     assert_never(service)
@@ -61,31 +58,28 @@ def _aggregated(context: ClusterContext, service: AggregatedService) -> EngineRe
         kind="AggregatedReplicas",
         service=service,
         pool=service.pool,
-        name=service.name,
+        name=replicas_name(service, service.pool),
         checks=[topology_check(image, size, gpus)] if gpus > 1 else [],
         sidecars=sidecars,
         engines=[_engine(image, launch.engine, cpus, sized)],
-        triggers=aggregated_triggers(service.name, service.pool, sized.engine.sessions),
+        triggers=triggers(context.azure, service)[service.pool],
         shared_memory_gib=_of_one_pod(sized, sized.host.shared_memory_gib + sized.host.kv_pools_gib),
         nvme_gib=service.lmcache.l2_nvme_gib if service.lmcache else 0,
         share_processes=bool(sidecars),
     )
 
 
-def _chat(context: ClusterContext, service: ChatService, sized: PoolSizing, earlier: int) -> EngineReplicasProps:
+def _chat(context: ClusterContext, service: ChatService, sized: PoolSizing) -> EngineReplicasProps:
     """One engine class of a chat service: its replicas on one of its pools, with the flags of that pool's GPU."""
     launcher = chat_launch(context.azure, service, sized.pool)
-    name = f"{service.name}-{sized.pool}"
-    triggers = aggregated_triggers(service.name, sized.pool, sized.engine.sessions, earlier_sessions=earlier)
-    return _one_engine(context, service, launcher, sized, kind="ChatReplicas", name=name, triggers=triggers)
+    return _one_engine(context, service, launcher, sized, kind="ChatReplicas")
 
 
 def _tts(context: ClusterContext, service: TtsService) -> EngineReplicasProps:
     """Text to speech: one GPU with both stages, which hand sound over through shared memory."""
     (sized,) = size_service(context.azure, service).pools
     launcher = tts_launch(context.azure, service)
-    triggers = aggregated_triggers(service.name, sized.pool, sized.engine.sessions, kv_cache=False)
-    return _one_engine(context, service, launcher, sized, kind="TtsReplicas", name=service.name, triggers=triggers)
+    return _one_engine(context, service, launcher, sized, kind="TtsReplicas")
 
 
 def _one_engine(
@@ -95,17 +89,15 @@ def _one_engine(
     sized: PoolSizing,
     *,
     kind: str,
-    name: str,
-    triggers: list[Trigger],
 ) -> EngineReplicasProps:
     (image,) = service_images(service)
     return EngineReplicasProps(
         kind=kind,
         service=service,
         pool=sized.pool,
-        name=name,
+        name=replicas_name(service, sized.pool),
         engines=[_engine(context.image_uri(image), launcher, service.cpus, sized)],
-        triggers=triggers,
+        triggers=triggers(context.azure, service)[sized.pool],
         shared_memory_gib=_of_one_pod(sized, sized.host.shared_memory_gib),
     )
 

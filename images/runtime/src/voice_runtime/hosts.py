@@ -34,6 +34,7 @@ class Host:
         languages: That it understands; none: it does not tell.
         slots: Sessions that it takes in all; 0 of a host that does not tell.
         heartbeat: A number that changes every second.
+        zone: Availability zone; empty: it does not tell.
     """
 
     id: str
@@ -44,6 +45,7 @@ class Host:
     slots: int = 0
     languages: tuple[str, ...] = ()
     heartbeat: str = ""
+    zone: str = ""
 
     @property
     def takes_sessions(self) -> bool:
@@ -60,6 +62,7 @@ class Host:
                 address=str(ipaddress.IPv4Address(read[HostField.ADDRESS])),
                 free_slots=max(0, int(read[HostField.FREE_SLOTS])),
                 draining=read[HostField.DRAINING] == "1",
+                zone=read.get(HostField.ZONE, ""),
                 slots=max(0, int(read.get(HostField.SLOTS, 0))),
                 languages=tuple(filter(None, read.get(HostField.LANGUAGES, "").split(","))),
                 heartbeat=read[HostField.HEARTBEAT],
@@ -86,6 +89,7 @@ class HostRegistry:
                 mapping={
                     HostField.KIND: host.kind,
                     HostField.ADDRESS: host.address,
+                    HostField.ZONE: host.zone,
                     HostField.FREE_SLOTS: str(host.free_slots),
                     HostField.SLOTS: str(host.slots),
                     HostField.LANGUAGES: ",".join(host.languages),

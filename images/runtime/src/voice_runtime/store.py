@@ -1,11 +1,12 @@
 """The connection to Valkey, from the environment that the contract names."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
 from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
-from redis.asyncio import BlockingConnectionPool, Redis, SSLConnection
+from redis.asyncio import BlockingConnectionPool, Connection, Redis, SSLConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialWithJitterBackoff
 from redis.credentials import CredentialProvider
@@ -25,7 +26,8 @@ class StoreSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="VOICE_VALKEY_", frozen=True)
 
-    host: str
+    host: str | None = None
+    host_file: Path | None = None
     port: int = Field(ge=1, le=65535)
     user: str
     password: SecretStr | None = None
@@ -34,10 +36,20 @@ class StoreSettings(BaseSettings):
     ca_file: Path | None = None
 
     @model_validator(mode="after")
-    def _one_password(self) -> Self:
+    def _one_of_each(self) -> Self:
+        if (self.host is None) == (self.host_file is None):
+            raise ValueError("set one of VOICE_VALKEY_HOST and VOICE_VALKEY_HOST_FILE")
         if self.password is not None and self.password_file is not None:
             raise ValueError("both VOICE_VALKEY_PASSWORD and VOICE_VALKEY_PASSWORD_FILE are set: leave one of them")
         return self
+
+    def address(self) -> str:
+        """Return the name or address of the store as it is now.
+
+        Raises:
+            OSError: Its file cannot be read.
+        """
+        return self.host_file.read_text(encoding="utf-8").strip() if self.host_file else self.host or ""
 
     def secret(self) -> str | None:
         """Return the password.
@@ -65,21 +77,37 @@ class FileCredentials(CredentialProvider):
         return self._settings.user, self._settings.secret() or ""
 
 
+class Following(Connection):
+    """Connects to where the store is then: one that was restored has another name."""
+
+    def __init__(self, *, address: Callable[[], str], **options: Any) -> None:  # noqa: ANN401  the client's own
+        super().__init__(**options)
+        self._address = address
+
+    async def _connect(self) -> None:
+        self.host = self._address()
+        await super()._connect()  # type: ignore[no-untyped-call]  # the client's own
+
+
+class FollowingTls(Following, SSLConnection):
+    """The same over TLS."""
+
+
 def connect(settings: StoreSettings) -> "Redis":
     """Return a client that connects when it is first used, and again when the server comes back.
 
     Raises:
-        OSError: The file of the password cannot be read.
+        OSError: The file of the password or of the host cannot be read.
     """
-    password = settings.secret()
+    password, _ = settings.secret(), settings.address()
     encrypted: dict[str, Any] = {
-        "connection_class": SSLConnection,
+        "connection_class": FollowingTls,
         "ssl_ca_certs": settings.ca_file and str(settings.ca_file),
     }
     pool = BlockingConnectionPool(
         max_connections=CONNECTIONS,
         timeout=TIMEOUT_S,
-        host=settings.host,
+        address=settings.address,
         port=settings.port,
         credential_provider=FileCredentials(settings) if password else None,
         decode_responses=False,
@@ -88,6 +116,6 @@ def connect(settings: StoreSettings) -> "Redis":
         socket_keepalive=True,
         retry=Retry(ExponentialWithJitterBackoff(base=0.05, cap=1.0), RETRIES),
         retry_on_error=[StoreConnectionError, StoreTimeoutError],
-        **(encrypted if settings.tls else {}),
+        **(encrypted if settings.tls else {"connection_class": Following}),
     )
     return Redis.from_pool(pool)

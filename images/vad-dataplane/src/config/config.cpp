@@ -22,7 +22,8 @@ struct Variable {
 constexpr std::array kContract{
     Variable{"VOICE_HOST", nullptr},
     Variable{"VOICE_HOST_ADDRESS", nullptr},
-    Variable{"VOICE_VALKEY_HOST", nullptr},
+    Variable{"VOICE_ZONE", ""},  // not set where there are no zones
+    Variable{"VOICE_VALKEY_HOST_FILE", nullptr},
     Variable{"VOICE_VALKEY_PORT", nullptr},
     Variable{"VOICE_VALKEY_USER", nullptr},
     Variable{"VOICE_VALKEY_PASSWORD_FILE", nullptr},
@@ -151,10 +152,11 @@ private:
 void read_identity(Reader& reader, Config& config) {
     config.host = reader.text("VOICE_HOST");
     config.host_address = reader.address("VOICE_HOST_ADDRESS");
+    config.zone = reader.text("VOICE_ZONE");
 }
 
 void read_store(Reader& reader, Config& config) {
-    config.store.host = reader.text("VOICE_VALKEY_HOST");
+    config.store.host_file = reader.path("VOICE_VALKEY_HOST_FILE");
     config.store.port = reader.port("VOICE_VALKEY_PORT");
     config.store.user = reader.text("VOICE_VALKEY_USER");
     config.store.password_file = reader.path("VOICE_VALKEY_PASSWORD_FILE");

@@ -24,6 +24,7 @@ enum class DataPath : std::uint8_t {
 struct Config {
     std::string host;
     std::string host_address;
+    std::string zone;  // availability zone; empty where there are none
     valkey::Endpoint store;
 
     DataPath data_path = DataPath::kAfXdp;

@@ -26,6 +26,7 @@ ship::HostRegistry::Settings registry_settings(const config::Config& config) {
 
 ship::Shipper::Settings shipper_settings(const config::Config& config) {
     ship::Shipper::Settings settings;
+    settings.zone = config.zone;
     settings.resend_window = config.resend_window;
     settings.resend_bytes = std::size_t{config.resend_mib} << 20;
     return settings;

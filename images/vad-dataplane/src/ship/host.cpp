@@ -23,6 +23,7 @@ std::optional<Host> read_host(std::string_view id, const valkey::Fields& fields,
     if (inet_pton(AF_INET, address.c_str(), &host.address.sin_addr) != 1) {
         return std::nullopt;
     }
+    host.zone = valkey::value_of(fields, kZone);
     const auto slots = valkey::value_of(fields, kFreeSlots);
     const auto [end, error] = std::from_chars(slots.data(), slots.data() + slots.size(), host.free_slots);
     if (error != std::errc{} || end != slots.data() + slots.size()) {

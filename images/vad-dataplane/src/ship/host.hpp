@@ -4,6 +4,7 @@
 //
 //   kind        `neuron`, `gpu` or `cpu`
 //   address     IPv4 address that takes AudioChunks
+//   zone        availability zone; may be missing
 //   free_slots  sessions that it can still take
 //   draining    `1`: no new sessions; `0` otherwise
 //   heartbeat   a number that changes every second; hosts whose number stands still are taken for dead
@@ -31,6 +32,7 @@ inline constexpr std::string_view kKindNeuron = "neuron";
 inline constexpr std::string_view kKindGpu = "gpu";
 inline constexpr std::string_view kKindCpu = "cpu";
 inline constexpr std::string_view kAddress = "address";
+inline constexpr std::string_view kZone = "zone";
 inline constexpr std::string_view kFreeSlots = "free_slots";
 inline constexpr std::string_view kDraining = "draining";
 inline constexpr std::string_view kHeartbeat = "heartbeat";
@@ -41,6 +43,7 @@ struct Host {
     std::string id;
     HostKind kind = HostKind::kGpu;
     sockaddr_in address{};
+    std::string zone;  // empty where it does not tell
     std::uint32_t free_slots = 0;
     bool draining = false;
     std::string heartbeat;

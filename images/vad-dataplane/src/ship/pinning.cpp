@@ -1,6 +1,7 @@
 #include "ship/pinning.hpp"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 namespace voice::ship {
@@ -10,6 +11,7 @@ bool Pinning::update(Hosts hosts, Clock::time_point now) {
     const bool any_lost = !are_the_same(*hosts) && replace(*hosts);
     hosts_ = std::move(hosts);
     for (std::size_t i = 0; i < offers_.size(); ++i) {
+        offers_[i].near = !zone_.empty() && (*hosts_)[i].zone == zone_;
         offers_[i].free_slots = (*hosts_)[i].free_slots;
     }
     return any_lost;
@@ -127,9 +129,10 @@ std::size_t Pinning::best(Clock::time_point now) const noexcept {
         if (host.draining || offers_[i].free_slots == 0 || now < offers_[i].avoid_until) {
             continue;
         }
-        const bool better = best == kNone || host.kind < (*hosts_)[best].kind ||
-                            (host.kind == (*hosts_)[best].kind && offers_[i].free_slots > offers_[best].free_slots);
-        best = better ? i : best;
+        const auto rank = [&](std::size_t at) {
+            return std::tuple((*hosts_)[at].kind, !offers_[at].near, ~offers_[at].free_slots);
+        };
+        best = best == kNone || rank(i) < rank(best) ? i : best;
     }
     return best;
 }

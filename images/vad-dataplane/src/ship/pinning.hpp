@@ -1,5 +1,6 @@
-// Which ASR host a session's audio goes to: Neuron hosts before GPUs and those before CPUs, then the host with the most free slots. A session
-// stays where it is, since its host holds what was said before. It moves when the host is lost, which is to say that it
+// Which ASR host a session's audio goes to: Neuron hosts before GPUs and those before CPUs, then a host of our own zone,
+// since traffic between zones is paid for, then the host with the most free slots. A session stays where it is, since
+// its host holds what was said before. It moves when the host is lost, which is to say that it
 // has died or refuses datagrams, and when the host drains, at the next start of speech, so that no utterance is torn. A
 // host that was draining when it left has finished what it had: it is not lost.
 #pragma once
@@ -8,6 +9,7 @@
 #include <cstdint>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "ship/host.hpp"
@@ -21,6 +23,9 @@ public:
     static constexpr std::chrono::seconds kIdle{120};  // without a chunk, a session gives its slot back
     static constexpr unsigned kRefusals = 3;           // datagrams refused within kAvoid: nobody listens there
     static constexpr std::chrono::seconds kAvoid{3};   // how long a host that refuses is left alone
+
+    // `zone`: where this host is; empty where nobody has told it, and then all zones are alike.
+    explicit Pinning(std::string zone = {}) : zone_(std::move(zone)) {}
 
     // Takes a new reading of the registry; true when a host was lost. Slots that sessions have taken since the reading
     // before are in it already, or will be in the next: meanwhile a host is at worst offered a few sessions too many.
@@ -58,6 +63,7 @@ private:
     // What is known of a host beyond its record.
     struct Offer {
         std::uint32_t number = 0;
+        bool near = false;  // in our zone
         std::uint32_t free_slots = 0;  // less those taken since the last update
         unsigned refusals = 0;
         Clock::time_point refused_since{};
@@ -69,6 +75,7 @@ private:
     [[nodiscard]] std::uint32_t new_number();
     [[nodiscard]] std::size_t best(Clock::time_point now) const noexcept;
 
+    std::string zone_;
     Hosts hosts_ = std::make_shared<const std::vector<Host>>();
     std::vector<Offer> offers_;  // of each host
     std::vector<bool> lost_{false, false};  // by number

@@ -47,6 +47,7 @@ public:
     static constexpr int kResendBatches = 8;   // of one round: what comes must not wait long
 
     struct Settings {
+        std::string zone{};  // Pinning's
         unsigned shed_silence_percent = 50;  // of a ring's slots
         unsigned shed_any_percent = 90;
         int send_buffer_bytes = 4 << 20;
@@ -56,8 +57,8 @@ public:
     };
 
     Shipper(Settings settings, std::vector<ChunkSource*> sources, HostSource& hosts)
-        : settings_(settings), sources_(std::move(sources)), source_of_hosts_(hosts),
-          window_(settings.resend_window, settings.resend_bytes) {}
+        : settings_(std::move(settings)), sources_(std::move(sources)), source_of_hosts_(hosts),
+          pinning_(settings_.zone), window_(settings_.resend_window, settings_.resend_bytes) {}
     Shipper(const Shipper&) = delete;
     Shipper& operator=(const Shipper&) = delete;
     ~Shipper() { stop(); }

@@ -90,6 +90,14 @@ bool Client::is_connected() {
     if (Clock::now() < next_try_) {
         return false;
     }
+    if (!endpoint_.host_file.empty()) {
+        auto host = first_line(endpoint_.host_file);
+        if (!host) {
+            fail(endpoint_.host_file + " has no host");
+            return false;
+        }
+        endpoint_.host = std::move(*host);
+    }
     std::string why;
     link_ = connect(endpoint_, why);
     if (!link_) {

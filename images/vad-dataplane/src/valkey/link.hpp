@@ -13,6 +13,7 @@ namespace voice::valkey {
 
 struct Endpoint {
     std::string host;
+    std::string host_file;  // read at every connect, since a restored store has another name; empty: `host` is it
     std::uint16_t port = 6379;
     std::string user;
     std::string password_file;  // read at every connect, since the password rotates; empty: no login

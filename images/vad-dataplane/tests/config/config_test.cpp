@@ -14,7 +14,8 @@ using Variables = std::map<std::string, std::string, std::less<>>;
 Variables complete() {
     return {{"VOICE_HOST", "i-0123456789abcdef0"},
             {"VOICE_HOST_ADDRESS", "10.0.1.2"},
-            {"VOICE_VALKEY_HOST", "state.internal"},
+            {"VOICE_ZONE", "us-east-1b"},
+            {"VOICE_VALKEY_HOST_FILE", "/run/state/host"},
             {"VOICE_VALKEY_PORT", "6379"},
             {"VOICE_VALKEY_USER", "vad"},
             {"VOICE_VALKEY_PASSWORD_FILE", "/run/secrets/valkey-password"},
@@ -42,7 +43,8 @@ TEST(Configuration, ReadsTheContractAndFillsInTheRest) {
     ASSERT_TRUE(std::holds_alternative<Config>(loaded)) << text_of(std::get<1>(loaded).front());
     const auto& config = std::get<Config>(loaded);
     EXPECT_EQ(config.host_address, "10.0.1.2");
-    EXPECT_EQ(config.store.host, "state.internal");
+    EXPECT_EQ(config.zone, "us-east-1b");
+    EXPECT_EQ(config.store.host_file, "/run/state/host");
     EXPECT_EQ(config.store.user, "vad");
     EXPECT_EQ(config.store.password_file, "/run/secrets/valkey-password");
     EXPECT_TRUE(config.store.tls) << "the state store is reached over TLS unless somebody says otherwise";
@@ -73,8 +75,8 @@ TEST(Configuration, OwnVariablesCanBeSet) {
 TEST(Configuration, EveryVariableOfTheContractThatIsMissingIsToldAtOnce) {
     const auto loaded = load_from({});
     const auto& problems = std::get<1>(loaded);
-    EXPECT_EQ(problems.size(), contract_variables().size() - 2) << "huge pages are for those who reserve them; chunks "
-                                                                "are log-mel unless somebody says otherwise";
+    EXPECT_EQ(problems.size(), contract_variables().size() - 3) << "huge pages are for those who reserve them, zones "
+                                                                "for those who have some; chunks are log-mel";
     for (const auto& problem : problems) {
         EXPECT_EQ(text_of(problem), problem.variable + " is not set, limit: has to be set; set it in the launcher "
                                                        "(user data, task definition or manifest)");

@@ -6,5 +6,5 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 build=$1
 shift
-PYTHONPATH=$here VOICE_DATAPLANE_BUILD=$(realpath "$build/src") \
+PYTHONPATH=$here:$here/../../../runtime/src VOICE_DATAPLANE_BUILD=$(realpath "$build/src") \
   pytest -q -n 2 --dist worksteal -p no:cacheprovider -p scene --confcutdir="$here" "$@" "$here"

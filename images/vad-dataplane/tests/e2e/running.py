@@ -1,5 +1,6 @@
 """A data plane that runs, with all that stands around it."""
 
+import asyncio
 import contextlib
 import json
 import os
@@ -16,9 +17,13 @@ from pathlib import Path
 from typing import Any, Self
 
 from network import QUEUES, Network
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
 from srtp import Protector
 
 from blueprint.contract.chunk import CHUNK_HEADER, CHUNK_PAYLOAD_BYTES
+from blueprint.contract.network import Tier
+from voice_runtime.hosts import Host, HostKind, HostRegistry
 
 BUILD = Path(os.environ.get("VOICE_DATAPLANE_BUILD", "."))
 CHANNELS = BUILD.parent / "tests" / "libchannels.so"
@@ -101,12 +106,19 @@ class Chunk:
 
 
 class AsrHost:
-    """Takes chunks and says that it lives."""
+    """Takes chunks and says that it lives, as the engine does: by the engine's own registry."""
 
     def __init__(
-        self, store: Store, port: int, *, name: str = "asr-1", kind: str = "neuron", address: str = LOOPBACK
+        self,
+        store: Store,
+        port: int,
+        *,
+        name: str = "asr-1",
+        kind: str = "neuron",
+        address: str = LOOPBACK,
+        zone: str = "",
     ) -> None:
-        self._store, self._name, self._kind, self._address = store, name, kind, address
+        self._store, self._name, self._kind, self._address, self._zone = store, name, kind, address, zone
         self.chunks: list[Chunk] = []
         with store.network.near():
             self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -133,17 +145,17 @@ class AsrHost:
                 self.chunks.append(Chunk(session, sequence, kind, flags, count, datagram[header.size :]))
 
     def _beat(self) -> None:
-        beats = 0
         while not self._stopping.wait(0.3):
             if self._silent.is_set():
                 continue
-            beats += 1
-            with contextlib.suppress(OSError):
-                self._store.do("SADD", "host:asr", self._name)  # readers remove ids without a record
-                self._store.do(
-                    *("HSET", f"host:asr:{self._name}", "kind", self._kind, "address", self._address),
-                    *("free_slots", 10_000, "draining", int(self.draining), "heartbeat", beats),
-                )
+            with contextlib.suppress(OSError, RedisError), self._store.network.near():
+                asyncio.run(self._register())
+
+    async def _register(self) -> None:
+        kind, address = HostKind(self._kind), self._address
+        host = Host(self._name, kind, address, free_slots=10_000, draining=self.draining, zone=self._zone)
+        async with Redis(host=LOOPBACK, port=self._store.port, password=PASSWORD) as store:
+            await HostRegistry(store, Tier.ASR).beat(host)
 
     def of(self, ssrc: int) -> list[Chunk]:
         return [chunk for chunk in self.chunks if chunk.session == ssrc]
@@ -180,6 +192,8 @@ class DataPlane:
         self.control = self.folder / "control.sock"
         password = self.folder / "password"
         password.write_text(PASSWORD)
+        host = self.folder / "store-host"
+        host.write_text(LOOPBACK)
         module = self.folder / "modules" / "vad.so"
         module.parent.mkdir(exist_ok=True)
         shutil.copy(BUILD / "vad" / "vad.so", module)
@@ -189,7 +203,7 @@ class DataPlane:
             "VOICE_HOST": "i-0",
             "VOICE_HOST_ADDRESS": self.network.near_address,
             "VOICE_REGION": "us-east-1",
-            "VOICE_VALKEY_HOST": LOOPBACK,
+            "VOICE_VALKEY_HOST_FILE": str(host),
             "VOICE_VALKEY_PORT": str(self.store.port),
             "VOICE_VALKEY_USER": "default",
             "VOICE_VALKEY_TLS": "off",

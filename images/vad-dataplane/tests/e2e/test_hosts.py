@@ -81,3 +81,30 @@ def test_a_draining_host_keeps_the_utterance_and_gets_no_other(
     assert host.of(caller.ssrc)[-1].flags & END_OF_SPEECH
     assert second.of(caller.ssrc)[0].flags & START_OF_SPEECH
     assert plane.ask("counters")["events"]["ship"]["resent"] == 0
+
+
+def test_speech_stays_in_its_zone_while_a_host_there_has_room(store: Store, plane: DataPlane) -> None:
+    plane.environment["VOICE_ZONE"] = "us-east-1b"
+    port = plane.port("VOICE_CHUNK_PORT")
+    far = AsrHost(store, port, name="asr-1", zone="us-east-1a")
+    near = AsrHost(store, port, name="asr-2", address=SECOND, zone="us-east-1b")
+    try:
+        plane.start()
+        plane.knows_host(2)
+        for ssrc in range(1, 5):
+            who = Caller(plane, ssrc)
+            store.open_session(ssrc)
+            who.enter()
+            who.say(speech("how can I help you today") + silence(1))
+            wait_for("it is heard there", lambda ssrc=ssrc: near.has_ended(ssrc))  # type: ignore[misc]
+        assert not far.chunks
+        near.fall_silent()
+        plane.knows_host(1)
+        store.open_session(5)
+        who = Caller(plane, 5)
+        who.enter()
+        who.say(speech("how can I help you today") + silence(1))
+        wait_for("another zone is better than none", lambda: far.has_ended(5))
+    finally:
+        far.die()
+        near.die()

@@ -47,6 +47,27 @@ TEST_F(PinningTest, AmongEqualsTheOneWithMostSlots) {
     EXPECT_EQ(place(3), "a") << "slots that were given away count before the next reading";
 }
 
+TEST_F(PinningTest, AHostOfOurOwnZoneIsTakenWhileItHasRoom) {
+    const auto in = [](voice::ship::Host host, const char* zone) {
+        host.zone = zone;
+        return host;
+    };
+    Pinning ours("us-east-1b");
+    ours.update(hosts({in(host("far", kNeuron, 100), "us-east-1a"), in(host("near", kNeuron, 2), "us-east-1b"),
+                       in(host("gpu", kGpu, 100), "us-east-1b"), host("untold", kNeuron, 99)}),
+                now_);
+    const auto place = [&](std::uint64_t session) { return ours.host_of(session, false, now_)->id; };
+    EXPECT_EQ(place(1), "near");
+    EXPECT_EQ(place(2), "near");
+    EXPECT_EQ(place(3), "far") << "ours is full: another zone before another kind";
+    ours.update(hosts({in(draining(host("near", kNeuron, 2)), "us-east-1b"), in(host("far", kNeuron, 9), "us-east-1a")}),
+                now_);
+    EXPECT_EQ(place(4), "far") << "one that drains takes nobody";
+
+    update({in(host("a", kNeuron, 1), ""), in(host("b", kNeuron, 2), "us-east-1b")});
+    EXPECT_EQ(PinningTest::place(1), "b") << "who knows no zone of its own takes the one with most slots";
+}
+
 TEST_F(PinningTest, ASessionStays) {
     update({host("a", kNeuron, 1)});
     EXPECT_EQ(place(1), "a");

@@ -76,6 +76,22 @@ TEST(ValkeyClient, AWrongPasswordIsAFailureAndARotatedOneIsRead) {
     }));
 }
 
+TEST(ValkeyClient, FollowsARestoredStoreToItsNewHost) {
+    const Store store;
+    const Folder folder;
+    auto endpoint = store.endpoint();
+    endpoint.host_file = folder.write("host", "127.0.0.9\n");
+    Client client(endpoint);
+    client.append({"PING"});
+    EXPECT_FALSE(client.exchange()) << "nobody listens there";
+    EXPECT_NE(client.error().find("127.0.0.9"), std::string::npos) << client.error();
+    static_cast<void>(folder.write("host", "127.0.0.1\n"));
+    EXPECT_TRUE(test::eventually([&] {
+        client.append({"PING"});
+        return client.exchange().has_value();
+    })) << client.error();
+}
+
 TEST(ValkeyClient, AMissingPasswordFileIsAFailure) {
     const Store store;
     auto endpoint = store.endpoint();

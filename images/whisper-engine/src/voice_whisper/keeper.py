@@ -63,6 +63,7 @@ class Keeper:
             str(settings.host_address),
             free_slots=0 if self.is_draining else self._admission.free_slots,
             draining=self.is_draining,
+            zone=settings.zone,
             slots=settings.sessions,
             languages=self._admission.languages,
         )

@@ -33,6 +33,7 @@ class EngineSettings(BaseSettings):
     host: str = Field(min_length=1)
     host_address: IPv4Address
     host_kind: HostKind
+    zone: str = ""
     chunk_port: int = Field(ge=1, le=65535)
     health_port: int = Field(ge=1, le=65535)
     engine: Literal["whisper", "vllm"] = "whisper"

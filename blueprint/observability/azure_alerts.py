@@ -1,0 +1,285 @@
+"""What operators of an Azure half are told, and when: each alert becomes a rule of the managed Prometheus.
+
+An alert is here because somebody can do something about it; what is only interesting is on a dashboard. Its id names
+its runbook, `docs/runbooks/azure/<id>.md`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from blueprint.azure.contract import NAMESPACE, Component
+from blueprint.azure.metrics import (
+    PHASE_SERIES,
+    SERVICE_SERIES,
+    START_SECONDS,
+    ClusterMetric,
+    EngineMetric,
+    GpuMetric,
+    SpeechMetric,
+    p95,
+    total,
+)
+from blueprint.azure.names import replicas_name
+from blueprint.contract.images import Image
+from blueprint.file.model.azure import AzureService, PrefillDecodeCell, TtsService
+from blueprint.file.model.deployment import Deployment
+from blueprint.file.model.scaling import Comparison
+from blueprint.hosts import held_back, service_images
+from blueprint.observability.azure_scaling import TARGET_SHARE, triggers
+
+BUDGET = "budget"
+"""Runbook of the budget's notifications."""
+SPENT_PERCENT = 80
+FORECAST_PERCENT = 100
+
+SATURATED_SHARE = 0.95
+"""Share of what a replica carries at which growing has not helped: scaling asks at ``TARGET_SHARE``."""
+FIRST_ANSWER_S = 1.0
+"""Beyond 1 s a person notices the wait: https://www.nngroup.com/articles/response-times-3-important-limits/"""
+
+GROWTH_MINUTES = 15
+"""A new node and a cold engine take 15 to 25 minutes; from then on waiting has another reason."""
+START_MINUTES = 45
+
+
+@dataclass(frozen=True)
+class Alert:
+    """One alert.
+
+    Attributes:
+        meaning: One sentence for the person who is woken.
+        query: PromQL of what is watched; each of its series fires alone.
+        minutes: How long it has to last.
+        callers_affected: Whether callers notice while it lasts.
+        target: Which one, where several things can raise the same alert.
+        unit: Of the threshold, for people.
+    """
+
+    id: str
+    meaning: str
+    query: str
+    comparison: Comparison
+    threshold: float
+    minutes: int
+    callers_affected: bool = False
+    target: str | None = None
+    unit: str = ""
+
+    @property
+    def name(self) -> str:
+        return "-".join(filter(None, (self.id, self.target)))
+
+    @property
+    def expression(self) -> str:
+        """PromQL that has a result while the alert's condition holds."""
+        sign = ">" if self.comparison is Comparison.ABOVE else "<"
+        return f"{self.query} {sign} {self.threshold:g}"
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What a recording rule publishes."""
+
+    record: str
+    query: str
+    labels: dict[str, str]
+
+
+def alerts(deployment: Deployment) -> tuple[Alert, ...]:
+    """Return every alert that a deployment's shape allows; what waits for its image raises none."""
+    return tuple(alert for group in alert_groups(deployment).values() for alert in group)
+
+
+def alert_groups(deployment: Deployment) -> dict[str, tuple[Alert, ...]]:
+    """Return the alerts by group: the cluster's, and those of each service. Azure takes 20 rules in a group."""
+    running = [each for each in deployment.azure.services if not held_back(deployment, service_images(each))]
+    return {
+        "cluster": tuple(_of_cluster(deployment)),
+        **{service.name: tuple(_of_service(deployment, service)) for service in running},
+    }
+
+
+def recordings() -> tuple[Recording, ...]:
+    """Return the parts of a pod's start, in seconds, as the cluster sees them; the last one is the engine's own."""
+
+    def at(metric: ClusterMetric) -> str:
+        return _by("pod", metric, namespace=NAMESPACE)
+
+    # A cell's two engines start together.
+    engine = f'max by (pod) ({ClusterMetric.STARTED_AT}{{namespace="{NAMESPACE}",container=~"engine|decode"}})'
+    parts = {
+        "node": f"{at(ClusterMetric.SCHEDULED_AT)} - {at(ClusterMetric.CREATED)}",
+        "pull": f"{engine} - {at(ClusterMetric.SCHEDULED_AT)}",
+        "engine": f"{at(ClusterMetric.READY_AT)} - {engine}",
+    }
+    return tuple(Recording(START_SECONDS, query, {PHASE_SERIES: phase}) for phase, query in parts.items())
+
+
+def _of_cluster(deployment: Deployment) -> Iterator[Alert]:
+    """Yield what does not depend on a service."""
+    yield Alert(
+        "telemetry-silent",
+        "Nothing has come from the cluster for five minutes: scaling holds its replicas, and alerts are blind.",
+        f"absent({ClusterMetric.NODE})",
+        Comparison.ABOVE,
+        0,
+        5,
+        target="cluster",
+    )
+    if not held_back(deployment, (Image.ROUTER,)):
+        yield _down("router", [Component.ROUTER.value], 2)
+    # Both sides have the same labels; a Deployment whose bounds are one number is always at its maximum.
+    bounded = f"({_of(ClusterMetric.SCALED_MAX)} > {_of(ClusterMetric.SCALED_MIN)})"
+    yield Alert(
+        "replicas-at-maximum",
+        "A service has had its maximum of replicas for a quarter of an hour: it cannot grow when load does.",
+        f"{_of(ClusterMetric.SCALED)} / {bounded}",
+        Comparison.ABOVE,
+        0.99,
+        GROWTH_MINUTES,
+        unit=" of the maximum",
+    )
+    yield Alert(
+        "replicas-missing",
+        "Replicas that scaling asks for have not become ready: no GPU node has come, or the engine does not start.",
+        f"{_of(ClusterMetric.WANTED)} - {_of(ClusterMetric.AVAILABLE)}",
+        Comparison.ABOVE,
+        0,
+        START_MINUTES,
+    )
+    yield Alert(
+        "engine-restarts",
+        "A container has restarted three times within an hour: its callers lose their sessions each time.",
+        f"increase({_of(ClusterMetric.RESTARTS)}[1h])",
+        Comparison.ABOVE,
+        2,
+        1,
+        callers_affected=True,
+    )
+    yield Alert(
+        "model-fetch-failed",
+        "A model could not be fetched: engines that need it do not start.",
+        _of(ClusterMetric.JOB_FAILED),
+        Comparison.ABOVE,
+        0,
+        1,
+    )
+    yield Alert(
+        "node-not-ready",
+        "A node has not answered the cluster for ten minutes: what ran on it is away.",
+        _by("node", ClusterMetric.NODE_CONDITION, condition="Ready", status="true"),
+        Comparison.BELOW,
+        1,
+        10,
+    )
+    yield Alert(
+        "gpu-error",
+        "A GPU's driver reports an error (XID): the engine on it may stop or give wrong results.",
+        f"max by (Hostname, gpu) ({GpuMetric.XID})",
+        Comparison.ABOVE,
+        0,
+        1,
+    )
+
+
+def _of_service(deployment: Deployment, service: AzureService) -> Iterator[Alert]:
+    azure, own = deployment.azure, {SERVICE_SERIES: service.name}
+    by_pool = triggers(azure, service)
+    names = [replicas_name(service, pool) for pool in by_pool]
+    # Without a minimum nothing has to be there.
+    if any(service.replicas_on(pool).min for pool in by_pool):
+        yield _down(service.name, names, 5)
+    yield Alert(
+        "telemetry-silent",
+        f"Engines of {service.name} are ready and have published nothing for five minutes: scaling does not see them.",
+        f"({_deployments(ClusterMetric.READY, names)} unless on () {total(EngineMetric.RUNNING, **own)})",
+        Comparison.ABOVE,
+        0,
+        5,
+        target=service.name,
+    )
+    for pool, asked in by_pool.items():
+        replicas = f"{_deployments(ClusterMetric.READY, [replicas_name(service, pool)])}"
+        for trigger in asked:
+            yield Alert(
+                "service-saturated",
+                f"{service.name} on {pool} has had more {trigger.name} than its replicas carry for a quarter of an "
+                "hour: growing does not help.",
+                f"({trigger.query}) / {replicas}",
+                Comparison.ABOVE,
+                trigger.per_replica * SATURATED_SHARE / TARGET_SHARE,
+                GROWTH_MINUTES,
+                target=f"{replicas_name(service, pool)}-{trigger.name}",
+                unit=" a replica",
+            )
+    speech = isinstance(service, TtsService)
+    first = "sound" if speech else "word"
+    yield Alert(
+        "first-answer-slow",
+        f"One request in twenty to {service.name} waits more than a second for the first {first}.",
+        p95(SpeechMetric.FIRST_SOUND if speech else EngineMetric.FIRST_TOKEN, **own),
+        Comparison.ABOVE,
+        FIRST_ANSWER_S,
+        10,
+        callers_affected=True,
+        target=service.name,
+        unit=" s",
+    )
+    if speech:
+        failed, done = (_rate(each, **own) for each in (SpeechMetric.FAILED, SpeechMetric.SUCCEEDED))
+        yield Alert(
+            "speech-fails",
+            f"{service.name} fails more than one request in a hundred.",
+            f"{failed} / ({failed} + {done})",
+            Comparison.ABOVE,
+            0.01,
+            5,
+            callers_affected=True,
+            target=service.name,
+        )
+    if isinstance(service, PrefillDecodeCell):
+        yield Alert(
+            "kv-transfers-fail",
+            f"KV cache does not reach the decode engines of {service.name}: they prefill again, and callers wait.",
+            f"sum(increase({EngineMetric.TRANSFERS_FAILED}{_selector(own)}[10m]))",
+            Comparison.ABOVE,
+            0,
+            5,
+            target=service.name,
+        )
+
+
+def _down(target: str, deployments: list[str], minutes: int) -> Alert:
+    return Alert(
+        "service-down",
+        f"{target} has no replica that takes requests.",
+        _deployments(ClusterMetric.AVAILABLE, deployments),
+        Comparison.BELOW,
+        1,
+        minutes,
+        callers_affected=True,
+        target=target,
+    )
+
+
+def _selector(labels: dict[str, str]) -> str:
+    return "{" + ",".join(f'{name}="{value}"' for name, value in labels.items()) + "}"
+
+
+def _of(metric: ClusterMetric, **labels: str) -> str:
+    """Return PromQL for a metric of our namespace."""
+    return f"{metric}{_selector({'namespace': NAMESPACE, **labels})}"
+
+
+def _by(label: str, metric: ClusterMetric, **labels: str) -> str:
+    """Return PromQL for a metric with one label alone: an agent that is replaced repeats its series with another."""
+    return f"max by ({label}) ({metric}{_selector(labels)})"
+
+
+def _deployments(metric: ClusterMetric, names: list[str]) -> str:
+    """Return PromQL for the sum of a metric over Deployments; names have no character with a meaning in a pattern."""
+    return f'sum({metric}{{namespace="{NAMESPACE}",deployment=~"{"|".join(names)}"}})'
+
+
+def _rate(metric: SpeechMetric, **labels: str) -> str:
+    return f"sum(rate({metric}{_selector(labels)}[5m]))"

@@ -1,0 +1,127 @@
+"""Dashboards of an Azure half: what callers feel, what the GPUs do, what starts take."""
+
+from dataclasses import dataclass
+
+from blueprint.azure.contract import NAMESPACE
+from blueprint.azure.metrics import (
+    PHASE_SERIES,
+    POOL_SERIES,
+    SERVICE_SERIES,
+    START_SECONDS,
+    CacheMetric,
+    ClusterMetric,
+    EngineMetric,
+    GpuMetric,
+    SpeechMetric,
+    p95,
+)
+from blueprint.file.model.azure import TtsService
+from blueprint.file.model.deployment import Deployment
+from blueprint.observability import panels
+
+
+@dataclass(frozen=True)
+class Query:
+    """One PromQL query.
+
+    Attributes:
+        legend: Name of its series; labels stand in double braces.
+    """
+
+    promql: str
+    legend: str
+
+
+Panel = panels.Panel[Query]
+Dashboard = panels.Dashboard[Query]
+
+
+def dashboards(deployment: Deployment) -> tuple[Dashboard, ...]:
+    return _services(deployment), _gpus(), _starts()
+
+
+def _services(deployment: Deployment) -> Dashboard:
+    azure = deployment.azure
+    speech = [service.name for service in azure.services if isinstance(service, TtsService)]
+    first = [
+        Query(
+            p95(
+                SpeechMetric.FIRST_SOUND if service.name in speech else EngineMetric.FIRST_TOKEN,
+                **{SERVICE_SERIES: service.name},
+            ),
+            service.name,
+        )
+        for service in azure.services
+    ]
+    return Dashboard(
+        "services",
+        "Are callers served? Requests, the wait for a first answer, and how much room replicas have.",
+        (),
+        (
+            Panel("First answer, p95 s", tuple(first)),
+            Panel("Requests that run", (_by_service(EngineMetric.RUNNING),), stacked=True),
+            Panel("Requests that wait", (_by_service(EngineMetric.WAITING),), stacked=True),
+            Panel("KV cache in use, share", (_by_service(EngineMetric.KV_USAGE, "max"),)),
+            Panel("LMCache memory in use, share", (_by_service(CacheMetric.USED, "max"),)),
+            Panel(
+                "Replicas",
+                tuple(
+                    Query(f'{metric}{{namespace="{NAMESPACE}"}}', f"{{{{horizontalpodautoscaler}}}} {what}")
+                    for metric, what in ((ClusterMetric.SCALED, "now"), (ClusterMetric.SCALED_MAX, "at most"))
+                ),
+            ),
+        ),
+    )
+
+
+def _gpus() -> Dashboard:
+    gpu = "{{Hostname}} {{gpu}}"
+    graphs = {
+        "GPU busy, %": GpuMetric.BUSY,
+        "Tensor cores active, share": GpuMetric.TENSOR_ACTIVE,
+        "Memory traffic, share": GpuMetric.MEMORY_ACTIVE,
+        "Memory in use, MiB": GpuMetric.MEMORY_USED,
+        "NVLink sent, bytes/s": GpuMetric.NVLINK_SENT,
+        "Temperature, °C": GpuMetric.TEMPERATURE,
+        "Last XID error": GpuMetric.XID,
+    }
+    return Dashboard(
+        "gpus",
+        "What each GPU does. Busy is time with any kernel; tensor cores and memory traffic say what limits it.",
+        (),
+        tuple(Panel(title, (Query(f"max by (Hostname, gpu) ({metric})", gpu),)) for title, metric in graphs.items()),
+    )
+
+
+def _starts() -> Dashboard:
+    within = f'{{namespace="{NAMESPACE}"}}'
+    phases = (
+        Query(f'max by (pod) ({START_SECONDS}{{{PHASE_SERIES}="{phase}"}})', f"{{{{pod}}}} {phase}")
+        for phase in ("node", "pull", "engine")
+    )
+    return Dashboard(
+        "starts",
+        "How long replicas take to serve: the wait for a node, image and checks, then the engine (docs/cold-start.md).",
+        (),
+        (
+            Panel("Start of a pod, seconds by part", tuple(phases), stacked=True),
+            Panel(
+                "Replicas that are missing",
+                (
+                    Query(
+                        f"{ClusterMetric.WANTED}{within} - {ClusterMetric.AVAILABLE}{within}",
+                        "{{deployment}}",
+                    ),
+                ),
+            ),
+            Panel(
+                "Restarts, an hour",
+                (Query(f"increase({ClusterMetric.RESTARTS}{within}[1h])", "{{pod}} {{container}}"),),
+            ),
+        ),
+    )
+
+
+def _by_service(metric: EngineMetric | CacheMetric, fold: str = "sum") -> Query:
+    labels = f"{SERVICE_SERIES}, {POOL_SERIES}"
+    return Query(f"{fold} by ({labels}) ({metric})", f"{{{{{SERVICE_SERIES}}}}} {{{{{POOL_SERIES}}}}}")

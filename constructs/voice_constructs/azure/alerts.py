@@ -1,0 +1,142 @@
+"""Who is told: alerts as rules of the managed Prometheus, a budget, and the action group that both speak to."""
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+
+import pulumi
+from pulumi_azure_native import alertsmanagement, consumption, monitor
+
+from blueprint.azure import names
+from blueprint.observability.azure_alerts import (
+    FORECAST_PERCENT,
+    SPENT_PERCENT,
+    Alert,
+    Recording,
+    alert_groups,
+    recordings,
+)
+from voice_constructs.azure.scope import Scope
+
+_EVERY = "PT1M"
+"""The shortest that Azure takes."""
+_ERROR, _WARNING = 1, 2
+"""Severities of Azure Monitor, 0 to 4."""
+
+
+class Alerts(pulumi.ComponentResource):
+    """A rule group for the cluster and one for each service; what starts take is recorded by a group of its own.
+
+    Args:
+        metrics: Id of the Azure Monitor workspace that the rules read.
+        cluster_name: Name of the cluster; rules see nothing else in the workspace.
+    """
+
+    def __init__(self, name: str, *, scope: Scope, metrics: pulumi.Input[str], cluster_name: pulumi.Input[str]) -> None:
+        super().__init__("voice:azure:Alerts", name)
+        self._scope, self._metrics, self._cluster_name = scope, metrics, cluster_name
+        self._child = pulumi.ResourceOptions(parent=self)
+        self._action_group = self._build_action_group()
+        for group, alerts in alert_groups(scope.deployment).items():
+            self._build_rules(group, [self._alerting(alert) for alert in alerts])
+        self._build_rules("starts", [_recording(each) for each in recordings()])
+        if scope.deployment.azure.observability.monthly_budget:
+            self._build_budget(scope.deployment.azure.observability.monthly_budget)
+        self.register_outputs({})
+
+    def _build_action_group(self) -> monitor.ActionGroup:
+        email = self._scope.deployment.azure.observability.email
+        return monitor.ActionGroup(
+            "operators",
+            resource_group_name=self._scope.group,
+            action_group_name=self._scope.name("operators"),
+            group_short_name="voice-serve",
+            location="Global",
+            enabled=True,
+            email_receivers=[
+                monitor.MicrosoftCommonEmailReceiverArgs(
+                    name="operators", email_address=email, use_common_alert_schema=True
+                )
+            ]
+            if email
+            else [],
+            tags=self._scope.tags,
+            opts=self._child,
+        )
+
+    def _build_rules(self, group: str, rules: list[alertsmanagement.PrometheusRuleArgs]) -> None:
+        alertsmanagement.PrometheusRuleGroup(
+            f"rules-{group}",
+            resource_group_name=self._scope.group,
+            rule_group_name=self._scope.name(f"rules-{group}"),
+            location=self._scope.location,
+            cluster_name=self._cluster_name,
+            scopes=[self._metrics],
+            interval=_EVERY,
+            enabled=True,
+            rules=rules,
+            tags=self._scope.tags,
+            opts=self._child,
+        )
+
+    def _alerting(self, alert: Alert) -> alertsmanagement.PrometheusRuleArgs:
+        return alertsmanagement.PrometheusRuleArgs(
+            alert=alert.name,
+            expression=alert.expression,
+            for_=f"PT{alert.minutes}M",
+            severity=_ERROR if alert.callers_affected else _WARNING,
+            enabled=True,
+            annotations={
+                "description": alert.meaning,
+                "runbook": names.runbook_url(self._scope.deployment, alert.id),
+            },
+            actions=[alertsmanagement.PrometheusRuleGroupActionArgs(action_group_id=self._action_group.id)],
+            resolve_configuration=alertsmanagement.PrometheusRuleResolveConfigurationArgs(
+                auto_resolved=True, time_to_resolve="PT5M"
+            ),
+        )
+
+    def _build_budget(self, amount: int) -> None:
+        """A budget of the deployment's two resource groups: GPU nodes are in the one that AKS makes."""
+        deployment = self._scope.deployment
+        groups = [names.resource_group(deployment), names.node_resource_group(deployment)]
+        consumption.Budget(
+            "budget",
+            budget_name=self._scope.name("monthly"),
+            scope=f"/subscriptions/{self._scope.subscription}",
+            amount=amount,
+            category=consumption.CategoryType.COST,
+            time_grain=consumption.TimeGrainType.MONTHLY,
+            time_period=consumption.BudgetTimePeriodArgs(start_date=f"{datetime.now(UTC):%Y-%m}-01T00:00:00Z"),
+            filter=consumption.BudgetFilterArgs(
+                dimensions=consumption.BudgetComparisonExpressionArgs(
+                    name="ResourceGroupName", operator=consumption.BudgetOperatorType.IN_, values=groups
+                )
+            ),
+            notifications=dict(self._notifications()),
+            # Azure takes no first month but the present one, and no other one later.
+            opts=pulumi.ResourceOptions(parent=self, ignore_changes=["timePeriod"]),
+        )
+
+    def _notifications(self) -> Iterator[tuple[str, consumption.NotificationArgs]]:
+        limits: Mapping[consumption.ThresholdType, int] = {
+            consumption.ThresholdType.ACTUAL: SPENT_PERCENT,
+            consumption.ThresholdType.FORECASTED: FORECAST_PERCENT,
+        }
+        for kind, percent in limits.items():
+            yield (
+                f"{kind.value.lower()}-above-{percent}",
+                consumption.NotificationArgs(
+                    enabled=True,
+                    operator=consumption.OperatorType.GREATER_THAN,
+                    threshold=percent,
+                    threshold_type=kind,
+                    contact_emails=[],
+                    contact_groups=[self._action_group.id],
+                ),
+            )
+
+
+def _recording(recording: Recording) -> alertsmanagement.PrometheusRuleArgs:
+    return alertsmanagement.PrometheusRuleArgs(
+        record=recording.record, expression=recording.query, labels=recording.labels, enabled=True
+    )

@@ -1,0 +1,41 @@
+"""Dashboards as Azure resources: "dashboards with Grafana" in the portal, which need no Grafana of one's own."""
+
+import json
+
+import pulumi
+from pulumi_azure_native import dashboard as azure_dashboard
+
+from blueprint.observability.azure_dashboards import dashboards
+from blueprint.observability.grafana import document
+from voice_constructs.azure.scope import Scope
+
+
+class Dashboards(pulumi.ComponentResource):
+    """One Azure Monitor dashboard for each of the deployment's; Azure takes no charge for them.
+
+    The definition is Grafana's JSON. Into a Grafana of one's own only its data plane imports it; `voice dashboards`
+    writes the same JSON for that.
+    """
+
+    def __init__(self, name: str, *, scope: Scope) -> None:
+        super().__init__("voice:azure:Dashboards", name)
+        for each in dashboards(scope.deployment):
+            shown = azure_dashboard.Dashboard(
+                f"dashboard-{each.topic}",
+                resource_group_name=scope.group,
+                dashboard_name=each.topic,
+                location=scope.location,
+                tags=scope.tags,
+                opts=pulumi.ResourceOptions(parent=self),
+            )
+            azure_dashboard.DashboardDefinition(
+                f"dashboard-{each.topic}",
+                resource_group_name=scope.group,
+                dashboard_name=shown.name,
+                definition_name="default",
+                properties=azure_dashboard.DashboardDefinitionPropertiesArgs(
+                    serialized_data=json.dumps(document(scope.deployment, each))
+                ),
+                opts=pulumi.ResourceOptions(parent=self),
+            )
+        self.register_outputs({})

@@ -1,0 +1,1 @@
+"""`voice restore`: the state store from one of its snapshots."""

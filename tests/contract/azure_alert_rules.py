@@ -1,0 +1,95 @@
+"""What is emitted for alerts on Azure: rules and dashboards, the metrics that they read, and promtool's judgement."""
+
+import json
+import re
+import subprocess
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import yaml
+
+from blueprint.engines.launch.dcgm import COUNTERS
+from blueprint.engines.published.release import published
+from sandbox.azure.graph import Graph
+from tests.stacks.azure.recorded import inputs
+
+Rule = Mapping[str, Any]
+"""A rule as Azure gets it."""
+
+_NAME = re.compile(r"[a-zA-Z_][\w:]*")
+_NO_METRIC = re.compile(r'"[^"]*"|\{[^}]*\}|\[[^\]]*\]|\b(?:by|on|without|group_left|group_right)\s*\([^)]*\)')
+"""Parts of an expression in which names are labels: matchers, ranges, lists of labels."""
+_WORDS = {"and", "or", "unless", "bool", "offset"}
+_HISTOGRAM = ("_bucket", "_count", "_sum")
+
+
+def rules(graph: Graph) -> list[Rule]:
+    """Return every rule of every group."""
+    return [rule for each in graph.of_type("alertsmanagement:PrometheusRuleGroup") for rule in inputs(each)["rules"]]
+
+
+def drawn(graph: Graph) -> Iterator[tuple[str, str]]:
+    """Yield the expression of every graph of every dashboard, with its title."""
+    for each in graph.of_type("dashboard:DashboardDefinition"):
+        for panel in json.loads(inputs(each)["properties"]["serializedData"])["panels"]:
+            yield from ((panel["title"], target["expr"]) for target in panel["targets"])
+
+
+def metrics(expression: str) -> set[str]:
+    """Return the names of metrics in PromQL."""
+    bare = _NO_METRIC.sub(" ", expression)
+    functions = {match[1] for match in re.finditer(r"(\w+)\s*\(", bare)}
+    return set(_NAME.findall(bare)) - functions - _WORDS - {"sum", "max", "min", "count", "avg"}
+
+
+def known(recorded: Collection[str]) -> set[str]:
+    """Return every metric that something of the cluster publishes: engines, caches, exporters, our own rules."""
+    kube_state = (Path(__file__).parent / "kube-state-metrics.txt").read_text(encoding="utf-8").splitlines()[1:]
+    engines = {
+        f"{metric.name}{ending}"
+        for engine in ("vllm", "vllm-omni", "lmcache")
+        for metric in published(engine).metrics
+        for ending in (_HISTOGRAM if metric.kind == "histogram" else ("",))
+    }
+    return engines | set(kube_state) | {counter.field for counter in COUNTERS} | set(recorded)
+
+
+def unpublished(graph: Graph) -> list[str]:
+    """Return what rules and dashboards read and nobody publishes."""
+    there = known({rule["record"] for rule in rules(graph) if "record" in rule})
+    read = [(rule.get("alert") or rule["record"], rule["expression"]) for rule in rules(graph)]
+    return [
+        f"{where}: nobody publishes {name}"
+        for where, expression in (*read, *drawn(graph))
+        for name in sorted(metrics(expression) - there)
+    ]
+
+
+def promtool(found: list[Rule], tests: list[Mapping[str, Any]]) -> str:
+    """Let Prometheus evaluate rules over series; return what it finds wrong."""
+    written = [
+        {key: rule[key] for key in ("alert", "record", "labels", "for") if key in rule} | {"expr": rule["expression"]}
+        for rule in found
+    ]
+    for rule in written:
+        if "for" in rule:
+            rule["for"] = re.sub(r"PT(\d+)M", r"\1m", rule["for"])
+    with TemporaryDirectory() as folder:
+        groups = {"groups": [{"name": "all", "interval": "1m", "rules": written}]}
+        (Path(folder) / "rules.yaml").write_text(yaml.safe_dump(groups), encoding="utf-8")
+        suite = {
+            "rule_files": ["rules.yaml"],
+            "evaluation_interval": "1m",
+            "tests": [{"interval": "1m"} | dict(test) for test in tests],
+        }
+        (Path(folder) / "tests.yaml").write_text(yaml.safe_dump(suite), encoding="utf-8")
+        done = subprocess.run(
+            ["/usr/bin/promtool", "test", "rules", "tests.yaml"],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    return "" if done.returncode == 0 else done.stdout + done.stderr

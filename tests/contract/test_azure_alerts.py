@@ -1,0 +1,210 @@
+"""Alerts on Azure: what they read is published, Prometheus fires them, and each has its runbook.
+
+Rules and series are given to Prometheus' own `promtool`, which evaluates them as the managed Prometheus does.
+"""
+
+import re
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ops.reference import azure_alerts
+from sandbox.azure.graph import Graph
+from tests.blueprint.documents import ABSENT
+from tests.contract import azure_alert_rules, runbook_rules
+from tests.contract.azure_alert_cases import CASES, HEALTHY, Case
+from tests.stacks.azure.manifests import DIGESTS, manifests, workloads
+from tests.stacks.azure.recorded import cluster, edited, inputs
+from tests.synthesized import ROOT
+
+WITH_IMAGES = edited({"images": DIGESTS, "azure.observability": {"email": "a@b.de", "monthly_budget": 900}})
+RUNBOOKS = runbook_rules.read(ROOT / "docs/runbooks/azure")
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    return cluster(WITH_IMAGES)
+
+
+def test_what_is_read_is_published(graph: Graph) -> None:
+    assert azure_alert_rules.unpublished(graph) == []
+    assert len(list(azure_alert_rules.drawn(graph))) > 10
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["kube_node_info", "vllm:num_requests_running", "vllm:time_to_first_token_seconds", "DCGM_FI_DEV_XID_ERRORS",
+     "vllm_omni:audio_ttfp_s", "lmcache_mp_l1_usage_ratio", "voice:pod_start_seconds"],
+)  # fmt: skip
+def test_a_misspelt_metric_is_found(graph: Graph, name: str) -> None:
+    misspelt = f"{name[:-2]}x{name[-2:]}"
+
+    def changed(value: Any) -> Any:  # noqa: ANN401  whatever an input holds
+        match value:
+            case dict():
+                return {key: value["record"] if key == "record" else changed(each) for key, each in value.items()}
+            case list():
+                return [changed(each) for each in value]
+            case str():
+                return value.replace(name, misspelt)
+        return value
+
+    resources = tuple(replace(each, inputs=changed(dict(each.inputs))) for each in graph.resources)
+    problems = azure_alert_rules.unpublished(replace(graph, resources=resources))
+    assert problems
+    assert all(misspelt in problem for problem in problems)
+
+
+def series(of: dict[str, str | None]) -> list[dict[str, str]]:
+    return [
+        {"series": name, "values": values if "x" in values else " ".join([values] * 91)}
+        for name, values in of.items()
+        if values is not None
+    ]
+
+
+def test_nothing_fires_while_all_is_well(graph: Graph) -> None:
+    rules = azure_alert_rules.rules(graph)
+    names = [rule["alert"] for rule in rules if "alert" in rule]
+    quiet = [{"eval_time": "80m", "alertname": name, "exp_alerts": []} for name in names]
+    assert azure_alert_rules.promtool(rules, [{"input_series": series(dict(HEALTHY)), "alert_rule_test": quiet}]) == ""
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.alert)
+def test_an_alert_fires_when_it_should_and_not_before(graph: Graph, case: Case) -> None:
+    found = {rule["alert"]: rule for rule in azure_alert_rules.rules(graph) if "alert" in rule}
+    # Labels say which one; what they are called is Prometheus' business, so the rule is asked for its number alone.
+    rule = dict(found[case.alert]) | {"expression": f"count({found[case.alert]['expression']})"}
+    test = {
+        "input_series": series({**HEALTHY, **case.series}),
+        "alert_rule_test": [
+            {"eval_time": f"{int(rule['for'][2:-1]) - 1}m", "alertname": case.alert, "exp_alerts": []},
+            {"eval_time": f"{case.minutes}m", "alertname": case.alert, "exp_alerts": [{"exp_labels": {}}]},
+        ],
+    }
+    assert azure_alert_rules.promtool([rule], [test]) == ""
+
+
+def test_every_kind_of_alert_has_a_case(graph: Graph) -> None:
+    kinds = {link(rule) for rule in azure_alert_rules.rules(graph) if "alert" in rule}
+    fired = {case.alert for case in CASES}
+    assert {link(rule) for rule in azure_alert_rules.rules(graph) if rule.get("alert") in fired} == kinds
+
+
+def link(rule: azure_alert_rules.Rule) -> str:
+    found = re.search(r"/azure/([\w-]+)\.md$", rule["annotations"]["runbook"])
+    assert found
+    return found[1]
+
+
+def test_every_alert_has_a_runbook_and_every_runbook_an_alert(graph: Graph) -> None:
+    linked = {link(rule) for rule in azure_alert_rules.rules(graph) if "alert" in rule}
+    assert linked | {"budget"} == RUNBOOKS.keys()
+    for id_, text in RUNBOOKS.items():
+        assert tuple(re.findall(r"^## (.+)$", text, re.MULTILINE)) == runbook_rules.SECTIONS, id_
+
+
+def test_runbooks_name_graphs_that_exist(graph: Graph) -> None:
+    titles = {title for title, _ in azure_alert_rules.drawn(graph)}
+    topics = {inputs(each)["dashboardName"] for each in graph.of_type("dashboard:Dashboard")}
+    for id_, text in RUNBOOKS.items():
+        assert set(re.findall(r"[Dd]ashboard `(\w+)`", text)) <= topics, id_
+        for line in text.splitlines():
+            if line.startswith("Dashboard `"):
+                for named in re.findall(r'"([A-Z][^"]+)"', line):
+                    assert any(title.startswith(named) for title in titles), (id_, named)
+
+
+def test_the_table_says_what_is_deployed(graph: Graph) -> None:
+    table = azure_alerts()
+    for rule in azure_alert_rules.rules(graph):
+        if "alert" in rule:
+            (row,) = (line for line in table.splitlines() if line.startswith(f"| [{rule['alert']}]"))
+            _, condition, lasting, noticed, watched = (cell.strip() for cell in re.split(r" \| ", row))
+            sign, number = condition.split()[:2]
+            expression = f"{watched.strip('`| ')} {'>' if sign == 'above' else '<'} {number}"
+            assert expression.replace("\\|", "|") == rule["expression"]
+            assert f"PT{lasting.removesuffix(' min')}M" == rule["for"]
+            assert rule["severity"] == (1 if noticed == "yes" else 2)
+
+
+def test_an_alert_lies_beyond_the_scaling_that_it_watches(graph: Graph) -> None:
+    emitted = [rule for rule in azure_alert_rules.rules(graph) if rule.get("alert", "").startswith("service-saturated")]
+    scaled = manifests(workloads(WITH_IMAGES), "ScaledObject")
+    triggers = [trigger["metadata"] for each in scaled for trigger in each["spec"]["triggers"]]
+    assert len(triggers) == len(emitted)
+    for trigger in triggers:
+        (rule,) = (rule for rule in emitted if f"({trigger['query']})" in rule["expression"])
+        threshold = float(rule["expression"].rpartition(" ")[2])
+        assert 1.1 * float(trigger["threshold"]) < threshold < 1.25 * float(trigger["threshold"])
+
+
+def test_the_agent_keeps_what_rules_and_dashboards_read(graph: Graph) -> None:
+    (settings,) = (
+        each
+        for each in manifests(workloads(WITH_IMAGES), "ConfigMap")
+        if each["metadata"]["namespace"] == "kube-system"
+    )
+    read = [rule["expression"] for rule in azure_alert_rules.rules(graph)] + [
+        e for _, e in azure_alert_rules.drawn(graph)
+    ]
+    wanted = {name for each in read for name in azure_alert_rules.metrics(each) if name.startswith("kube_")}
+    (kept,) = re.findall(r'kubestate = "(.+)"', settings["data"]["cluster-metrics"])
+    assert set(kept.split("|")) == wanted
+
+
+def test_operators_are_told_by_every_alert_and_by_the_budget(graph: Graph) -> None:
+    (group,) = graph.of_type("monitor:ActionGroup")
+    group_id = group.id
+    assert [each["emailAddress"] for each in inputs(group)["emailReceivers"]] == ["a@b.de"]
+    for rule in azure_alert_rules.rules(graph):
+        if "alert" in rule:
+            assert [action["actionGroupId"] for action in rule["actions"]] == [group_id]
+    (budget,) = graph.of_type("consumption:Budget")
+    assert inputs(budget)["amount"] == 900
+    told = inputs(budget)["notifications"].values()
+    assert {(each["thresholdType"], each["threshold"]) for each in told} == {("Actual", 80), ("Forecasted", 100)}
+    assert all(each["contactGroups"] == [group_id] for each in told)
+    # The nodes, which are most of the bill, lie in the group that AKS makes.
+    (aks,) = graph.of_type("containerservice:ManagedCluster")
+    groups = inputs(budget)["filter"]["dimensions"]["values"]
+    assert inputs(aks)["nodeResourceGroup"] in groups
+    assert budget.ignore_changes == ("timePeriod",)
+
+
+def test_what_waits_for_its_image_raises_no_alert() -> None:
+    waiting = azure_alert_rules.rules(cluster(edited({})))
+    assert {link(rule) for rule in waiting if "alert" in rule} == {
+        "telemetry-silent", "replicas-at-maximum", "replicas-missing", "engine-restarts", "model-fetch-failed",
+        "node-not-ready", "gpu-error",
+    }  # fmt: skip
+
+
+def test_without_a_budget_there_is_none() -> None:
+    assert list(cluster(edited({"azure.observability": ABSENT})).of_type("consumption:Budget")) == []
+
+
+def test_groups_are_as_large_as_azure_allows(graph: Graph) -> None:
+    for each in graph.of_type("alertsmanagement:PrometheusRuleGroup"):
+        assert 0 < len(inputs(each)["rules"]) <= 20
+
+
+def test_phases_of_a_start_are_recorded(graph: Graph) -> None:
+    recorded = [rule for rule in azure_alert_rules.rules(graph) if "record" in rule]
+    started = {
+        'kube_pod_created{namespace="voice",pod="p"}': "100",
+        'kube_pod_status_scheduled_time{namespace="voice",pod="p"}': "400",
+        'kube_pod_container_state_started{namespace="voice",pod="p",container="engine"}': "700",
+        'kube_pod_container_state_started{namespace="voice",pod="p",container="lmcache"}': "650",
+        'kube_pod_status_ready_time{namespace="voice",pod="p"}': "1300",
+    }
+    phases = {"node": 300, "pull": 300, "engine": 600}
+    samples = [
+        {"labels": f'voice:pod_start_seconds{{phase="{phase}",pod="p"}}', "value": seconds}
+        for phase, seconds in phases.items()
+    ]
+    asked = {"expr": "voice:pod_start_seconds", "eval_time": "5m", "exp_samples": samples}
+    test = {"input_series": series(dict(started)), "promql_expr_test": [asked]}
+    assert azure_alert_rules.promtool(deepcopy(recorded), [test]) == ""
