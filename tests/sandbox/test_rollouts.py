@@ -18,6 +18,7 @@ from ops.rollout import command, follow, plan
 from ops.rotate import passwords
 from sandbox.aws.cdk import ROOT, CdkError
 from sandbox.aws.rehearsal import Rehearsal
+from tests.blueprint.documents import Edits
 from tests.sandbox.fleet import Fleet
 
 FILE = ROOT / "deployments/sandbox.yaml"

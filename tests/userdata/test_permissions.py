@@ -97,8 +97,10 @@ def asked(cloud: Cloud, line: str, group: str) -> Iterator[Call]:
             yield from (call for call in logged(named) if call.action == f"logs:{action}")
         case "secretsmanager":
             yield from read(cloud, options["secret-id"])
+        case "ssm":
+            yield Call("ssm:GetParameter", f"arn:aws:ssm:{REGION}:{ACCOUNT}:parameter{options['name']}")
         case "s3":
-            yield from copied(cloud, *re.findall(r"(?:s3:/)?/\S+", line))
+            yield from copied(cloud, *line.split()[-2:])
         case _:
             raise AssertionError(f"what does {line} need?")
 
@@ -192,7 +194,9 @@ def test_a_task_may_start_and_nothing_else(cloud: Cloud) -> None:
     options = container["LogConfiguration"]["Options"]
     made += logged({**options, "awslogs-stream": f"{options['awslogs-stream-prefix']}/gateway/0"})
     for secret in container["Secrets"]:
-        made += read(cloud, ":".join(secret["ValueFrom"].split(":")[:7]))
+        place = secret["ValueFrom"]
+        of_ssm = [Call("ssm:GetParameters", place)]
+        made += of_ssm if ":ssm:" in place else read(cloud, ":".join(place.split(":")[:7]))
     statements = roles[task["ExecutionRoleArn"]]
     assert [call for call in made if not call.allowed_by(statements)] == []
 
