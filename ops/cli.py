@@ -1,17 +1,22 @@
 """The `voice` command. A sub-command's module is imported when it is invoked, so that `voice --help` imports none."""
 
+import os
+import sys
+from collections.abc import Sequence
+from errno import EDQUOT, EIO, ENOSPC
 from importlib import import_module
 from importlib.metadata import version
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer._click import Command, Context  # typer carries a click of its own
+from typer._click.exceptions import ClickException, NoArgsIsHelpError
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from ops.exits import HELP, REFUSED
+from ops.exits import FAILED, HELP, REFUSED
 from ops.extras import extra_of
-from ops.output import stop
+from ops.output import complain, stop
 
 COMMANDS = {
     "init": "Write a first deployment file from four answers: cloud, region, calls, budget.",
@@ -39,6 +44,9 @@ COMMANDS = {
 
 RENAMED = {"bench": "loadtest"}
 
+STDOUT_FAILS = {ENOSPC, EDQUOT, EIO}
+"""Errors of a write to a full or broken disk; one without a file name is of standard output."""
+
 
 def load_command(name: str) -> Command:
     """Import a command; return its group, or the command that its function makes.
@@ -61,6 +69,36 @@ class Commands(TyperGroup):
         super().__init__(**attributes)
         self.commands = {name: TyperCommand(name, help=about) for name, about in COMMANDS.items()}
 
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,  # noqa: ANN401
+    ) -> Any:  # noqa: ANN401
+        """Run the command line; what is wrong with it, or with standard output, is told as every other error is."""
+        try:
+            code = super().main(args, prog_name, complete_var, False, windows_expand_args, **extra)
+            if not standalone_mode:
+                return code
+            sys.stdout.flush()
+        except ClickException as error:
+            if not standalone_mode:
+                raise
+            _explain(error)
+        except typer.Abort:
+            complain("aborted")
+            sys.exit(FAILED)
+        except OSError as error:
+            if error.errno not in STDOUT_FAILS or error.filename is not None:
+                raise
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left unwritten fails no more
+            complain(f"standard output: {error.strerror}")
+            sys.exit(FAILED)
+        sys.exit(code if isinstance(code, int) else 0)
+
     def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
         if args[0] in RENAMED:
             ctx.fail(f"`voice {args[0]}` is called `voice {RENAMED[args[0]]}`")
@@ -78,6 +116,16 @@ class Commands(TyperGroup):
                 raise
             text = f"voice {command} needs the extra `{extra}`: pip install 'voice-serve[{extra}]'"
             raise stop(text, REFUSED) from None
+
+
+def _explain(error: ClickException) -> NoReturn:
+    """Say what is wrong with the command line, and where to look; without any arguments that is the help itself."""
+    context: Context | None = getattr(error, "ctx", None)
+    if isinstance(error, NoArgsIsHelpError):
+        error.show()
+    else:
+        complain(error.format_message() + (f"\nsee `{context.command_path} --help`" if context else ""))
+    sys.exit(error.exit_code)
 
 
 app = typer.Typer(

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import typer
@@ -48,8 +48,9 @@ def as_json(value: object) -> str:
     return json.dumps(to_jsonable_python(value, fallback=vars), indent=2)
 
 
-def print_json(value: object) -> None:
-    typer.echo(as_json(value))
+def print_json(report: Mapping[str, object], deployment: str = "") -> None:
+    """Print what ``--json`` says: always an object, led by the deployment's name where there is one."""
+    typer.echo(as_json(({"deployment": deployment} if deployment else {}) | dict(report)))
 
 
 class WholeTable(Table):

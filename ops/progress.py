@@ -3,11 +3,34 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Event, Thread
 
 from rich.console import Console
 from rich.markup import escape
 
 _LINE_WIDTH = 100
+SILENCE_S = 30.0
+"""Longest that work goes on without a line, where no spinner turns: a pipeline takes silence for death."""
+
+
+@contextmanager
+def heartbeat(console: Console, label: str) -> Iterator[None]:
+    """Print a line every 30 s while the block runs, where no terminal shows a spinner."""
+    over, start = Event(), time.monotonic()
+
+    def beat() -> None:
+        while not over.wait(SILENCE_S):
+            console.print(f"… {escape(label)} [dim]{time.monotonic() - start:.0f} s[/]")
+
+    thread = Thread(target=beat, daemon=True)
+    if not console.is_terminal:
+        thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        if thread.ident:
+            thread.join()
 
 
 class Progress:
@@ -27,7 +50,8 @@ class Progress:
         mark = "[red]✗[/]"
         self._status.start()
         try:
-            yield
+            with heartbeat(self._console, label):
+                yield
             mark = "[green]✓[/]"
         finally:
             self._status.stop()

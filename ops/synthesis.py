@@ -1,6 +1,7 @@
 """CloudFormation templates of a deployment, made in this process."""
 
 import json
+import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -10,9 +11,17 @@ from blueprint.file.model.deployment import Deployment
 if TYPE_CHECKING:
     from aws_cdk.cx_api import CloudAssembly
 
+QUIET = {
+    "JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION": "1",
+    "JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION": "1",
+    "NODE_NO_WARNINGS": "1",
+}
+"""What keeps jsii and Node from talking on stderr about versions that `make setup` has chosen."""
+
 
 def synthesize(deployment: Deployment, folder: Path) -> "CloudAssembly":
     """Synthesize a deployment that has passed its checks, and leave its cloud assembly in a folder."""
+    os.environ.update(QUIET)
     # Imported here: aws-cdk-lib starts a Node process, which commands that only read the file do not need.
     from stacks.aws.app import make_app  # noqa: PLC0415
 

@@ -16,12 +16,10 @@ def checks(as_json: Json = False) -> None:
     Example: voice checks --json
     """
     if as_json:
-        print_json(
-            [
-                {"id": check.id, "level": check.level.value, "about": check.about, "source": check.source}
-                for check in CHECKS
-            ]
-        )
+        rows = [
+            {"id": each.id, "level": each.level.value, "about": each.about, "source": each.source} for each in CHECKS
+        ]
+        print_json({"checks": rows})
         return
     for check in CHECKS:
         out.print(f"{MARKS[check.level]} [bold]{check.id}[/]")

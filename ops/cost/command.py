@@ -10,6 +10,7 @@ from blueprint.file.model.deployment import Deployment
 from ops.cost.earlier import LAST_RELEASE, NoSuchRevisionError, other
 from ops.cost.estimate import Assumptions, Half, halves, price
 from ops.cost.model import Estimate
+from ops.cost.offers import read_offer
 from ops.cost.prices import PriceBook, price_book, save_fetched
 from ops.cost.report import as_dict, difference_as_dict, print_difference, print_estimate
 from ops.exits import FAILED, REFUSED
@@ -22,6 +23,10 @@ FETCHED = Path(__file__).parents[2] / ".voice/prices.json"
 """Fetched prices; they come before the catalogue's until the file is deleted."""
 
 DIFF_HELP = f"Show what FILE costs more or less than another file, or than itself at a git revision or {LAST_RELEASE}."
+PRICE_LIST_HELP = (
+    "Read an offer file of AWS's bulk price list first (index.json of a service; anybody may download it), and keep "
+    "its prices in .voice/prices.json. May be given several times."
+)
 REFRESH_HELP = "Ask the price APIs first, and keep their answers for later runs in .voice/prices.json."
 STRICT_HELP = "Exit with 1 where hosts or nodes have no price in the region, and the sum is a least one."
 UTILISATION_HELP = "Place of the expected size between the smallest (0) and the largest (1); by default the load's."
@@ -32,6 +37,10 @@ def cost(
     *,
     diff: Annotated[str | None, typer.Option("--diff", metavar="OTHER", help=DIFF_HELP)] = None,
     refresh: Annotated[bool, typer.Option("--refresh-prices", help=REFRESH_HELP)] = False,
+    price_lists: Annotated[
+        list[Path] | None,
+        typer.Option("--price-list", metavar="OFFER", exists=True, dir_okay=False, help=PRICE_LIST_HELP),
+    ] = None,
     utilisation: Annotated[float | None, typer.Option("--utilisation", min=0, max=1, help=UTILISATION_HELP)] = None,
     strict: Annotated[bool, typer.Option("--strict", help=STRICT_HELP)] = False,
     as_json: Json = False,
@@ -48,18 +57,19 @@ def cost(
     against, before = _other(file, diff) if diff else ("", None)
     ours = _halves(deployment, assumed)
     theirs = _halves(before, assumed) if before else []
+    _read(price_lists or ())
     fresh = _refresh([*ours, *theirs]) if refresh else True
     book = price_list()
     priced = [price(half, book) for half in ours]
     others = [price(half, book) for half in theirs]
     if as_json:
-        report: dict[str, object] = {"file": str(file), "clouds": {each.cloud: as_dict(each) for each in priced}}
+        report: dict[str, object] = {"clouds": {each.cloud: as_dict(each) for each in priced}}
         if before:
             report["diff"] = {
                 "other": against,
                 "clouds": {cloud: difference_as_dict(our, their) for cloud, our, their in _pairs(priced, others)},
             }
-        print_json(report)
+        print_json(report, deployment.name)
     else:
         for estimate in priced:
             print_estimate(estimate)
@@ -90,6 +100,18 @@ def price_list() -> PriceBook:
         return price_book(FETCHED)
     except ValueError as error:
         raise stop(str(error), REFUSED) from None
+
+
+def _read(files: Iterable[Path]) -> None:
+    """Keep the prices of offer files."""
+    for file in files:
+        try:
+            prices = read_offer(file)
+        except ValueError as error:
+            raise stop(str(error), REFUSED) from None
+        save_fetched(FETCHED, prices)
+        regions = {price.region for price in prices}
+        err.print(f"{file}: {len(prices)} prices in {len(regions)} regions", soft_wrap=True)
 
 
 def _refresh(asked: Iterable[Half]) -> bool:

@@ -186,13 +186,13 @@ def price(half: Half, book: PriceBook) -> Estimate:
             unpriced[Unpriced(resource.kind, what, f"by use{rate}")] = None
     without = tuple(Unpriced(kind, item, _why(use, half.region)) for (kind, item), use in missing.items())
     free = tuple(sorted({resource.kind for resource in half.rented if resource.free}))
-    hosts = tuple(_elsewhere(use, book) for use in missing.values() if use.exact)
+    hosts = tuple(_elsewhere(use, book, half.region) for use in missing.values() if use.exact)
     left = without + tuple(unpriced)
     return Estimate(half.cloud, half.region, half.audio, tuple(lines), left, free, half.notes, hosts)
 
 
-def _elsewhere(use: Use, book: PriceBook) -> Elsewhere:
-    known = book.everywhere(use.item)
+def _elsewhere(use: Use, book: PriceBook, region: str) -> Elsewhere:
+    known = book.nearest(use.item, region)
     usd = [price.usd_per_month for price in known] or [0.0]
     regions = tuple(price.region for price in known)
     return Elsewhere(use.item, regions, use.amount * min(usd), use.amount * max(usd))

@@ -1,10 +1,14 @@
 """Where the price APIs keep each item: AWS by usage type, Azure by meter."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from blueprint import catalog
+
+REGION_PREFIX = r"^([A-Z]+[0-9]*-|[a-z]+-[a-z]+-\d-)"
+"""What stands before a usage type in most regions, such as ``USE1-`` or ``us-east-1-``."""
 
 
 @dataclass(frozen=True)
@@ -17,6 +21,7 @@ class AwsMeter:
         unit: Unit of the price book.
         scale: How many of AWS's units one of ours is.
         filters: Attributes that the product must have, beside its region.
+        region_field: Attribute that names its region.
     """
 
     service: str
@@ -24,10 +29,11 @@ class AwsMeter:
     unit: str
     scale: float = 1
     filters: Mapping[str, str] = field(default_factory=dict)
+    region_field: str = "regionCode"
 
     def matches(self, usage: str) -> bool:
-        """Whether a usage type is this one, with or without a prefix such as ``USE1-`` or ``us-east-1-``."""
-        return re.fullmatch(rf"([A-Z]+[0-9]*-|[a-z]+-[a-z]+-\d-)?{re.escape(self.usage)}", usage) is not None
+        """Whether a usage type is this one, with or without a region's prefix."""
+        return self.usage in (usage, re.sub(REGION_PREFIX, "", usage))
 
 
 @dataclass(frozen=True)
@@ -50,12 +56,14 @@ class AzureMeter:
 _LINUX = {"operatingSystem": "Linux", "tenancy": "Shared", "preInstalledSw": "NA", "capacitystatus": "Used"}
 _NLB = {"productFamily": "Load Balancer-Network"}
 _NAT = {"productFamily": "NAT Gateway"}
+_FROM = "fromRegionCode"
 
 _AWS: dict[str, AwsMeter] = {
     "api-gateway-rest-requests": AwsMeter("AmazonApiGateway", "ApiGatewayRequest", "million requests", scale=1e6),
     "cloudwatch-alarm": AwsMeter("AmazonCloudWatch", "CW:AlarmMonitorUsage", "metric-month"),
     "cloudwatch-custom-metric": AwsMeter("AmazonCloudWatch", "CW:MetricMonitorUsage", "metric-month"),
     "cloudwatch-high-resolution-alarm": AwsMeter("AmazonCloudWatch", "CW:HighResAlarmMonitorUsage", "alarm-month"),
+    "cloudwatch-requests": AwsMeter("AmazonCloudWatch", "CW:Requests", "thousand requests", scale=1000),
     "ebs-gp3": AwsMeter("AmazonEC2", "EBS:VolumeUsage.gp3", "GB-month", filters={"volumeApiName": "gp3"}),
     "ebs-gp3-iops": AwsMeter("AmazonEC2", "EBS:VolumeP-IOPS.gp3", "IOPS-month"),
     "ebs-gp3-throughput": AwsMeter("AmazonEC2", "EBS:VolumeP-Throughput.gp3", "GiBps-month"),
@@ -64,6 +72,9 @@ _AWS: dict[str, AwsMeter] = {
     "fargate-arm-vcpu": AwsMeter("AmazonECS", "Fargate-ARM-vCPU-Hours:perCPU", "vCPU-hour"),
     "interface-endpoint-data": AwsMeter("AmazonVPC", "VpcEndpoint-Bytes", "GB"),
     "interface-endpoint-hour": AwsMeter("AmazonVPC", "VpcEndpoint-Hours", "endpoint-hour"),
+    "internet-data": AwsMeter(
+        "AWSDataTransfer", "DataTransfer-Out-Bytes", "GB", filters={"toLocation": "External"}, region_field=_FROM
+    ),
     "kms-key": AwsMeter("awskms", "KMS-Keys", "key-month"),
     "logs-ingested": AwsMeter("AmazonCloudWatch", "DataProcessing-Bytes", "GB"),
     "logs-stored": AwsMeter("AmazonCloudWatch", "TimedStorage-ByteHrs", "GB-month"),
@@ -76,6 +87,8 @@ _AWS: dict[str, AwsMeter] = {
     "secret": AwsMeter("AWSSecretsManager", "AWSSecretsManager-Secrets", "secret-month"),
     "waf-rule": AwsMeter("awswaf", "RuleV2", "rule-month"),
     "waf-web-acl": AwsMeter("awswaf", "WebACLV2", "ACL-month"),
+    # The side that sends pays, and the side that receives.
+    "zone-crossing-data": AwsMeter("AWSDataTransfer", "DataTransfer-Regional-Bytes", "GB", scale=2, region_field=_FROM),
 }
 
 _DISKS = {"serviceName": "Storage", "productName": "Premium SSD Managed Disks"}
@@ -113,6 +126,23 @@ _AZURE: dict[str, AzureMeter] = {
         {"serviceName": "Container Registry", "meterName": "Premium Registry Unit"}, "1/Day", "registry-day"
     ),
 }
+
+
+def aws_items() -> tuple[str, ...]:
+    """Return every item that is rented of AWS and may have a meter."""
+    return (*catalog.instance_types(), *catalog.cache_node_types(), *_AWS)
+
+
+def first_paid_rate(terms: Iterable[Mapping[str, Any]]) -> float | None:
+    """Return the USD of the first tier that costs something, of the terms of one SKU."""
+    tiers = [tier for term in terms for tier in term["priceDimensions"].values()]
+    rates = [
+        float(tier["pricePerUnit"]["USD"])
+        for tier in sorted(tiers, key=lambda tier: float(tier["beginRange"]))
+        if "USD" in tier["pricePerUnit"]
+    ]
+    # The free tier is a first tier at 0.
+    return next((rate for rate in rates if rate > 0), None)
 
 
 def aws_meter(item: str) -> AwsMeter | None:

@@ -111,7 +111,7 @@ class Unpriced:
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """Hosts of a size that has no price in its region, at what other regions ask.
+    """Hosts of a size that has no price in its region, at what the nearest regions ask that have one.
 
     Attributes:
         item: The size.

@@ -1,5 +1,6 @@
 """The price book: the catalogue's list prices, and those that were fetched since."""
 
+import itertools
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -58,9 +59,17 @@ class PriceBook:
             return known.get(region) or known[GLOBAL]
         return None if exact else max(known.values(), key=lambda price: price.date, default=None)
 
-    def everywhere(self, item: str) -> tuple[Price, ...]:
-        """Return the item's price in every region that is known."""
-        return tuple(self._prices.get(item, {}).values())
+    def nearest(self, item: str, region: str) -> tuple[Price, ...]:
+        """Return the item's prices in the regions that are named most alike: of eu-west, else of eu, else all."""
+        known = self._prices.get(item, {}).values()
+        alike = {price.region: _alike(price.region, region) for price in known}
+        return tuple(price for price in known if alike[price.region] == max(alike.values()))
+
+
+def _alike(one: str, other: str) -> int:
+    """Return how many parts of two regions' names are the same, from the first on."""
+    pairs = zip(one.split("-"), other.split("-"), strict=False)
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def price_book(fetched: Path | None = None) -> PriceBook:

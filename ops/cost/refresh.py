@@ -13,7 +13,7 @@ from botocore.client import BaseClient
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from ops.cost.meters import AwsMeter, AzureMeter, aws_meter, azure_meter
+from ops.cost.meters import AwsMeter, AzureMeter, aws_meter, azure_meter, first_paid_rate
 from ops.cost.prices import GLOBAL, Price
 
 AZURE_PRICES = "https://prices.azure.com/api/retail/prices"
@@ -81,7 +81,7 @@ def _aws_price(client: BaseClient, item: str, region: str) -> Price | None:
     meter = aws_meter(item)
     if meter is None:
         return None
-    fields = {"regionCode": region, **meter.filters}
+    fields = {meter.region_field: region, **meter.filters}
     filters = [{"Type": "TERM_MATCH", "Field": name, "Value": value} for name, value in fields.items()]
     for page in client.get_paginator("get_products").paginate(ServiceCode=meter.service, Filters=filters):
         for text in page["PriceList"]:
@@ -97,15 +97,7 @@ def _on_demand(meter: AwsMeter, offer: dict[str, Any]) -> float | None:
     """Return the rate of the first tier; ``None`` where the offer is for something else."""
     if not meter.matches(offer["product"]["attributes"].get("usagetype", "")):
         return None
-    terms = offer["terms"].get("OnDemand", {}).values()
-    tiers = [tier for term in terms for tier in term["priceDimensions"].values()]
-    rates = [
-        float(tier["pricePerUnit"]["USD"])
-        for tier in sorted(tiers, key=lambda tier: float(tier["beginRange"]))
-        if "USD" in tier["pricePerUnit"]
-    ]
-    # The free tier is a first tier at 0.
-    return next((rate for rate in rates if rate > 0), None)
+    return first_paid_rate(offer["terms"].get("OnDemand", {}).values())
 
 
 def _azure_price(endpoint: str, item: str, region: str) -> Price | None:

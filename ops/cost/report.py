@@ -7,6 +7,7 @@ from ops.cost.model import NOTHING, Amount, Elsewhere, Estimate, Line, total
 from ops.output import empty_table, out
 
 CASES = ("low", "expected", "peak")
+FEW_REGIONS = 3
 SHOWN_SHARE = 0.001
 """Of the peak; smaller items are summed up on one row."""
 
@@ -100,7 +101,8 @@ def _tier_table(estimate: Estimate) -> Table:
     at_least = ", at least" if estimate.hosts else ""
     table.add_row("at least" if estimate.hosts else "together", *(f"{case:,.0f}" for case in estimate.usd.cases))
     for hosts in estimate.hosts:
-        where = f"as in {', '.join(hosts.regions)}" if hosts.regions else "no price is known anywhere"
+        named = ", ".join(hosts.regions) if len(hosts.regions) <= FEW_REGIONS else f"{len(hosts.regions)} regions"
+        where = f"as in {named}" if hosts.regions else "no price is known anywhere"
         table.add_row(f"and {hosts.item.removeprefix('Standard_')}, {where}", *_ranges(hosts))
     per_hour = estimate.audio.usd_per_hour(estimate.usd)
     if per_hour and estimate.audio.hours:

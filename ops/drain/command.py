@@ -65,7 +65,7 @@ def drain(
 def _azure(deployment: Deployment, host: str, *, only_print: bool, as_json: bool) -> None:
     order = kubernetes.order(deployment.azure, host)
     if as_json:
-        print_json(order)
+        print_json({"host": host, "what": order.what, "commands": order.commands}, deployment.name)
     else:
         err.print(f"{host}: {escape(order.what)}", soft_wrap=True)
         for command in order.commands:
@@ -110,7 +110,7 @@ def _instance(account: Account, instance: str, *, replaced: bool, dry_run: bool,
             hosts.terminate(account, host, replaced=replaced)
         host = _follow(host, partial(hosts.look, account), hosts.GONE)
     if as_json:
-        print_json({"dry_run": dry_run, "host": host})
+        print_json({"dry_run": dry_run, "host": host}, account.deployment.name)
     gone = dry_run or host.state == hosts.GONE
     if not gone:
         complain(_stuck(host))
@@ -127,7 +127,7 @@ def _task(account: Account, name: str, *, dry_run: bool, as_json: bool) -> bool:
             tasks.stop(account, task)
         task = _follow(task, partial(tasks.look, account), tasks.STOPPED)
     if as_json:
-        print_json({"dry_run": dry_run, "host": task})
+        print_json({"dry_run": dry_run, "host": task}, account.deployment.name)
     gone = dry_run or task.state == tasks.STOPPED
     if not gone:
         complain(f"{task.id} is still {task.state}; see `aws ecs describe-tasks --cluster {task.cluster}`")

@@ -34,7 +34,7 @@ def list_images(context: typer.Context, as_json: Json = False) -> None:
     if context.invoked_subcommand:
         return
     if as_json:
-        print_json([_as_dict(spec) for spec in specs().values()])
+        print_json({"images": [_as_dict(spec) for spec in specs().values()]})
         return
     for image in Image:
         spec = specs().get(image)
@@ -88,7 +88,7 @@ def rehearse_images(
     except RehearsalError as error:
         raise stop(str(error), FAILED) from None
     if as_json:
-        print_json([vars(result) for result in results])
+        print_json({"images": [vars(result) for result in results]})
         return
     for result in results:
         out.print(_outcome(result), soft_wrap=True)
@@ -115,7 +115,7 @@ def propose_machine_images(file: DeploymentFile, as_json: Json = False) -> None:
     except ERRORS as error:
         raise failed(error) from None
     if as_json:
-        print_json(found)
+        print_json({"fleets": found}, deployment.name)
     else:
         table = empty_table("machine_image of each fleet", ["fleet", "in the file", "proposed"], [], "which is")
         for each in found:

@@ -13,7 +13,7 @@ def usd_per_hour(instance_type: str, region: str | None, gpus: int) -> tuple[flo
     Of a type with several accelerators, the endpoint pays for its share. AWS instance types and Azure VM sizes.
 
     Args:
-        region: Needed where the catalogue has several.
+        region: By default the one where it costs least.
 
     Raises:
         PriceError: The catalogue does not know the type, or no price of it in that region.
@@ -23,7 +23,7 @@ def usd_per_hour(instance_type: str, region: str | None, gpus: int) -> tuple[flo
     if row is None:
         raise PriceError(f"the catalogue has no instance type {instance_type}; give --usd-per-hour")
     available = azure.gpu_count if azure else aws.accelerator.count if aws and aws.accelerator else 0
-    region = region or next(iter(row.usd_per_hour), "any region")
+    region = region or min(row.usd_per_hour, key=lambda name: row.usd_per_hour[name], default="any region")
     if region not in row.usd_per_hour:
         known = ", ".join(row.usd_per_hour) or "none"
         raise PriceError(f"no price of {instance_type} in {region}, but in {known}; give --region or --usd-per-hour")

@@ -48,7 +48,6 @@ def plan(
     if as_json:
         print_json(
             {
-                "deployment": deployment.name,
                 "refused": refused,
                 "findings": [finding_as_dict(deployment, finding) for finding in findings],
                 "fleets": list(fleets(deployment)),
@@ -56,7 +55,8 @@ def plan(
                 "pools": deployment.azure_half.pools if deployment.azure_half else (),
                 "sizing": sizing_as_dict(deployment),
             }
-            | ({"resources": counts} if resources else {})
+            | ({"resources": counts} if resources else {}),
+            deployment.name,
         )
     else:
         _print_tables(deployment, counts)

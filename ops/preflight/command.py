@@ -1,6 +1,7 @@
 """`voice preflight`: will the account take this deployment."""
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +13,7 @@ from ops.exits import FAILED, REFUSED
 from ops.findings import load_checked
 from ops.options import DeploymentFile, Json
 from ops.output import complain, err, out, print_json, stop
-from ops.preflight.models import file_rows, model_rows
+from ops.preflight.models import FILE, MODELS, access_rows, calls_row, file_rows, licence_rows
 from ops.preflight.quota import QUOTAS
 from ops.preflight.report import Increase, IncreaseError, Row, Status, print_report, summary
 from ops.progress import Progress
@@ -22,43 +23,65 @@ from sandbox.azure.errors import EngineError
 PERMISSIONS_HELP = "Print the least permissions that the deploy needs, as policies, and ask nobody anything."
 INCREASES_HELP = "File the quota increases that are missing and that nobody has requested yet; asks first."
 YES_HELP = "File without asking, for pipelines."
+OFFLINE_HELP = "Answer from the file alone, and ask nobody anything."
 
 
-def preflight(
+def preflight(  # noqa: PLR0917  typer's options
     file: DeploymentFile,
     as_json: Json = False,
     permissions: Annotated[bool, typer.Option("--permissions", help=PERMISSIONS_HELP)] = False,
     request_increases: Annotated[bool, typer.Option("--request-increases", help=INCREASES_HELP)] = False,
     yes: Annotated[bool, typer.Option("--yes", help=YES_HELP)] = False,
+    offline: Annotated[bool, typer.Option("--offline", help=OFFLINE_HELP)] = False,
 ) -> None:
     """Ask the account whether it takes a deployment: permissions, quotas, offers, domain, models.
 
     Uses the credentials that boto3 and the Azure CLI would use; without any it answers from the file, and says what
     was not asked. Changes nothing, but for --request-increases. Exits with 1 when something blocks the deploy or was
-    not answered.
+    not answered, and when no account was asked, unless --offline says that none is to be.
 
     Example: voice preflight deployments/production-us-east-1.yaml --request-increases
     """
     deployment = load_checked(file)
     if request_increases and as_json and not yes:
         raise stop("--json has nobody to ask; add --yes to file the increases", REFUSED)
+    if request_increases and offline:
+        raise stop("--offline asks nobody, and so files no increase; leave one of the two away", REFUSED)
     try:
-        made, kinds = _made(deployment)
+        made, kinds = ({}, Counter[str]()) if offline and not permissions else _made(deployment)
     except EngineError as error:
         raise stop(str(error), FAILED) from None
     if permissions:
-        print_json(_permissions(deployment, made, kinds))
+        print_json(_permissions(deployment, made, kinds), deployment.name)
         return
-    rows = _ask(deployment, made, kinds)
+    rows = list(_of_file(deployment)) if offline else _ask(deployment, made, kinds)
     if not as_json:
         print_report(out, rows)
         out.print(f"\n{summary(rows)}")
     unknown = _unknown_quotas(rows) if request_increases else []
     filed = _file(rows, unknown, ask=not yes) if request_increases else []
     if as_json:
-        print_json({"deployment": deployment.name, "answers": [row.as_dict() for row in rows], "filed": filed})
+        print_json({"answers": [row.as_dict() for row in rows], "filed": filed}, deployment.name)
+    if not offline and not _was_asked(rows):
+        raise stop("no account was asked; sign in, or say --offline to answer from the file alone", FAILED)
     if unknown or any(row.status.fails for row in rows) or any("refused" in answer for answer in filed):
         raise typer.Exit(FAILED)
+
+
+def _of_file(deployment: Deployment) -> Iterator[Row]:
+    yield from file_rows(deployment)
+    if deployment.aws_half:
+        yield calls_row(deployment)
+    yield from licence_rows(deployment)
+
+
+def _was_asked(rows: list[Row]) -> bool:
+    """Whether each account was asked something: a report of the file alone says nothing about it."""
+    asked: dict[str, bool] = {}
+    for row in rows:
+        if row.area not in {FILE, MODELS}:
+            asked[row.area] = asked.get(row.area, False) or row.status is not Status.NOT_ASKED
+    return all(asked.values())
 
 
 def _made(deployment: Deployment) -> tuple[dict[str, dict[str, Any]], Counter[str]]:
@@ -85,9 +108,9 @@ def _made(deployment: Deployment) -> tuple[dict[str, dict[str, Any]], Counter[st
 def _ask(deployment: Deployment, made: dict[str, dict[str, Any]], kinds: Counter[str]) -> list[Row]:
     # Imported here: the clouds' SDKs are large, and a deployment often needs one of them.
     progress = Progress(err)
-    rows = list(file_rows(deployment))
+    rows = list(_of_file(deployment))
     with progress.phase("ask about the models"):
-        rows += model_rows(deployment)
+        rows += access_rows(deployment)
     if deployment.aws_half:
         from ops.preflight import aws  # noqa: PLC0415
 

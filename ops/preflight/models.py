@@ -6,6 +6,7 @@ from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 from blueprint import catalog
+from blueprint.capacity import by_tier, capacities, peak_calls
 from blueprint.catalog import ModelCard
 from blueprint.file.model.deployment import Deployment
 from blueprint.hosts import images_of
@@ -38,10 +39,23 @@ def file_rows(deployment: Deployment) -> Iterator[Row]:
     )
 
 
-def model_rows(deployment: Deployment, environment: Mapping[str, str] = os.environ) -> Iterator[Row]:
-    """Answer for every model: its licence, and with ``HF_TOKEN`` whether Hugging Face gives the weights out."""
+def calls_row(deployment: Deployment) -> Row:
+    """Answer how many calls the AWS half carries; a load that is too much for it is refused before."""
+    room, load = by_tier(capacities(deployment.aws)), deployment.load
+    tier, (_, most) = min(room.items(), key=lambda item: item[1][1])
+    low = min(fewest for fewest, _ in room.values())
+    needed = f"{load.calls:,}, at the peak {peak_calls(load):,}" if load else ""
+    return answer(FILE, "calls at a time", f"{low:,} to {most:,}; {tier} binds at most", needed)
+
+
+def licence_rows(deployment: Deployment) -> Iterator[Row]:
+    """Answer for every model what its licence allows."""
     for card in cards(deployment):
         yield _licence(deployment, card)
+
+
+def access_rows(deployment: Deployment, environment: Mapping[str, str] = os.environ) -> Iterator[Row]:
+    """Ask Hugging Face with ``HF_TOKEN`` whether it gives the weights out."""
     for card in cards(deployment):
         yield _access(card, environment)
 

@@ -90,7 +90,8 @@ def report(
     steps = [compare(state.load(kept), each.preview.graph) for kept, each in zip(files, done, strict=True)]
     away = [outage for changes in steps for outage in outages(changes, accepted)]
     if as_json:
-        print_json(_as_json(deployment, done, steps, violations) | {"outages": [vars(each) for each in away]})
+        report = _as_json(done, steps, violations) | {"outages": [vars(each) for each in away]}
+        print_json(report, deployment.name)
     else:
         for each, changes in zip(done, steps, strict=True):
             _print_project(each, changes, dependencies=dependencies)
@@ -113,11 +114,8 @@ def _print_project(each: Rehearsed, steps: list[Step], *, dependencies: bool) ->
         out.print(f"  [yellow]![/] {escape(message)}", soft_wrap=True)
 
 
-def _as_json(
-    deployment: Deployment, done: list[Rehearsed], steps: list[list[Step]], violations: list[PolicyViolation]
-) -> dict[str, Any]:
+def _as_json(done: list[Rehearsed], steps: list[list[Step]], violations: list[PolicyViolation]) -> dict[str, Any]:
     return {
-        "deployment": deployment.name,
         "projects": {
             each.project.name: preview_json(each.project, each.preview, changes)
             for each, changes in zip(done, steps, strict=True)

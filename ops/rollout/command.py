@@ -16,6 +16,7 @@ from ops.exits import FAILED, INTERRUPTED, REFUSED
 from ops.findings import load_checked
 from ops.options import DeploymentFile, Json
 from ops.output import empty_table, err, out, print_json, stop
+from ops.progress import heartbeat
 from ops.rollout.follow import follow, newest_ids
 from ops.rollout.plan import Roll, rolls, shortages
 from ops.synthesis import synthesize, templates
@@ -51,7 +52,7 @@ def rollout(
         account = Account(deployment, templates(deployment), sign_in(deployment))
         found = rolls(account)
         if as_json:
-            print_json(found)
+            print_json({"rolls": found}, deployment.name)
         else:
             _show(found)
         if short := "\n".join(shortages(found)):
@@ -138,14 +139,15 @@ def _deploy(account: Account, found: list[Roll], probe: Callable[[], str]) -> st
                 deploying.set_exception(error)
 
         threading.Thread(target=run, daemon=True).start()
-        wrong = follow(
-            account,
-            found,
-            deploying,
-            known=known,
-            tell=lambda line: err.print(escape(line), soft_wrap=True),
-            probe=probe,
-        )
+        with heartbeat(err, "deploy"):
+            wrong = follow(
+                account,
+                found,
+                deploying,
+                known=known,
+                tell=lambda line: err.print(escape(line), soft_wrap=True),
+                probe=probe,
+            )
         try:
             deploying.result()
         except CdkError:

@@ -43,7 +43,8 @@ def rotate(file: DeploymentFile, as_json: Json = False) -> None:
     except ERRORS as error:
         raise failed(error) from None
     if as_json:
-        print_json({"begun": [user.id for user in begins], "ended": [user.id for user in begun if not begins]})
+        ended = [user.id for user in begun if not begins]
+        print_json({"begun": [user.id for user in begins], "ended": ended}, deployment.name)
     elif begins:
         out.print(f"begun for {len(begins)} users; run this again in a quarter of an hour to end it", soft_wrap=True)
     else:

@@ -15,6 +15,7 @@ from ops.exits import REFUSED
 from ops.findings import load_checked
 from ops.options import DeploymentFile, Json
 from ops.output import err, out, print_json, stop
+from ops.progress import heartbeat
 from ops.simulate.account import quota_codes
 from ops.simulate.capacity import FleetPlan, fleet_plans
 from ops.simulate.metrics import check_modelled
@@ -96,7 +97,7 @@ def simulate(  # noqa: PLR0917  typer's options
     # A spike is what the fleet's speed decides; nobody has measured how busy a full host is, so all answers are shown.
     swept = {busy: _of_busy(plans, trace, settings, busy, results[-1]) for busy in (SWEEP if load == "spike" else ())}
     if as_json:
-        print_json(as_dict(trace, results, swept, seed=seed))
+        print_json(as_dict(trace, results, swept, seed=seed), deployment.name)
     else:
         title = f"{deployment.name}, {trace.name}: {trace.calls[0]:,.0f} calls, at most {trace.peak:,.0f}"
         out.print(policy_table(title, [summarize(result) for result in results]))
@@ -181,5 +182,6 @@ def _run(compared: Iterable[Policy], plans: tuple[FleetPlan, ...], trace: Trace,
             def tell(second: float, task: TaskID = task) -> None:
                 progress.update(task, completed=second)
 
-            results.append(Simulation(plans, policy, trace, settings, tell).run())
+            with heartbeat(err, f"simulate {policy.name}"):
+                results.append(Simulation(plans, policy, trace, settings, tell).run())
     return results

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from blueprint.contract.metrics import FLEET_DIMENSION, NAMESPACE
 from ops.aws.account import AREA, DEPLOYMENT_TAG, Account
 from ops.preflight.report import Row, Status, answer
+from ops.status.fleets import serving
 
 if TYPE_CHECKING:
     from types_boto3_cloudformation import CloudFormationClient
@@ -33,12 +35,13 @@ def stack_rows(account: Account) -> Iterator[Row]:
 
 
 def alarm_rows(account: Account) -> Iterator[Row]:
-    """Name every alarm that is in alarm, and count the others."""
+    """Name every alarm that is in alarm, and what hosts in service should publish and do not; count the others."""
     wanted = [
         resource["Properties"]["AlarmName"]
         for resource in account.resources("AWS::CloudWatch::Alarm", "AWS::CloudWatch::CompositeAlarm")
     ]
     states: Counter[str] = Counter()
+    silent: dict[str, set[str]] = {}
     client = account.session.client("cloudwatch")
     for start in range(0, len(wanted), _ALARMS_IN_ONE_CALL):
         asked = wanted[start : start + _ALARMS_IN_ONE_CALL]
@@ -50,6 +53,10 @@ def alarm_rows(account: Account) -> Iterator[Row]:
             if alarm["StateValue"] == "ALARM":
                 name, why = alarm["AlarmName"], alarm.get("StateReason", "")
                 yield answer(AREA, f"alarm {name}", "in alarm", warns=why or "see its runbook")
+            if alarm["StateValue"] == "INSUFFICIENT_DATA":
+                for fleet, metric in _own_metrics(alarm):
+                    silent.setdefault(fleet, set()).add(metric)
+    yield from _silent(account, silent)
     missing = len(wanted) - states.total()
     yield answer(
         AREA,
@@ -58,6 +65,24 @@ def alarm_rows(account: Account) -> Iterator[Row]:
         f"{len(wanted)} alarms",
         warns=f"{missing} are not deployed: deploy the file" if missing else "",
     )
+
+
+def _own_metrics(alarm: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield fleet and name of each metric of our own hosts that an alarm reads."""
+    stats = [part["MetricStat"]["Metric"] for part in alarm.get("Metrics", []) if "MetricStat" in part]
+    for metric in (alarm, *stats):
+        if metric.get("Namespace") == NAMESPACE:
+            fleets = [each["Value"] for each in metric["Dimensions"] if each["Name"] == FLEET_DIMENSION]
+            yield from ((fleet, metric["MetricName"]) for fleet in fleets)
+
+
+def _silent(account: Account, silent: Mapping[str, set[str]]) -> Iterator[Row]:
+    in_service = serving(account) if silent else {}
+    for fleet, metrics in silent.items():
+        if hosts := in_service.get(fleet, 0):
+            found = f"{hosts} in service, and no data of {', '.join(sorted(metrics))}"
+            remedy = "see the telemetry container in the hosts' log group: without its data the fleet does not scale"
+            yield answer(AREA, f"metrics of {fleet}", found, "data of every metric", warns=remedy)
 
 
 def drift_rows(account: Account) -> Iterator[Row]:

@@ -11,10 +11,11 @@ from ops.aws.refusals import ERRORS, explain
 from ops.exits import FAILED
 from ops.findings import load_checked
 from ops.options import DeploymentFile, Json
-from ops.output import out, print_json
+from ops.output import err, out, print_json
 from ops.preflight.aws import fleets as catalogue
 from ops.preflight.questions import ask_all, not_asked
 from ops.preflight.report import Row, Status, print_report, summary
+from ops.progress import Progress
 from ops.status import account as whole
 from ops.status import fleets
 from ops.synthesis import templates
@@ -38,9 +39,10 @@ def status(file: DeploymentFile, as_json: Json = False) -> None:
     Example: voice status deployments/production-us-east-1.yaml
     """
     deployment = load_checked(file)
-    rows = list(_rows(deployment))
+    with Progress(err).phase("ask AWS"):
+        rows = list(_rows(deployment))
     if as_json:
-        print_json({"deployment": deployment.name, "rows": [row.as_dict() for row in rows]})
+        print_json({"answers": [row.as_dict() for row in rows]}, deployment.name)
     else:
         print_report(out, rows)
         out.print(summary(rows))
@@ -59,6 +61,7 @@ def aws_rows(account: Account) -> Iterator[Row]:
     topics: dict[str, Callable[[Account], Iterable[Row]]] = {
         "stacks": whole.stack_rows,
         "hosts and tasks": fleets.fleet_rows,
+        "calls that these carry": fleets.calls_row,
         "alarms": whole.alarm_rows,
         "images": fleets.image_rows,
         "drift of the stacks": whole.drift_rows,

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import base64
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+from blueprint.capacity import capacities, peak_calls
 from blueprint.contract.images import Image
+from blueprint.contract.network import Tier
 from blueprint.hosts import GATEWAY_IMAGES
 from ops.aws.account import AREA, Account, Group
 from ops.preflight.report import Row, answer
@@ -21,16 +25,44 @@ _IMAGE = re.compile(r"\.amazonaws\.com(?:\.cn)?/([a-z0-9/-]+)@(sha256:[0-9a-f]{6
 
 def fleet_rows(account: Account) -> Iterator[Row]:
     """Compare hosts in service with those desired, and these with the file's bounds; then the gateway's tasks."""
-    live = _live_groups(account)
+    live = live_groups(account)
     for group in account.groups.values():
         found = live.get(group.name)
         yield _fleet(account, group, found) if found else _missing(f"hosts of {group.name}")
     yield _gateway(account)
 
 
+def calls_row(account: Account) -> Iterator[Row]:
+    """Count the calls that hosts in service and running tasks carry, beside those that the file expects."""
+    hosts, service = serving(account), _service(account)
+    hosts[Tier.GATEWAY] = service["runningCount"] if service else 0
+    room: Counter[Tier] = Counter()
+    for each in capacities(account.deployment.aws):
+        room[each.tier] += each.calls * (1 if each.tier is Tier.STATE else hosts.get(each.name, 0))
+    tier, calls = min(room.items(), key=itemgetter(1))
+    load = account.deployment.load
+    yield answer(
+        AREA,
+        "calls that these carry",
+        f"{calls:,}; {tier} binds",
+        f"{load.calls:,}, at the peak {peak_calls(load):,}" if load else "",
+        warns="see the hosts and tasks above: fewer are in service than the load takes"
+        if load and calls < load.calls
+        else "",
+    )
+
+
+def serving(account: Account) -> dict[str, int]:
+    """Return the healthy hosts in service by fleet."""
+    live, found = live_groups(account), dict.fromkeys((group.fleet for group in account.groups.values()), 0)
+    for name, group in live.items():
+        found[account.groups[name].fleet] += _in_service(group)
+    return found
+
+
 def image_rows(account: Account) -> Iterator[Row]:
     """Compare the digests that each group's hosts and the gateway's tasks were started with with the file's."""
-    live = _live_groups(account)
+    live = live_groups(account)
     for group in account.groups.values():
         if group.name in live and live[group.name]["Instances"]:
             yield _images(account, group.name, group.images, _running(account, live[group.name]))
@@ -41,18 +73,20 @@ def image_rows(account: Account) -> Iterator[Row]:
         yield _images(account, "gateway", GATEWAY_IMAGES, _digests(account, text))
 
 
-def _live_groups(account: Account) -> dict[str, AutoScalingGroupTypeDef]:
+def live_groups(account: Account) -> dict[str, AutoScalingGroupTypeDef]:
     found = account.listed("autoscaling", "describe_auto_scaling_groups", "AutoScalingGroups[]")
     return {group["AutoScalingGroupName"]: group for group in found if group["AutoScalingGroupName"] in account.groups}
 
 
 def _fleet(account: Account, group: Group, live: AutoScalingGroupTypeDef) -> Row:
-    serving = sum(
+    bounds = group.low, group.high
+    return _count(account, f"hosts of {group.name}", _in_service(live), live["DesiredCapacity"], group.images, bounds)
+
+
+def _in_service(live: AutoScalingGroupTypeDef) -> int:
+    return sum(
         instance["LifecycleState"] == IN_SERVICE and instance["HealthStatus"] == "Healthy"
         for instance in live["Instances"]
-    )
-    return _count(
-        account, f"hosts of {group.name}", serving, live["DesiredCapacity"], group.images, (group.low, group.high)
     )
 
 

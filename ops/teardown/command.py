@@ -49,7 +49,7 @@ def teardown(
     deployment = load_checked(file)
     if not dry_run:
         _refuse_production(deployment, name)
-    report: dict[str, Any] = {"deployment": deployment.name, "dry_run": dry_run}
+    report: dict[str, Any] = {"dry_run": dry_run}
     gone = True
     try:
         if deployment.aws_half:
@@ -67,7 +67,7 @@ def teardown(
         text = "interrupted: stacks that were being deleted may still go; run the command again"
         raise stop(text, INTERRUPTED) from None
     if as_json:
-        print_json(report)
+        print_json(report, deployment.name)
     if not gone:
         raise typer.Exit(FAILED)
 

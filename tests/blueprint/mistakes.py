@@ -118,6 +118,10 @@ MISTAKES = {
     "zone twice": Mistake("us-east-1b,", "us-east-1a,", "aws:", ("`aws`", "names a zone twice")),
     "fleet twice": Mistake("name: p5-large", "name: p5", "aws:", ("`aws`", "fleet names must differ", "p5, p5")),
     "fleet named like the VAD fleet": Mistake("name: p5-large", "name: vad", "aws:", ("'vad'",)),
+    "a snapshot that goes with its store": Mistake(
+        "snapshot_retention_days: 1", "restore_from: automatic.base-state-1", "restore_from",
+        ("automatic.base-state-1 goes with its store", "--take NAME --of automatic.base-state-1"),
+    ),
     "gateways above zones": Mistake("nat_gateways: 3", "nat_gateways: 4", "aws:", ("nat_gateways 4", "3 availability")),
     "rule twice": Mistake(
         "name: ring-low", "name: ring-high", "scaling:\n      - name", ("same name", "ring-high, ring-high")

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -27,7 +28,7 @@ from blueprint.file.model.load import CallLoad
 from ops.cost.audio import aws_calls
 from ops.plan.capacity import capacity_as_dict
 from ops.simulate.capacity import fleet_plans
-from tests.blueprint.documents import DEPLOYMENTS, load_edited
+from tests.blueprint.documents import DEPLOYMENTS, edited, load_edited, load_text
 from tests.synthesized import shipped, user_data
 
 ROOT = Path(__file__).parents[2]
@@ -76,6 +77,19 @@ def test_cores_carry_what_their_speed_allows_and_no_model_of_unknown_speed() -> 
     assert calls(on("c8g.48xlarge", model="Systran/faster-whisper-large-v2")) == 0
     measured = on("c8g.xlarge", model="some/other", measured=MEASURED | {"calls": 60})
     assert (calls(measured), least(asr_host(measured)).kind) == (60, "measured")
+
+
+@pytest.mark.parametrize("calls", [20, 500, 10_000])
+def test_a_file_that_says_what_its_plan_shows_is_not_blocked(calls: int, tmp_path: Path) -> None:
+    """What the guide tells a reader to do: the bounds of the column "for the load", and a warm pool that fits."""
+    text = (DEPLOYMENTS / "production-us-east-1.yaml").read_text(encoding="utf-8")
+    assert PRODUCTION.load
+    shown = sized(PRODUCTION.aws, PRODUCTION.load.model_copy(update={"calls": calls}))
+    edits = {".".join(map(str, each.location)): yaml.safe_load(asked) for each, asked in shown}
+    more = edits["aws.asr.0.hosts"]["max"] - edits["aws.asr.0.hosts"]["min"]
+    edits |= {"load.calls": calls, "aws.asr.0.warm_pool.size": min(6, more)}
+    deployment = load_text(edited(edits, text), tmp_path)
+    assert [finding.violation.message for finding in checks.run(deployment) if finding.blocks] == []
 
 
 def test_the_small_file_carries_its_twenty_calls_on_one_host_of_each_tier() -> None:

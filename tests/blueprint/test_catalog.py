@@ -35,14 +35,22 @@ def is_metal(name: str) -> bool:
     return ".metal" in name
 
 
+def accelerators(row: InstanceType) -> int:
+    return row.accelerator.count if row.accelerator else 0
+
+
 def sizes_of_one_family() -> list[tuple[InstanceType, InstanceType]]:
-    """Every (smaller, larger) pair by vCPU; metal apart, as its price and queues follow other rules."""
+    """Every (smaller, larger) pair by vCPU; metal apart, as its price and queues follow other rules.
+
+    A g type's 16xlarge has one GPU and its 12xlarge four: neither is the larger one.
+    """
     return [
         (small, large)
         for small, large in itertools.permutations(TYPES, 2)
         if family(small.name) == family(large.name)
         and is_metal(small.name) == is_metal(large.name)
         and small.vcpus < large.vcpus
+        and accelerators(small) <= accelerators(large)
     ]
 
 
@@ -137,11 +145,10 @@ def test_graviton4_compute_has_2_gib_per_vcpu() -> None:
 
 def test_larger_size_never_has_less() -> None:
     def amounts(row: InstanceType) -> list[float]:
-        accelerators = row.accelerator.count if row.accelerator else 0
         burst = row.network_burst_gbps or row.network_gbps
         return [
             *(row.memory_gib, row.network_gbps, burst, row.network_queues, row.network_queues_max),
-            *(row.ena_express, row.efa, row.instance_store_gb, row.instance_store_disks, accelerators),
+            *(row.ena_express, row.efa, row.instance_store_gb, row.instance_store_disks, accelerators(row)),
         ]
 
     for small, large in sizes_of_one_family():

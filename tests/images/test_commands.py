@@ -38,7 +38,7 @@ def test_the_list_names_every_image() -> None:
 
 
 def test_the_list_for_a_pipeline_is_json() -> None:
-    listed = {record["image"]: record for record in json.loads(voice("--json").stdout)}
+    listed = {record["image"]: record for record in json.loads(voice("--json").stdout)["images"]}
     assert listed.keys() == set(specs())
     assert listed["router"]["kind"] == "mirrored"
     assert listed["pd-router"]["ports"]["cluster_contract.PD_ROUTER_HTTP"] == 8003

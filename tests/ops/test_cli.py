@@ -97,7 +97,7 @@ def test_a_refused_file_never_reaches_the_sandbox() -> None:
 
 
 def test_checks_lists_every_check_with_its_source() -> None:
-    listed = json.loads(voice("checks", "--json").stdout)
+    listed = json.loads(voice("checks", "--json").stdout)["checks"]
     assert [entry["id"] for entry in listed] == [check.id for check in CHECKS]
     assert all(entry["source"] and entry["about"] for entry in listed)
     assert "huge-pages-fit-memory" in voice("checks").stdout

@@ -1,5 +1,6 @@
-"""What a terminal, a full disk or a closed pipe gets from the `voice` command."""
+"""What a terminal, a pipeline, a full disk or a talkative Node gets from the `voice` command."""
 
+import json
 import os
 import pty
 import re
@@ -8,6 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from ops.progress import SILENCE_S
 
 ROOT = Path(__file__).parents[2]
 PLAN = ("plan", "deployments/production-us-east-1.yaml")
@@ -46,3 +49,128 @@ def test_a_narrow_terminal_cuts_no_number(arguments: tuple[str, ...], tmp_path: 
     assert "…" not in narrow
     numbers = re.compile(r"\d[\d.,]*")
     assert sorted(numbers.findall(narrow)) == sorted(numbers.findall(wide))
+
+
+def run(
+    *arguments: str, program: str = VOICE[-1], stdout: int | None = None, **environment: str
+) -> tuple[int, str, str]:
+    """Run a command as a pipeline does; return its exit code, standard output and standard error."""
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", program, *arguments],
+        cwd=ROOT,
+        check=False,
+        stdout=subprocess.PIPE if stdout is None else stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | WITHOUT_CREDENTIALS | environment,
+    )
+    return done.returncode, done.stdout or "", done.stderr
+
+
+WITHOUT_CREDENTIALS = {
+    "AWS_ACCESS_KEY_ID": "",
+    "AWS_PROFILE": "",
+    "AWS_CONFIG_FILE": os.devnull,
+    "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
+
+
+@pytest.mark.parametrize("arguments", [PLAN, ("checks", "--json"), ("--help",)])
+def test_a_full_disk_is_one_line(arguments: tuple[str, ...]) -> None:
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        code, _, said = run(*arguments, stdout=full.fileno())
+    assert (code, said) == (1, "✗ standard output: No space left on device\n")
+
+
+def test_a_reader_that_goes_away_hears_nothing_more() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    code, _, said = run("checks", stdout=writing)
+    os.close(writing)
+    assert (code, said) == (1, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("plan", "--cals", "20"), "✗ No such option: --cals"),
+        (("plan",), "✗ Missing argument 'FILE'."),
+        (("plan", "none.yaml"), "✗ none.yaml: "),
+        (("bench",), "✗ `voice bench` is called `voice loadtest`"),
+        (("status", "deployments/seed.yaml"), "✗ error "),
+    ],
+)
+def test_every_error_has_the_same_mark(arguments: tuple[str, ...], line: str) -> None:
+    code, out, said = run(*arguments)
+    assert (code, out) == (2, "")
+    assert said.startswith(line)
+
+
+NODE_THAT_TALKS = """
+Object.defineProperty(process, "version", {value: "v99.1.0"});
+process.emitWarning("a feature of tomorrow", "ExperimentalWarning");
+"""
+
+
+def test_node_and_jsii_say_nothing_of_their_versions(tmp_path: Path) -> None:
+    talks = tmp_path / "talks.cjs"
+    talks.write_text(NODE_THAT_TALKS)
+    synthesize = ("cost", "deployments/sandbox.yaml", "--json")
+    code, out, said = run(*synthesize, NODE_OPTIONS=f"--require={talks}")
+    assert (code, said) == (0, "")
+    assert json.loads(out)["deployment"] == "sandbox"
+
+
+@pytest.mark.parametrize("quiet_s", [0.2])
+def test_a_pipeline_hears_of_work_that_goes_on(quiet_s: float) -> None:
+    program = f"import ops.progress; ops.progress.SILENCE_S = {quiet_s}; {VOICE[-1]}"
+    _, _, said = run("simulate", "deployments/small.yaml", "--load", "flash-crowd", program=program)
+    lines = [line for line in said.splitlines() if line.startswith("… simulate file")]
+    assert lines
+
+
+def test_silence_is_broken_after_half_a_minute() -> None:
+    assert SILENCE_S == 30
+
+
+def test_a_preflight_that_asks_nobody_fails_unless_it_is_offline() -> None:
+    code, out, said = run("preflight", "deployments/small.yaml", "--json")
+    assert code == 1
+    assert "✗ no account was asked; sign in, or say --offline" in said
+    assert {row["status"] for row in json.loads(out)["answers"] if row["area"] == "AWS"} == {"not asked"}
+    code, out, said = run("preflight", "deployments/small.yaml", "--offline", "--json")
+    assert (code, said) == (0, "")
+    answers = {row["asked"]: row for row in json.loads(out)["answers"]}
+    assert answers["calls at a time"]["needed"] == "20, at the peak 20"
+    assert not any(row["area"] == "AWS" for row in answers.values())
+    assert run("preflight", "deployments/small.yaml", "--offline", "--request-increases")[0] == 2
+
+
+def test_a_status_that_asks_nobody_fails() -> None:
+    code, out, _ = run("status", "deployments/small.yaml", "--json")
+    assert code == 1
+    assert [row["status"] for row in json.loads(out)["answers"]] == ["not asked"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("plan", "deployments/small.yaml"),
+        ("simulate", "deployments/small.yaml", "--load", "{course}"),
+        ("preflight", "deployments/small.yaml", "--offline"),
+        ("drain", "deployments/production-azure.yaml", "aks-a100-12345678-vmss000000", "--print"),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_json_is_an_object_that_names_its_deployment(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    course = tmp_path / "course.csv"
+    course.write_text("second,calls\n0,10\n30,20\n")
+    _, out, _ = run(*(each.format(course=course) for each in arguments), "--json")
+    assert next(iter(json.loads(out).items())) == ("deployment", Path(arguments[1]).stem)
+
+
+@pytest.mark.parametrize("command", ["checks", "images"])
+def test_json_without_a_deployment_is_an_object_too(command: str) -> None:
+    _, out, _ = run(command, "--json")
+    assert list(json.loads(out)) == [command]

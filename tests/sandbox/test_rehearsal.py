@@ -88,7 +88,7 @@ def test_what_boto3_sees_is_what_the_file_says(rehearsal: Rehearsal) -> None:
 @pytest.mark.usefixtures("rehearsal")
 def test_status_finds_what_was_deployed_and_says_what_this_aws_lacks() -> None:
     result = voice("status", FILE, "--json")
-    rows = {row["asked"]: row for row in json.loads(result.stdout)["rows"]}
+    rows = {row["asked"]: row for row in json.loads(result.stdout)["answers"]}
     for group in (*names.vad_groups(blueprint.load(FILE)), "sandbox-inf2", "sandbox-trn1", "sandbox-p5"):
         assert rows[f"hosts of {group}"]["found"] == "1 in service of 1 desired"
         assert rows[f"images of {group}"]["found"].endswith("telemetry 555555555555")
@@ -112,7 +112,9 @@ def test_status_names_alarms_and_images_that_are_not_the_file_s(rehearsal: Rehea
     document = parsed(FILE.read_text())
     document["images"]["whisper-engine"] = f"sha256:{'a' * 64}"
     (tmp_path / "newer.yaml").write_text(text(document))
-    rows = {row["asked"]: row for row in json.loads(voice("status", tmp_path / "newer.yaml", "--json").stdout)["rows"]}
+    rows = {
+        row["asked"]: row for row in json.loads(voice("status", tmp_path / "newer.yaml", "--json").stdout)["answers"]
+    }
     assert rows[f"alarm {alarm}"] | {"status": "warning", "remedy": "a test"} == rows[f"alarm {alarm}"]
     assert rows["alarms"]["found"].startswith("1 in alarm")
     older = rows["images of sandbox-p5"]

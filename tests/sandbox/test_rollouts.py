@@ -88,7 +88,7 @@ def test_rollout_says_what_a_deploy_replaces_and_a_bad_probe_takes_it_back(
     (image,) = {booted for booted, _ in fleet.hosts().values()}
     served = {"images.asr-neuron": NEW, "aws.asr.0.machine_image": image}
     file = fleet.file({**served, "images.asr-neuron": BAD, "aws.rollout": {"checkpoint_pause_s": 3600}}).source.file
-    planned = json.loads(CliRunner().invoke(app, ["rollout", str(file), "--json"]).stdout)
+    planned = json.loads(CliRunner().invoke(app, ["rollout", str(file), "--json"]).stdout)["rolls"]
     assert [(roll["group"], roll["hosts"], roll["changed"]) for roll in planned] == [(GROUP, 2, ["UserData"])]
     assert (planned[0]["more_vcpus"], planned[0]["room_vcpus"]) == (192, None)  # this AWS knows no EC2 quotas
     with monkeypatch.context() as short:

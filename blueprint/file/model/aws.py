@@ -46,10 +46,17 @@ class StateStore(Model):
     """Replicas of the primary; one or more makes the store survive the loss of a zone."""
     snapshot_retention_days: int = Field(default=1, ge=0, le=35)
     """How long daily snapshots are kept, days; 0 takes none."""
-    restore_from: Annotated[str, Field(pattern=r"^[A-Za-z](-?[A-Za-z0-9])*$", max_length=255)] | None = None
+    restore_from: Annotated[str, Field(pattern=r"^[A-Za-z]([.-]?[A-Za-z0-9])*$", max_length=255)] | None = None
     """Snapshot that the store is made from. A deploy with another one, or without the one that was there, replaces the
     store; ``voice restore`` shows what for. Keep it afterwards. An automatic snapshot goes with the store that it is
     of: ``voice restore --take --of`` copies it under a name that may stand here."""
+
+    @field_validator("restore_from")
+    @classmethod
+    def _is_kept(cls, value: str | None) -> str | None:
+        if value and value.startswith("automatic."):
+            raise ValueError(f"{value} goes with its store: `voice restore FILE --take NAME --of {value}` keeps it")
+        return value
 
 
 class HugePages(Model):

@@ -1,6 +1,7 @@
 """What a person or a pipeline gets from `voice cost`."""
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from typer.testing import CliRunner, Result
 from ops.cli import app
 from ops.cost import command
 from tests.blueprint.documents import parsed, text
+from tests.ops.cost.price_apis import offer
+from tests.ops.cost.test_refresh import LINUX, offer_file
 from tests.synthesized import ROOT
 
 SANDBOX = ROOT / "deployments/sandbox.yaml"
@@ -135,6 +138,49 @@ def test_a_broken_file_of_fetched_prices_is_one_line(monkeypatch: pytest.MonkeyP
     result = voice_cost(SANDBOX)
     assert result.exit_code == 2
     assert "delete it and fetch them again" in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_the_first_step_costs_what_the_readme_says() -> None:
+    report = json.loads(voice_cost(ROOT / "deployments/small.yaml", "--strict", "--json").stdout)["clouds"]["aws"]
+    said = re.search(r"20 calls at a time on Graviton CPUs, for about (\d+) USD", (ROOT / "README.md").read_text())
+    assert said
+    assert report["usd_per_month"]["low"] == pytest.approx(int(said[1]), rel=0.02)
+
+
+@pytest.fixture
+def in_paris(tmp_path: Path) -> Path:
+    """The sandbox's file with one ASR fleet, in a region where the catalogue has prices of inf2 only."""
+    file = tmp_path / "paris.yaml"
+    document = parsed(SANDBOX.read_text(encoding="utf-8"))
+    document["aws"] |= {"region": "eu-west-3", "availability_zones": ["eu-west-3a"], "asr": document["aws"]["asr"][:1]}
+    file.write_text(text(document), encoding="utf-8")
+    return file
+
+
+def test_hosts_without_a_price_are_at_least_until_a_price_list_has_them(in_paris: Path, tmp_path: Path) -> None:
+    without = voice_cost(in_paris, "--strict")
+    assert without.exit_code == 1
+    # 1 to 10 hosts at 2.04672 USD an hour in eu-west-1 and 2.26656 in eu-west-2
+    hosts = r"and c8g\.12xlarge, as in eu-west-1, eu-west-2 +1,494-1,655 +6,201-6,867 +14,941-16,546"
+    assert re.search(hosts, without.stdout)
+    assert re.search(r"at least +[\d,]+ ", without.stdout)
+    paris = {"regionCode": "eu-west-3"}
+    host = offer("AmazonEC2", "EUW3-BoxUsage:c8g.12xlarge", ("0", "2.2"), **LINUX | paris)
+    node = {"instanceType": "cache.t4g.small", "cacheEngine": "Valkey", **paris}
+    nodes = offer("AmazonElastiCache", "EUW3-NodeUsage:cache.t4g.small", ("0", "0.03"), **node)
+    files = [offer_file(tmp_path, "AmazonEC2", host), offer_file(tmp_path, "AmazonElastiCache", nodes)]
+    listed = voice_cost(in_paris, "--strict", "--json", *(part for file in files for part in ("--price-list", file)))
+    assert listed.exit_code == 0, listed.output
+    assert listed.stderr.count(": 1 prices in 1 regions") == 2
+    (line,) = (each for each in json.loads(listed.stdout)["clouds"]["aws"]["lines"] if each["item"] == "c8g.12xlarge")
+    assert line["usd_per_month"]["low"] == pytest.approx(2.2 * 730)
+
+
+def test_what_is_no_price_list_is_one_line() -> None:
+    result = voice_cost(SANDBOX, "--price-list", SANDBOX)
+    assert result.exit_code == 2
+    assert "is no offer file of AWS's price list" in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
 
 

@@ -288,4 +288,4 @@ def test_the_book_has_the_prices_of_the_catalogue() -> None:
             found = book.find(name, region, exact=True)
             assert found is not None
             assert found.usd == usd
-    assert book.find("c8g.12xlarge", "eu-west-1", exact=True) is None
+    assert book.find("c8g.12xlarge", "eu-west-3", exact=True) is None

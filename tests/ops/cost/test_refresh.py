@@ -1,13 +1,15 @@
 """Fetched prices: the right rate among its neighbours, first tiers, pages, and answers when an API is away."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from ops.cost.meters import aws_meter
-from ops.cost.prices import Price, load_fetched, price_book, save_fetched
+from ops.cost.offers import read_offer
+from ops.cost.prices import Price, PriceBook, load_fetched, price_book, save_fetched
 from ops.cost.refresh import PricesUnreachableError, refresh_aws, refresh_azure
-from tests.ops.cost.price_apis import meter, offer, price_apis
+from tests.ops.cost.price_apis import Row, meter, offer, price_apis
 
 LINUX = {
     "regionCode": "us-east-1",
@@ -83,13 +85,13 @@ def test_azure_prices_are_those_of_linux_on_demand_in_the_unit_we_count_in() -> 
 def test_fetched_prices_come_before_the_catalogue_and_stay(tmp_path: Path) -> None:
     file = tmp_path / ".voice/prices.json"
     first = Price("nlb-hour", 0.03, "NLB-hour", "us-east-1", "2026-11-20", "test")
-    second = Price("c8g.12xlarge", 2.2, "instance-hour", "eu-west-1", "2026-11-21", "test")
+    second = Price("c8g.12xlarge", 2.2, "instance-hour", "eu-west-3", "2026-11-21", "test")
     save_fetched(file, [first])
     save_fetched(file, [second])
     book = price_book(file)
     assert load_fetched(file) == [first, second]
     assert book.find("nlb-hour", "us-east-1") == first
-    assert book.find("c8g.12xlarge", "eu-west-1", exact=True) == second
+    assert book.find("c8g.12xlarge", "eu-west-3", exact=True) == second
     untouched = book.find("c8g.12xlarge", "us-east-1", exact=True)
     assert untouched is not None
     assert untouched.usd == 1.91424
@@ -118,3 +120,87 @@ def test_a_usage_type_has_a_region_before_it_and_nothing_else() -> None:
     assert meter.matches("USE1-TimedStorage-ByteHrs")
     assert not meter.matches("USE1-Infrequent-TimedStorage-ByteHrs")
     assert not meter.matches("USE1-TimedStorage-ByteHrs-Archive")
+
+
+def offer_file(folder: Path, code: str, *rows: Row) -> Path:
+    """Write rows as AWS's bulk price list has them: products first, then terms by SKU; reserved ones too."""
+    products = {f"SKU{n}": {"sku": f"SKU{n}", "productFamily": "x", **row["product"]} for n, row in enumerate(rows)}
+    for sku, product in products.items():
+        product["sku"] = sku
+        product["productFamily"] = product["attributes"].pop("productFamily", "x")
+    terms = {
+        f"SKU{n}": {f"SKU{n}.JRTC": {"offerTermCode": "JRTC", "sku": f"SKU{n}", **row["terms"]["OnDemand"]["term"]}}
+        for n, row in enumerate(rows)
+    }
+    reserved = {sku: {f"{sku}.4NA7": {"offerTermCode": "4NA7", "sku": sku, "priceDimensions": {}}} for sku in terms}
+    document = {
+        "formatVersion": "v1.0",
+        "offerCode": code,
+        "publicationDate": "2026-11-21T08:00:00Z",
+        "products": products,
+        "terms": {"OnDemand": terms, "Reserved": reserved},
+    }
+    file = folder / f"{code}.json"
+    file.write_text(json.dumps(document))
+    return file
+
+
+def test_an_offer_file_gives_the_prices_of_all_of_its_regions(tmp_path: Path) -> None:
+    ireland, nat = {**LINUX, "regionCode": "eu-west-1"}, {"regionCode": "eu-west-1", "productFamily": "NAT Gateway"}
+    file = offer_file(
+        tmp_path,
+        "AmazonEC2",
+        offer("AmazonEC2", "BoxUsage:c8g.12xlarge", ("0", "1.91424"), **LINUX),
+        offer("AmazonEC2", "EUW1-BoxUsage:c8g.12xlarge", ("0", "2.04672"), **ireland),
+        offer("AmazonEC2", "EUW1-BoxUsage:c8g.12xlarge", ("0", "9"), **{**ireland, "operatingSystem": "Windows"}),
+        offer("AmazonEC2", "EUW1-BoxUsage:m5.large", ("0", "1"), **{**ireland, "instanceType": "m5.large"}),
+        offer("AmazonEC2", "EU-NatGateway-Hours", ("0", "0.048"), **nat),
+        offer("AmazonEC2", "MOON1-BoxUsage:c8g.12xlarge", ("0", "1"), **{**LINUX, "regionCode": "moon-1"}),
+    )
+    found = {(price.item, price.region): price for price in read_offer(file)}
+    assert {key: price.usd for key, price in found.items()} == {
+        ("c8g.12xlarge", "us-east-1"): 1.91424,
+        ("c8g.12xlarge", "eu-west-1"): 2.04672,
+        ("nat-gateway-hour", "eu-west-1"): 0.048,
+    }
+    assert found["nat-gateway-hour", "eu-west-1"].date == "2026-11-21"
+    assert found["nat-gateway-hour", "eu-west-1"].source == "AWS price list, AmazonEC2 offer of 2026-11-21, SKU SKU4"
+
+
+def test_traffic_is_priced_by_where_it_comes_from(tmp_path: Path) -> None:
+    from_here = {"fromRegionCode": "eu-west-1"}
+    file = offer_file(
+        tmp_path,
+        "AWSDataTransfer",
+        offer("AWSDataTransfer", "EU-DataTransfer-Regional-Bytes", ("0", "0.01"), **from_here),
+        offer("AWSDataTransfer", "EU-DataTransfer-Out-Bytes", ("10240", "0.085"), ("0", "0.09"),
+              **from_here, toLocation="External"),
+        offer("AWSDataTransfer", "EU-USE1-AWS-Out-Bytes", ("0", "0.02"), **from_here, toLocation="US East"),
+    )  # fmt: skip
+    assert {(price.item, price.usd) for price in read_offer(file)} == {
+        ("zone-crossing-data", 0.02),
+        ("internet-data", 0.09),
+    }
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"offerCode": "AmazonEC2"}'])
+def test_what_is_no_offer_file_is_said(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "index.json"
+    file.write_text(text)
+    with pytest.raises(ValueError, match=r"is no offer file of AWS's price list"):
+        read_offer(file)
+    with pytest.raises(ValueError, match="AmazonPolly has no price of anything that is rented here"):
+        read_offer(offer_file(tmp_path, "AmazonPolly", offer("AmazonPolly", "Chars", ("0", "1"), **REGION)))
+
+
+def test_a_region_without_a_price_looks_to_its_nearest() -> None:
+    def price(region: str, usd: float) -> Price:
+        return Price("g6.xlarge", usd, "instance-hour", region, "2026-11-20", "test")
+
+    book = PriceBook(
+        [price("eu-west-1", 1.1), price("eu-west-2", 1.2), price("eu-north-1", 0.9), price("us-east-1", 0.8)]
+    )
+    assert [each.region for each in book.nearest("g6.xlarge", "eu-west-3")] == ["eu-west-1", "eu-west-2"]
+    assert [each.region for each in book.nearest("g6.xlarge", "eu-south-1")] == ["eu-west-1", "eu-west-2", "eu-north-1"]
+    assert len(book.nearest("g6.xlarge", "sa-east-1")) == 4
+    assert book.nearest("p5.4xlarge", "eu-west-3") == ()

@@ -40,7 +40,7 @@ def bake(ec2: Any, fleet: str, made: str, deployment: str = "sandbox") -> str:  
 def proposed() -> dict[str, dict[str, str]]:
     result = CliRunner().invoke(app, ["images", "ami", str(ROOT / "deployments/sandbox.yaml"), "--json"])
     assert result.exit_code == 0, result.output
-    return {row["fleet"]: row for row in json.loads(result.stdout)}
+    return {row["fleet"]: row for row in json.loads(result.stdout)["fleets"]}
 
 
 def test_the_newest_of_the_fleets_own_images_is_proposed(ec2: Any) -> None:  # noqa: ANN401

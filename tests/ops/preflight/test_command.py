@@ -123,7 +123,8 @@ def test_without_credentials_it_says_what_was_not_asked(monkeypatch: pytest.Monk
         monkeypatch.setenv(name, str(tmp_path / "none"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     result = preflight(SANDBOX, "--json")
-    assert result.exit_code == 0
+    assert result.exit_code == 1
+    assert "no account was asked" in result.stderr
     answers = json.loads(result.stdout)["answers"]
     asked = {row["asked"]: row["status"] for row in answers}
     assert asked["digests of the images"] == "fine"

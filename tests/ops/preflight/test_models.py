@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ops.preflight.models import file_rows, model_rows
+from ops.preflight.models import access_rows, file_rows, licence_rows
 from ops.preflight.report import Status
 from tests.blueprint.documents import Edits
 from tests.ops.preflight.conftest import edited
@@ -40,7 +40,7 @@ def hub() -> Iterator[str]:
 
 def test_access_is_asked_with_a_token(hub: str, tmp_path: Path) -> None:
     deployment = edited({}, tmp_path, "production-azure")
-    rows = {row.asked: row for row in model_rows(deployment, {"HF_TOKEN": "mine", "HF_ENDPOINT": hub})}
+    rows = {row.asked: row for row in access_rows(deployment, {"HF_TOKEN": "mine", "HF_ENDPOINT": hub})}
     found = {asked.removeprefix("weights of "): row for asked, row in rows.items() if asked.startswith("weights")}
     assert found["mistralai/Voxtral-Small-24B-2507"].status is Status.FINE
     gated = found["mistralai/Voxtral-4B-TTS-2603"]
@@ -51,7 +51,7 @@ def test_access_is_asked_with_a_token(hub: str, tmp_path: Path) -> None:
 
 def test_a_wrong_token_blocks_and_is_not_shown(hub: str, tmp_path: Path) -> None:
     deployment = edited({}, tmp_path, "production-azure")
-    rows = list(model_rows(deployment, {"HF_TOKEN": "another", "HF_ENDPOINT": hub}))
+    rows = list(access_rows(deployment, {"HF_TOKEN": "another", "HF_ENDPOINT": hub}))
     assert [row.status for row in rows if row.asked.startswith("weights")] == [Status.BLOCKS] * 3
     assert "another" not in str(rows)
 
@@ -59,13 +59,13 @@ def test_a_wrong_token_blocks_and_is_not_shown(hub: str, tmp_path: Path) -> None
 def test_an_unreachable_hub_is_an_answer(tmp_path: Path) -> None:
     deployment = edited({}, tmp_path, "both")
     environment = {"HF_TOKEN": "mine", "HF_ENDPOINT": "http://127.0.0.1:9"}
-    row = list(model_rows(deployment, environment))[-1]
+    row = list(access_rows(deployment, environment))[-1]
     assert row.status is Status.UNANSWERED
     assert row.found.startswith("http://127.0.0.1:9 was not reached: ")
 
 
 def test_without_a_token_nothing_is_asked(tmp_path: Path) -> None:
-    rows = list(model_rows(edited({}, tmp_path, "both"), {}))
+    rows = list(access_rows(edited({}, tmp_path, "both"), {}))
     assert {row.status for row in rows if row.asked.startswith("weights")} == {Status.NOT_ASKED}
 
 
@@ -85,7 +85,7 @@ AGREEMENT = {"model": "voxtral-4b-tts", "reference": "contract 4711 of 2026-10-0
     ],
 )
 def test_a_licence_has_to_allow_the_use(edits: Edits, status: Status, found: str, tmp_path: Path) -> None:
-    rows = {row.asked: row for row in model_rows(edited(edits, tmp_path, "production-azure"), {})}
+    rows = {row.asked: row for row in licence_rows(edited(edits, tmp_path, "production-azure"))}
     row = rows["licence of voxtral-4b-tts"]
     assert (row.status, row.found) == (status, found)
 

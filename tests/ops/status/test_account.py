@@ -1,6 +1,7 @@
 """Answers of `voice status` that the local AWS cannot give: drift, costs, and credentials that may not."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -8,14 +9,18 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 from botocore.stub import ANY, Stubber
+from moto import mock_aws
 from typer.testing import CliRunner
 
 import blueprint
+from blueprint.contract.metrics import NAMESPACE
+from blueprint.file.model.load import CallLoad
 from ops.aws.account import Account
 from ops.cli import app
 from ops.preflight.report import Row, Status
-from ops.status.account import DETECTION_S, cost_rows, drift_rows
+from ops.status.account import DETECTION_S, alarm_rows, cost_rows, drift_rows
 from ops.status.command import healthy
+from ops.status.fleets import calls_row
 from tests.synthesized import ROOT
 
 SANDBOX = blueprint.load(ROOT / "deployments/sandbox.yaml")
@@ -98,6 +103,59 @@ def test_a_detection_that_does_not_end_is_given_up(
     stub.add_response("describe_stack_drift_detection_status", detection("DETECTION_IN_PROGRESS"))
     (row,) = drift_rows(system)
     assert row.status is Status.UNANSWERED
+
+
+ALARM = {"Type": "AWS::CloudWatch::Alarm", "Properties": {"AlarmName": "slots"}}
+
+
+@pytest.fixture
+def deployed_inf2() -> Iterator[Account]:
+    """A fleet with one host in service, whose only alarm has no data; the account has no gateway."""
+    with mock_aws():
+        session = boto3.Session("key", "secret", region_name="us-east-1")
+        autoscaling, cloudwatch = session.client("autoscaling"), session.client("cloudwatch")
+        autoscaling.create_launch_configuration(
+            LaunchConfigurationName="host", ImageId="ami-12c6146b", InstanceType="inf2.48xlarge"
+        )
+        autoscaling.create_auto_scaling_group(
+            AutoScalingGroupName="sandbox-inf2",
+            LaunchConfigurationName="host",
+            MinSize=0,
+            MaxSize=1,
+            DesiredCapacity=1,
+            AvailabilityZones=["us-east-1a"],
+        )
+        cloudwatch.put_metric_alarm(
+            AlarmName="slots",
+            Namespace=NAMESPACE,
+            MetricName="SlotsTaken",
+            Dimensions=[{"Name": "Deployment", "Value": "sandbox"}, {"Name": "Fleet", "Value": "inf2"}],
+            ComparisonOperator="GreaterThanThreshold",
+            Threshold=80,
+            EvaluationPeriods=3,
+            Period=10,
+            Statistic="Average",
+        )
+        cloudwatch.set_alarm_state(AlarmName="slots", StateValue="INSUFFICIENT_DATA", StateReason="no data")
+        yield Account(SANDBOX, {STACK: {"Resources": {"Slots": ALARM}}}, session)
+
+
+def test_hosts_in_service_whose_metrics_have_no_data_are_a_warning(deployed_inf2: Account) -> None:
+    rows = {row.asked: row for row in alarm_rows(deployed_inf2)}
+    silent = rows["metrics of inf2"]
+    assert (silent.status, silent.found) == (Status.WARNING, "1 in service, and no data of SlotsTaken")
+    autoscaling = deployed_inf2.session.client("autoscaling")
+    autoscaling.set_desired_capacity(AutoScalingGroupName="sandbox-inf2", DesiredCapacity=0)
+    # Without hosts nobody should publish.
+    assert [row.asked for row in alarm_rows(deployed_inf2)] == ["alarms"]
+
+
+def test_calls_are_those_that_hosts_in_service_carry(deployed_inf2: Account) -> None:
+    (row,) = calls_row(deployed_inf2)
+    assert (row.status, row.found) == (Status.FINE, "0; gateway binds")
+    expecting = SANDBOX.model_copy(update={"load": CallLoad(calls=20)})
+    (row,) = calls_row(replace(deployed_inf2, deployment=expecting))
+    assert (row.status, row.needed) == (Status.WARNING, "20, at the peak 40")
 
 
 def test_the_cost_of_this_month_stands_beside_the_budget() -> None:

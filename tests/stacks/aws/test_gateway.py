@@ -11,6 +11,7 @@ from blueprint.contract.environment import (
     IDLE_TIMEOUT_S,
     MEDIA_PORT,
     TOKEN_KEY,
+    VALKEY_HOST,
     VALKEY_PASSWORD,
 )
 from blueprint.contract.images import Image
@@ -54,7 +55,8 @@ def test_container_gets_every_variable_of_the_contract_once(by_authorizer: dict[
 
 def test_secrets_are_references(edge: Stack) -> None:
     secrets = {secret["Name"]: json.dumps(secret["ValueFrom"]) for secret in container(edge)["Secrets"]}
-    assert set(secrets) == {VALKEY_PASSWORD.name, TOKEN_KEY.name}
+    assert set(secrets) == {VALKEY_HOST.name, VALKEY_PASSWORD.name, TOKEN_KEY.name}
+    assert "parameter/voice/sandbox/state-host" in secrets[VALKEY_HOST.name]
     assert "StoreGatewaySecret" in secrets[VALKEY_PASSWORD.name]
     assert ":password::" in secrets[VALKEY_PASSWORD.name]
     assert json.loads(secrets[TOKEN_KEY.name]) == {"Ref": next(iter(edge.of_type("SecretsManager::Secret")))}
