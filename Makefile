@@ -17,7 +17,7 @@ INSTALL := images/vad-dataplane/tests/install.sh
 # How the data plane is built for its tests: Meson's b_sanitize.
 SANITIZERS := none address,undefined
 
-.PHONY: help setup demo demo-page test test-machines test-nightly test-native test-arm64 test-mutants test-voice images refresh-engines sandbox rehearse-hosts bench-cli bench-dataplane bench-vad bench-voice bench-simulate diagram schema reference docs lint format lock clean
+.PHONY: help setup demo demo-page test test-machines test-nightly test-native test-arm64 test-mutants test-voice images refresh-engines refresh-azure-types sandbox rehearse-hosts bench-cli bench-dataplane bench-vad bench-voice bench-simulate diagram schema reference docs lint format lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -129,6 +129,10 @@ docs: $(SETUP) ## Build the documentation as a site into build/site; a broken li
 
 refresh-engines: $(SETUP) ## Read the engines' published releases again, into blueprint/engines/published/tables
 	python -m ops.engine_tables
+
+refresh-azure-types: $(SETUP) ## Read Azure's definitions of what is deployed there again, into sandbox/azure/definitions.json
+	test -d build/bicep-types-az || git clone --filter=blob:none --no-checkout https://github.com/Azure/bicep-types-az build/bicep-types-az
+	python -m ops.azure_types build/bicep-types-az
 
 lint: $(SETUP) ## Run the static checks alone
 	pre-commit run --all-files

@@ -88,7 +88,7 @@ def main() -> None:
                 since = time.perf_counter()
                 hidden = backend.encode(padded(rows, window_s))
                 encode_s, since = encode_s + time.perf_counter() - since, time.perf_counter()
-                texts.append(backend.decode(hidden, ["en"])[0].text)
+                texts.append(backend.decode(hidden, ["en"], [len(rows)])[0].text)
                 decode_s += time.perf_counter() - since
             reference = reference or texts
             differ = jiwer.wer(list(map(plain, reference)), list(map(plain, texts)))

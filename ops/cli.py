@@ -27,6 +27,7 @@ COMMANDS = {
     "dashboards": "Write the dashboards of an Azure half as Grafana's JSON.",
     "images": "List the container images, print how to publish one, rehearse their build; propose machine images.",
     "simulate": "Simulate callers and scaling by the file's own rules, and by those that others use.",
+    "calibrate": "Measure how many calls a host carries, and write it into the file with date and conditions.",
     "sandbox": "Rehearse a file: deploy it to a local AWS, drill it, tear it down; run its Pulumi programs.",
     "cost": "Price a deployment from its templates and its Pulumi graph: by tier and by audio hour.",
     "status": "Show fleets, alarms, drift, image versions and cost so far of a deployed file.",

@@ -9,3 +9,10 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON for pipelines.")]
 DeploymentFile = Annotated[
     Path, typer.Argument(metavar="FILE", help="Deployment file, such as deployments/sandbox.yaml.")
 ]
+AcceptReplace = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME",
+        help="Name of a resource that may be replaced, though it serves or holds state; repeat for more.",
+    ),
+]

@@ -6,7 +6,7 @@ from blueprint.aws import names
 from blueprint.aws.alerts import CALLERS_AFFECTED, Alert, alerts
 from blueprint.aws.metrics import API_GATEWAY, CONTAINER_SERVICE, NETWORK_LOAD_BALANCER
 from blueprint.aws.series import Resource, Series, Statistic, of_fleet, of_group, of_log, of_node, of_service
-from blueprint.contract.metrics import Allowance, DropReason, StartPhase
+from blueprint.contract.metrics import Allowance, DropReason, Loss, StartPhase
 from blueprint.contract.network import Tier
 from blueprint.file.model.aws import AsrFleet
 from blueprint.file.model.deployment import Deployment
@@ -144,6 +144,7 @@ def _asr(deployment: Deployment) -> Dashboard:
             Panel("Free slots of the emptiest host", _each(deployment, fleets, "FreeSlots", "Maximum"), SHORTEST_S),
             Panel("Real-time factor (below 1 keeps up)", _each(deployment, fleets, "RealTimeFactor", "Average")),
             Panel("Waiting for prefill and decode", _queues(deployment)),
+            Panel("Speech not transcribed, by loss", _losses(deployment), stacked=True),
             *_hosts([names.group(deployment, fleet.name) for fleet in fleets]),
             Panel("Launches given up", (of_log(deployment, "AsrHostsAbandoned", "hosts"),)),
             *_starts(deployment),
@@ -217,6 +218,11 @@ def _ring(deployment: Deployment) -> Panel:
 def _drops(deployment: Deployment) -> Panel:
     series = (of_fleet(deployment, names.VAD_FLEET, "RxDropped", "Sum", part=reason) for reason in DropReason)
     return Panel("Packets dropped, by reason", tuple(series), stacked=True)
+
+
+def _losses(deployment: Deployment) -> tuple[Series, ...]:
+    fleets = deployment.aws.asr
+    return tuple(of_fleet(deployment, fleet.name, "SpeechLost", "Sum", part=loss) for fleet in fleets for loss in Loss)
 
 
 def _starts(deployment: Deployment) -> Iterator[Panel]:

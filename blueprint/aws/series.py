@@ -10,11 +10,13 @@ from blueprint.contract.metrics import (
     ALLOWANCE_DIMENSION,
     DEPLOYMENT_DIMENSION,
     FLEET_DIMENSION,
+    LOSS_DIMENSION,
     METRICS,
     PHASE_DIMENSION,
     REASON_DIMENSION,
     Allowance,
     DropReason,
+    Loss,
     Metric,
     StartPhase,
 )
@@ -64,7 +66,12 @@ class Series:
             )
 
 
-_DIMENSION_OF = {DropReason: REASON_DIMENSION, StartPhase: PHASE_DIMENSION, Allowance: ALLOWANCE_DIMENSION}
+_DIMENSION_OF = {
+    DropReason: REASON_DIMENSION,
+    Loss: LOSS_DIMENSION,
+    StartPhase: PHASE_DIMENSION,
+    Allowance: ALLOWANCE_DIMENSION,
+}
 
 
 def of_fleet(
@@ -74,7 +81,7 @@ def of_fleet(
     statistic: Statistic,
     *,
     label: str = "",
-    part: DropReason | StartPhase | Allowance | None = None,
+    part: DropReason | Loss | StartPhase | Allowance | None = None,
 ) -> Series:
     """Return a metric that a fleet's hosts or the gateway's tasks publish; ``part`` is its third dimension's value."""
     declared = METRICS[metric]

@@ -3,8 +3,10 @@
 import struct
 from enum import IntEnum, IntFlag
 
-CHUNK_HEADER = struct.Struct("<QIBBH")
-"""session u64, sequence u32, kind u8, flags u8, count u16; little-endian, 16 bytes."""
+CHUNK_HEADER = struct.Struct("<IIIBBH")
+"""session u32, number u32, sequence u32, kind u8, flags u8, count u16; little-endian, 16 bytes.
+
+An engine of before ``number`` takes it for half of the session: of a deployment that runs, the ASR tier goes first."""
 
 CHUNK_PAYLOAD_BYTES = 3200
 """100 ms of audio: 80 x 10 float32 log-mel values, or 1600 PCM16 samples."""
@@ -41,3 +43,8 @@ class ChunkFlag(IntFlag):
     START_OF_SPEECH = 4
     SILENCE = 8
     """None of it was judged speech: pre-roll or hangover; the first to be shed."""
+    COMMIT = 16
+    """Its sender wants to know what was said up to here. Where nobody was speaking it is a chunk of its own, the
+    start and the end of nothing."""
+    LAST = 32
+    """Likewise: its sender has said goodbye, and nothing comes behind it."""

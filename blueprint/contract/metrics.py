@@ -21,6 +21,7 @@ DEPLOYMENT_DIMENSION = "Deployment"
 FLEET_DIMENSION = "Fleet"
 REASON_DIMENSION = "Reason"
 PHASE_DIMENSION = "Phase"
+LOSS_DIMENSION = "Loss"
 EVENT_DIMENSION = "Event"
 ALLOWANCE_DIMENSION = "Allowance"
 
@@ -114,6 +115,19 @@ class DataPlaneEvent(StrEnum):
     REGISTRY_MALFORMED = "registry.malformed"
     REGISTRY_UNANSWERED = "registry.unanswered"
     PRESENCE_UNANSWERED = "presence.unanswered"
+
+
+class Loss(StrEnum):
+    """What a speech engine does not transcribe; the values of ``LOSS_DIMENSION``, and how its counters are called."""
+
+    REFUSED = "refused"
+    """Chunks of sessions that it has no slot for."""
+    LOST_CHUNKS = "lost_chunks"
+    """Chunks that never came, 100 ms each."""
+    GIVEN_UP = "given_up"
+    """Utterances with an empty final, because workers or vLLM failed on them."""
+    PARTIALS_SHED = "partials_shed"
+    """Partial transcripts that were left out, because they had waited for too long."""
 
 
 class StartPhase(StrEnum):
@@ -227,6 +241,8 @@ METRICS: dict[str, Metric] = {
         Metric("RealTimeFactor", "None", _TELEMETRY,
                "Processing time of all work over audio time, partial transcripts included.",
                _ASR, "rises"),
+        Metric("SpeechLost", "Count", _TELEMETRY, "What an engine did not transcribe, by loss.", _ASR,
+               dimensions=(*_OF_FLEET, LOSS_DIMENSION)),
         Metric("ColdStart", "Seconds", _TELEMETRY,
                "What a host's start took, by phase; published once, when its engine has become ready.", _ASR,
                dimensions=(*_OF_FLEET, PHASE_DIMENSION)),

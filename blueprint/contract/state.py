@@ -68,6 +68,9 @@ class SessionField(StrEnum):
     GATEWAY = "gateway"
     """Gateway: IPv4 address that plain RTP comes from, written when the session's socket opens; none is taken from
     elsewhere."""
+    BEGINS_AT = "begins_at"
+    """Gateway: RTP timestamp of the first frame that its first socket sends: what places in the audio count from,
+    whichever VAD host hears it."""
     EXPIRES_AT = "expires_at"
     """Gateway: seconds since 1970 (UTC) after which no audio is taken."""
     LAPSES_AT = "lapses_at"
@@ -86,6 +89,10 @@ class SessionField(StrEnum):
     """VAD: chunks shipped."""
     SEEN_AT = "seen_at"
     """VAD: seconds since 1970 of the last packet."""
+    TRANSCRIBED_CHUNKS = "transcribed_chunks"
+    """ASR: number of the chunk behind that one: what comes next, unless some are lost; -1: its utterance broke off."""
+    LOST_MS = "lost_ms"
+    """ASR: audio between chunks that never came, milliseconds; absent: none."""
     TRANSCRIBED_TO = "transcribed_to"
     """ASR: ``sequence`` of the last chunk that a final transcript covers. Not less than ``last_sequence``: all that was
     said has been transcribed."""

@@ -71,7 +71,8 @@ async def _call(samples: Samples, server: str, headers_of: Access, *, websocket:
 
 async def _print(session: Session, begin: float) -> None:
     async for heard in session.follow():
-        out.print(_line(heard, time.monotonic() - begin), soft_wrap=True)
+        if heard.text or heard.commit or heard.kind == "gap":
+            out.print(_line(heard, time.monotonic() - begin), soft_wrap=True)
 
 
 def _line(heard: Heard, at_s: float) -> str:

@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from ops.call.recording import FRAME_S, FRAME_SAMPLES
 from ops.call.session import SUBPROTOCOL, CallError, Session, Srtp
 
-CLOSING_SILENCE_S = 1.0
-"""Lets the VAD end the last utterance."""
 VERSION_2 = 0x80
 PAYLOAD_TYPE = 96
 """L16 at 16 kHz has no static number (RFC 3551, section 6): the first of the dynamic ones."""
@@ -46,7 +44,7 @@ class Sender(Protocol):
 
 
 class SrtpSender:
-    """Sends encrypted packets of 20 ms, and a second of silence behind them."""
+    """Sends encrypted packets of 20 ms, and a goodbye behind them."""
 
     def __init__(self, media: Srtp) -> None:
         self._media = media
@@ -62,16 +60,22 @@ class SrtpSender:
         self._timestamp = secrets.randbits(32)
 
     async def send(self, samples: Samples) -> None:
-        silence = np.zeros(round(CLOSING_SILENCE_S / FRAME_S) * FRAME_SAMPLES, np.int16)
         loop = asyncio.get_running_loop()
         with self._connect() as connection:
             begin = loop.time()
-            for number, frame in enumerate(_frames(np.concatenate([samples, silence]))):
+            for number, frame in enumerate(_frames(samples)):
                 await asyncio.sleep(begin + number * FRAME_S - loop.time())
                 try:
                     connection.send(self._packet(frame))
                 except OSError as error:
                     raise CallError(f"UDP to {self._place}: {error.strerror}") from None
+            with contextlib.suppress(OSError):
+                connection.send(self._goodbye())
+
+    def _goodbye(self) -> bytes:
+        """Return a receiver report without blocks, and BYE (RFC 3550, section 6)."""
+        ssrc = self._media.ssrc
+        return self._srtp.protect_rtcp(struct.pack(">BBHIBBHI", VERSION_2, 201, 1, ssrc, VERSION_2 | 1, 203, 1, ssrc))
 
     @property
     def _place(self) -> str:

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 from urllib.parse import urljoin
 
 import httpx2
@@ -51,20 +51,26 @@ class Opened(BaseModel):
     events: str
 
 
+Kind = Literal["partial", "final", "speech_started", "speech_stopped", "gap"]
+KINDS = frozenset(get_args(Kind))
+
+
 class Heard(BaseModel):
-    """A transcript event.
+    """An event of the transcript.
 
     Attributes:
-        kind: A partial may still change.
+        kind: A partial may still change; what is no transcript has no text.
+        commit: It answers a ``commit``.
         start_ms: Where it begins in the audio.
         stages_ms: What each stage of the engine took.
     """
 
-    kind: Literal["partial", "final"]
-    text: str
+    kind: Kind
+    text: str = ""
     start_ms: int
     end_ms: int
     stages_ms: dict[str, float] = {}
+    commit: bool = False
 
 
 class Session:
@@ -127,12 +133,15 @@ class Session:
                 async for event in self._stream():
                     breaks = 0
                     if event.event == "end":
-                        if not json.loads(event.data)["complete"]:
+                        end = json.loads(event.data)
+                        if end.get("lost_ms"):
+                            raise CallError(f"{end['lost_ms'] / 1000:.1f} s of audio were lost on the way")
+                        if not end["complete"]:
                             raise CallError("the server gave up before all was transcribed")
                         return
                     if event.event == "error" and self.media.srtp:  # a WebSocket hears it, and connects again
                         raise CallError(json.loads(event.data)["detail"])
-                    if event.event in {"partial", "final"}:
+                    if event.event in KINDS:
                         yield Heard.model_validate_json(event.data)
             except httpx2.HTTPError:
                 pass

@@ -14,6 +14,7 @@ import socket
 import struct
 import time
 from collections import deque
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +29,7 @@ from redis.exceptions import RedisError
 from blueprint.contract.chunk import CHUNK_FRAME_SAMPLES, ChunkFlag
 from blueprint.contract.network import Tier
 from blueprint.contract.state import HOST_HEARTBEAT_S, SessionField
-from ops.demo.utterances import SAMPLE_RATE, Utterances
+from ops.demo.utterances import NO_MARK, Utterances
 from voice_runtime import environment, state
 from voice_runtime.chunk import AudioChunk
 from voice_runtime.hosts import Host, HostKind, HostRegistry
@@ -45,6 +46,10 @@ FORGOTTEN_AFTER_S = 6.0
 """As long as what it said may have to be sent again; then a closed session gives its place back."""
 _RTP = struct.Struct(">BBHII")
 _SEQUENCES = 1 << 16
+_TIMESTAMPS = 1 << 32
+_REPORTS = range(192, 224)
+_MARKS = {b"\xcb": ChunkFlag.LAST, b"\xcc": ChunkFlag.COMMIT}
+"""By the second RTCP packet in a datagram: BYE, and APP, which only says `cmit`."""
 
 log = logging.getLogger("reference-vad")
 
@@ -67,8 +72,8 @@ class Stream:
     def __init__(self, session: Session) -> None:
         self.session = session
         self._srtp = _srtp_of(session)
-        first = session.last_sequence + SAMPLE_RATE // CHUNK_FRAME_SAMPLES * 10 if session.last_sequence >= 0 else 0
-        self._utterances = Utterances(session.ssrc, first)
+        self._utterances = Utterances(session.ssrc, session.last_sequence + 1, session.chunks)
+        self.chunks = session.chunks
         self._waiting: dict[int, NDArray[np.int16]] = {}
         self._expected: int | None = None
         self.heard_at = time.monotonic()
@@ -84,23 +89,36 @@ class Stream:
             except SrtpError:
                 return []
         self.heard_at = time.monotonic()
-        _, _, sequence, _, _ = _RTP.unpack_from(packet)
+        _, _, sequence, timestamp, _ = _RTP.unpack_from(packet)
         samples = np.frombuffer(packet[_RTP.size :], ">i2").astype(np.int16)
         if len(samples) != CHUNK_FRAME_SAMPLES:
             return []
         if self._expected is None:
             self._expected = sequence
+            if self.session.begins_at is not None:
+                self._utterances.begin_at((timestamp - self.session.begins_at) % _TIMESTAMPS // CHUNK_FRAME_SAMPLES)
         ahead = (sequence - self._expected) % _SEQUENCES
         if ahead >= _SEQUENCES // 2:
             return []  # late
         self._waiting[sequence] = samples
         return self._in_order()
 
-    def close(self) -> list[AudioChunk]:
-        """End the utterance: nothing has come for a while."""
+    def report(self, packet: bytes) -> list[AudioChunk]:
+        """Take an RTCP packet; return the chunks of what it ends."""
+        if self._srtp:
+            try:
+                packet = self._srtp.unprotect_rtcp(packet)
+            except SrtpError:
+                return []
+        self.heard_at = time.monotonic()
+        mark = next((mark for kind, mark in _MARKS.items() if packet[9:10] == kind), NO_MARK)
+        return self.close(mark) if mark else []
+
+    def close(self, mark: ChunkFlag = NO_MARK) -> list[AudioChunk]:
+        """End the utterance: nothing has come for a while, or the sender says so."""
         chunks = [chunk for sequence in list(self._waiting) for chunk in self._play(sequence)]
         self._expected = None
-        return chunks + self._utterances.close()
+        return chunks + self._utterances.close(mark)
 
     def _in_order(self) -> list[AudioChunk]:
         chunks: list[AudioChunk] = []
@@ -146,11 +164,14 @@ class ReferenceVad(asyncio.DatagramProtocol):
         del addr
         if len(data) < _RTP.size or data[0] >> 6 != 2:  # noqa: PLR2004  RTP's version
             return
-        ssrc = _RTP.unpack_from(data)[4]
+        is_report = data[1] in _REPORTS
+        ssrc = int.from_bytes(data[4:8] if is_report else data[8:12])
         if ssrc in self._streams:
             stream = self._streams[ssrc]
             if stream is not None:
-                self._ship(stream, stream.take(data))
+                self._ship(stream, stream.report(data) if is_report else stream.take(data))
+        elif is_report:
+            return  # no reason to ask for a session that is not there
         elif ssrc in self._early:
             self._early[ssrc].append(data)
         else:
@@ -198,7 +219,10 @@ class ReferenceVad(asyncio.DatagramProtocol):
         for stream in live:
             key = state.session(stream.session.ssrc)
             if stream.last_sequence > stream.session.last_sequence and await self._store.exists(key):
-                await self._store.hset(key, SessionField.LAST_SEQUENCE, str(stream.last_sequence))
+                fields: dict[Any, str] = {
+                    SessionField.LAST_SEQUENCE: str(stream.last_sequence), SessionField.CHUNKS: str(stream.chunks)
+                }  # fmt: skip
+                await self._store.hset(key, mapping=fields)
 
     async def _forget_closed(self, live: list[Stream]) -> None:
         for stream in live:
@@ -213,6 +237,7 @@ class ReferenceVad(asyncio.DatagramProtocol):
             self._pin(stream, starts=bool(chunks[0].flags & ChunkFlag.START_OF_SPEECH))
         for chunk in chunks:
             stream.last_sequence = chunk.sequence
+            stream.chunks = chunk.number + 1
             stream.sent.append(chunk.datagram())
             self._send(stream.host, stream.sent[-1])
 

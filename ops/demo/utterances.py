@@ -1,6 +1,7 @@
 """Speech in one session's frames, cut into chunks as the data plane cuts it."""
 
 from collections import deque
+from dataclasses import replace
 
 import numpy as np
 import webrtcvad
@@ -8,7 +9,7 @@ from numpy.typing import NDArray
 
 from blueprint.contract.chunk import CHUNK_MEL_BINS, CHUNK_MEL_FRAMES, ChunkFlag
 from voice_runtime.chunk import AudioChunk
-from voice_runtime.features import LogMel
+from voice_runtime.features import LogMel, Rows
 
 SAMPLE_RATE = 16000
 FRAMES_IN_CHUNK = 5
@@ -20,16 +21,22 @@ _AGGRESSIVENESS = 2
 """Of 0 to 3: the lower, the more is taken for speech."""
 
 
+NO_MARK = ChunkFlag(0)
+
+
 class Utterances:
     """Cuts one session's frames into utterances, and utterances into chunks.
 
     Args:
         first: Place of the session's next frame. A session that comes from another host goes on behind it.
+        number: Of the session's next chunk.
     """
 
-    def __init__(self, ssrc: int, first: int) -> None:
+    def __init__(self, ssrc: int, first: int, number: int = 0) -> None:
         self._ssrc = ssrc
         self._next = first
+        self._number = number
+        self._mark = ChunkFlag(0)
         self._vad = webrtcvad.Vad(_AGGRESSIVENESS)
         self._mel = LogMel()
         self._recent: deque[tuple[int, NDArray[np.int16], bool]] = deque(maxlen=PRE_ROLL_FRAMES)
@@ -55,9 +62,22 @@ class Utterances:
         self._quiet = 0 if voiced else self._quiet + 1
         return self._ship(ends=self._quiet >= HANGOVER_FRAMES)
 
-    def close(self) -> list[AudioChunk]:
-        """End the utterance where nothing more comes."""
-        return self._ship(ends=True) if self._speaking else []
+    def close(self, mark: ChunkFlag = NO_MARK) -> list[AudioChunk]:
+        """End the utterance where nothing more comes, or where its sender wants to know what was said."""
+        if self._speaking:
+            self._mark = mark
+            chunks = self._ship(ends=True)
+            self._mark = NO_MARK
+            return chunks
+        if not mark or self._next == 0:
+            return []
+        self._recent.clear()
+        flags = ChunkFlag.START_OF_SPEECH | ChunkFlag.END_OF_SPEECH | ChunkFlag.SILENCE | mark
+        return [self._numbered(self._next - 1, flags, self._rows[:0])]
+
+    def begin_at(self, place: int) -> None:
+        """Go on at a place that the session's clock tells, behind all that was sent."""
+        self._next = max(place, self._next)
 
     def _begin(self) -> None:
         self._speaking = self._starts = True
@@ -73,10 +93,8 @@ class Utterances:
             self._speaking = False
             self._quiet = 0
             if len(self._rows):  # the last features, which a full chunk had no room for
-                chunks[-1] = AudioChunk(
-                    self._ssrc, chunks[-1].sequence, chunks[-1].flags & ~ChunkFlag.END_OF_SPEECH, chunks[-1].values
-                )
-                chunks.append(AudioChunk(self._ssrc, self._next - 1, ChunkFlag.END_OF_SPEECH, self._rows))
+                chunks[-1] = replace(chunks[-1], flags=chunks[-1].flags & ~(ChunkFlag.END_OF_SPEECH | self._mark))
+                chunks.append(self._numbered(self._next - 1, ChunkFlag.END_OF_SPEECH | self._mark, self._rows))
                 self._rows = self._rows[:0]
         return chunks
 
@@ -88,8 +106,12 @@ class Utterances:
             flags |= ChunkFlag.CONCEALED if concealed else ChunkFlag(0)
         if last:
             self._rows = np.concatenate([self._rows, self._mel.flush()])
-            flags |= ChunkFlag.END_OF_SPEECH
+            flags |= ChunkFlag.END_OF_SPEECH | self._mark
         if not any(voiced for *_, voiced in frames):
             flags |= ChunkFlag.SILENCE
         rows, self._rows = self._rows[:CHUNK_MEL_FRAMES], self._rows[CHUNK_MEL_FRAMES:]
-        return AudioChunk(self._ssrc, frames[0][0], flags, rows)
+        return self._numbered(frames[0][0], flags, rows)
+
+    def _numbered(self, place: int, flags: ChunkFlag, rows: Rows) -> AudioChunk:
+        self._number += 1
+        return AudioChunk(self._ssrc, place, flags, rows, self._number - 1)

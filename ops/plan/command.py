@@ -1,6 +1,7 @@
 """`voice plan`: what a deployment file would make, and what speaks against it."""
 
 from collections import Counter
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,7 +12,7 @@ from blueprint.file.model.deployment import Deployment
 from blueprint.file.model.load import CallLoad
 from ops.exits import REFUSED
 from ops.findings import finding_as_dict, load, print_findings
-from ops.options import DeploymentFile, Json
+from ops.options import AcceptReplace, DeploymentFile, Json
 from ops.output import out, print_json, stack_table, stop
 from ops.plan.capacity import capacity_as_dict, capacity_table
 from ops.plan.hosts import fleet_table, pool_table
@@ -19,18 +20,26 @@ from ops.plan.sizing import sizing_as_dict, sizing_tables
 from ops.synthesis import templates
 
 CALLS_HELP = "Size the AWS half for so many calls at a time (mean of a month) instead of the file's `load.calls`."
+AGAINST_HELP = (
+    "Show what of a recorded release the Azure half would replace, before it is deployed; "
+    "RECORDED is the folder that `voice preview azure --state` has written."
+)
 RESOURCES_HELP = "Synthesize the AWS half too, and count its resources by stack and type."
 
 
 def plan(
     file: DeploymentFile,
+    *,
     calls: Annotated[int | None, typer.Option("--calls", metavar="N", min=1, help=CALLS_HELP)] = None,
     as_json: Json = False,
     resources: Annotated[bool, typer.Option("--resources", help=RESOURCES_HELP)] = False,
+    against: Annotated[Path | None, typer.Option("--against", metavar="RECORDED", help=AGAINST_HELP)] = None,
+    accept_replace: AcceptReplace = None,
 ) -> None:
     """Check a deployment file; show its fleets, pools, sizing and what speaks against it.
 
-    Needs no credentials and no network. Exits with 2 when a check refuses the file.
+    Needs no credentials and no network. Exits with 2 when a check refuses the file, and when something of the recorded
+    release that serves or holds state would be replaced.
 
     Example: voice plan deployments/production-us-east-1.yaml --calls 500
     """
@@ -45,6 +54,11 @@ def plan(
             f"{file}: has no section `aws`; `voice preview azure` shows the resources of its section `azure`", REFUSED
         )
     counts = resource_counts(deployment) if resources and not refused else {}
+    release = None
+    if against and not refused:
+        from ops.plan.against import Comparison  # noqa: PLC0415  needs the extra `azure`, which a plan by itself does not
+
+        release = Comparison.of(deployment, against, accept_replace or ())
     if as_json:
         print_json(
             {
@@ -55,15 +69,20 @@ def plan(
                 "pools": deployment.azure_half.pools if deployment.azure_half else (),
                 "sizing": sizing_as_dict(deployment),
             }
-            | ({"resources": counts} if resources else {}),
+            | ({"resources": counts} if resources else {})
+            | ({"outages": [vars(each) for each in release.away]} if release else {}),
             deployment.name,
         )
     else:
         _print_tables(deployment, counts)
         print_findings(out, deployment, findings)
+        if release:
+            out.print(f"against {against}: {release.summary}", soft_wrap=True)
     if refused:
         blocking = sum(finding.blocks for finding in findings)
         raise stop(f"refused: {blocking} error(s)", REFUSED)
+    if release:
+        release.refuse()
 
 
 def resource_counts(deployment: Deployment) -> dict[str, Counter[str]]:

@@ -8,23 +8,21 @@ import typer
 from rich.markup import escape
 
 from blueprint.file.model.deployment import Deployment
-from ops.exits import FAILED, HELP, INTERRUPTED, REFUSED
+from ops.exits import HELP, REFUSED
 from ops.findings import load_checked
-from ops.options import DeploymentFile, Json
+from ops.options import AcceptReplace, DeploymentFile, Json
 from ops.output import out, print_json, stop
+from ops.preview.changes import recordings, refuse, rehearse, steps_since, unaccepted
 from ops.preview.tree import describe_changes, describe_counts, print_violations, tree
 from sandbox.azure import state
 from sandbox.azure.cli_json import preview_json
-from sandbox.azure.diff import Step, compare
-from sandbox.azure.errors import EngineError, PolicyPackError, ProgramError, ProjectError
-from sandbox.azure.outages import outages
+from sandbox.azure.diff import Step
 from sandbox.azure.policy import PolicyViolation
-from sandbox.azure.rehearsal import ROOT, Rehearsal, Rehearsed
+from sandbox.azure.rehearsal import ROOT, Rehearsed
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 DEPENDENCIES_HELP = "Show what each resource waits for."
-ACCEPT_HELP = "Name of a resource that may be replaced, though it serves or holds state; repeat for more."
 STATE_HELP = "Folder in whose .voice/ the last preview is kept, against which changes are shown."
 
 
@@ -38,7 +36,7 @@ def azure(
     file: DeploymentFile,
     as_json: Json = False,
     dependencies: Annotated[bool, typer.Option("--dependencies", help=DEPENDENCIES_HELP)] = False,
-    accept_replace: Annotated[list[str] | None, typer.Option(metavar="NAME", help=ACCEPT_HELP)] = None,
+    accept_replace: AcceptReplace = None,
     keep_in: Annotated[
         Path, typer.Option("--state", metavar="PATH", help=STATE_HELP, show_default="this repository")
     ] = ROOT,
@@ -54,16 +52,7 @@ def azure(
     deployment = load_checked(file)
     if deployment.azure_half is None:
         raise stop(f"{file}: has no azure section, so there is nothing to preview there", REFUSED)
-    try:
-        with Rehearsal.of(deployment) as rehearsal:
-            done = rehearsal.run()
-            violations = rehearsal.violations()
-    except (ProgramError, ProjectError, PolicyPackError) as error:
-        raise stop(str(error), FAILED) from None
-    except EngineError as error:
-        raise stop(str(error), REFUSED) from None
-    except KeyboardInterrupt:
-        raise stop("interrupted: the programs have been stopped", INTERRUPTED) from None
+    done, violations = rehearse(deployment)
     report(
         deployment,
         done,
@@ -86,9 +75,9 @@ def report(
     accepted: Sequence[str] = (),
 ) -> None:
     """Print previews with what changed since the last one; keep them for the next unless something is refused."""
-    files = [state.state_file(keep_in, deployment.name, each.project.name) for each in done]
-    steps = [compare(state.load(kept), each.preview.graph) for kept, each in zip(files, done, strict=True)]
-    away = [outage for changes in steps for outage in outages(changes, accepted)]
+    files = recordings(keep_in, deployment, done)
+    steps = steps_since(files, done)
+    away = unaccepted(steps, accepted)
     if as_json:
         report = _as_json(done, steps, violations) | {"outages": [vars(each) for each in away]}
         print_json(report, deployment.name)
@@ -99,9 +88,7 @@ def report(
     refusing = sum(violation.mandatory for violation in violations)
     if refusing:
         raise stop(f"refused: {refusing} mandatory policy violation(s)", REFUSED)
-    if away:
-        lines = [*(each.text() for each in away), *(f"--accept-replace {each.name}" for each in away)]
-        raise stop("refused: what serves or holds state would be replaced\n" + "\n".join(lines), REFUSED)
+    refuse(away)
     for kept, each in zip(files, done, strict=True):
         state.save(kept, each.preview.graph)
 

@@ -77,7 +77,7 @@ def _follow_the_file(account: Account, *, deploy: bool, tells: bool) -> None:
 
 def _show(account: Account, found: list[Snapshot], *, as_json: bool) -> None:
     if as_json:
-        print_json({"live": live_group(account), "snapshots": found})
+        print_json({"live": live_group(account), "snapshots": found}, account.deployment.name)
         return
     table = empty_table("snapshots of the state store", ["name", "of", "taken by", "Valkey", "status"], [], "at (UTC)")
     for each in found:

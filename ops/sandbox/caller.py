@@ -107,7 +107,8 @@ async def speak(gateway: Gateway, meanwhile: Callable[[], None] | None = None, t
 
     async def listen(session: Session, begin: float) -> None:
         async for event in session.follow():
-            first.append(time.monotonic() - begin)
+            if event.text:
+                first.append(time.monotonic() - begin)
             if event.kind == "final":
                 finals.append(event.text)
 

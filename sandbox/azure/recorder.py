@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sandbox.azure import arm, fakes, invokes
+from sandbox.azure import arm, definitions, fakes, invokes
 from sandbox.azure.errors import EngineError, OrderError, ResourceError
-from sandbox.azure.graph import PROVIDER_PREFIX, STACK_REFERENCE_TYPE, Graph, Resource, label_of
+from sandbox.azure.graph import PROVIDER_PREFIX, STACK_REFERENCE_TYPE, Graph, Resource, label_of, short_type
 from sandbox.azure.inputs import problems
 from sandbox.azure.values import UNKNOWN, Properties, Secret, Unknown, holds_secret, reveal
 
@@ -50,6 +50,7 @@ class Recorder:
     """
 
     def __init__(self, project: str, stack: str, mode: Mode, existing: Existing) -> None:
+        definitions.definitions()  # read now: the first resource would fall behind others meanwhile
         self._project = project
         self._stack = stack
         self._existing = existing
@@ -80,6 +81,8 @@ class Recorder:
             named = self._named(declared)
             if named.custom:
                 wrong = problems(named.type, named.inputs)
+                if named.type.startswith("azure-native:"):
+                    wrong = wrong or definitions.problems(short_type(named.type), named.inputs)
                 if wrong:
                     raise ResourceError("\n".join(f"{named.label}: {problem}" for problem in wrong))
             created = self._with_outputs(named)

@@ -20,6 +20,7 @@ _GETTER = re.compile(r'@pulumi\.getter(?:\(name="(\w+)"\))?\n    def (\w+)\(self
 _PARAMETER = re.compile(r"^                 (\w+): (.*?)(,|\):)$", re.MULTILINE)
 _IMMUTABLE = re.compile(r"cannot be (changed|updated)|not allowed to changed? once set")
 """How Azure's definitions say it; a switch that cannot be turned back ("reverted") is another thing."""
+_API_VERSION = re.compile(r"Uses Azure REST API version ([\w-]+)\.")
 _ARGS = re.compile(r"'([\w.]+Args)'")
 _NEXT = re.compile(r"^\S", re.MULTILINE)
 _ENTRY = re.compile(r'"fqn": "([\w.]+)"|"([\w-]+:[\w./-]*:\w+)": "(\w+)"')
@@ -87,6 +88,14 @@ def resource_shape(token: str) -> Shape | None:
     module, name = tokens(package)[token]
     file = f"{module}.{name}" if package == "kubernetes" else f"{module}.{_snake(name)}"
     return _shape(file, name)
+
+
+@cache
+def api_version(token: str) -> str:
+    """Return the version of the service's API that azure-native speaks for a type."""
+    module, name = tokens(token.partition(":")[0])[token]
+    found = _API_VERSION.search(_source(f"{module}.{_snake(name)}"))
+    return found[1] if found else ""
 
 
 @cache

@@ -29,7 +29,7 @@ from ops.cost.audio import aws_calls
 from ops.plan.capacity import capacity_as_dict
 from ops.simulate.capacity import fleet_plans
 from tests.blueprint.documents import DEPLOYMENTS, edited, load_edited, load_text
-from tests.synthesized import shipped, user_data
+from tests.synthesized import Stacks, edited_sandbox, shipped, user_data
 
 ROOT = Path(__file__).parents[2]
 PRODUCTION = blueprint.load(DEPLOYMENTS / "production-us-east-1.yaml")
@@ -150,16 +150,31 @@ def test_what_a_plan_asks_for_carries_the_load_and_is_balanced(calls: int, tmp_p
     assert not found & {"load-fits-tiers", "tiers-balanced"}
 
 
+def told(stacks: Stacks) -> dict[str, set[str]]:
+    """Return the calls that the launchers' variables tell the hosts of each fleet to admit."""
+    fleets = {"vad": ("vad", "VOICE_MAX_SESSIONS")}
+    fleets |= {name.removeprefix("asr-"): (name, "VOICE_SESSIONS") for name in stacks if name.startswith("asr-")}
+    return {
+        fleet: {
+            calls
+            for template in stacks[stack].properties("EC2::LaunchTemplate")
+            for calls in re.findall(rf"\b{variable}=(\d+)", user_data(template))
+        }
+        for fleet, (stack, variable) in fleets.items()
+    }
+
+
 def test_hosts_are_told_to_admit_what_they_carry() -> None:
-    sandbox = blueprint.load(DEPLOYMENTS / "sandbox.yaml")
-    stacks = shipped("sandbox")
-    for each in capacities(sandbox.aws):
-        if each.tier not in {Tier.VAD, Tier.ASR}:
-            continue
-        variable = "VOICE_MAX_SESSIONS" if each.tier is Tier.VAD else "VOICE_SESSIONS"
-        stack = stacks["vad" if each.tier is Tier.VAD else f"asr-{each.name}"]
-        for template in stack.properties("EC2::LaunchTemplate"):
-            assert re.findall(rf"\b{variable}=(\d+)", user_data(template)) == [str(each.calls)]
+    found = capacities(blueprint.load(DEPLOYMENTS / "sandbox.yaml").aws)
+    hosts = {each.name: {str(each.calls)} for each in found if each.tier in {Tier.VAD, Tier.ASR}}
+    assert told(shipped("sandbox")) == hosts
+
+
+def test_hosts_are_told_to_admit_what_was_measured(tmp_path: Path) -> None:
+    figures = {"vad": 701, "inf2": 33, "trn1": 21, "p5": 5}
+    places = zip(("aws.vad", "aws.asr.0", "aws.asr.1", "aws.asr.2"), figures.values(), strict=True)
+    stacks = edited_sandbox({f"{place}.measured": MEASURED | {"calls": calls} for place, calls in places}, tmp_path)
+    assert told(stacks) == {fleet: {str(calls)} for fleet, calls in figures.items()}
 
 
 def test_production_has_room_for_its_peak() -> None:

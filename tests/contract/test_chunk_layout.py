@@ -19,7 +19,7 @@ from blueprint.contract.chunk import (
 
 HEADER = Path(__file__).parents[2] / "images/vad-dataplane/tests/wire/contract.h"
 
-FIELDS = ("SESSION", "SEQUENCE", "KIND", "FLAGS", "COUNT")
+FIELDS = ("SESSION", "NUMBER", "SEQUENCE", "KIND", "FLAGS", "COUNT")
 SIZES = {"Q": 8, "I": 4, "H": 2, "B": 1}
 
 

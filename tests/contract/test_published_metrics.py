@@ -20,7 +20,16 @@ from moto import mock_aws
 from redis.asyncio import Redis
 
 from blueprint.contract.images import Image
-from blueprint.contract.metrics import METRICS, NAMESPACE, Allowance, DataPlaneEvent, DropReason, Metric, StartPhase
+from blueprint.contract.metrics import (
+    METRICS,
+    NAMESPACE,
+    Allowance,
+    DataPlaneEvent,
+    DropReason,
+    Loss,
+    Metric,
+    StartPhase,
+)
 from blueprint.contract.network import Tier
 from blueprint.engines.launch.vllm import START_LOG
 from images.conftest import StoreServer
@@ -141,7 +150,8 @@ async def published_by_telemetry(
 def listed(cloud: "CloudWatchClient") -> tuple[set[Series], dict[str, set[str]]]:
     series: set[Series] = set()
     words: dict[str, set[str]] = {}
-    for each in cloud.list_metrics()["Metrics"]:
+    pages = cloud.get_paginator("list_metrics").paginate()
+    for each in (metric for page in pages for metric in page["Metrics"]):
         series.add(Series(each["Namespace"], each["MetricName"], tuple(one["Name"] for one in each["Dimensions"])))
         words.setdefault(each["MetricName"], set()).update(one["Value"] for one in each["Dimensions"][2:])
     return series, words
@@ -202,6 +212,7 @@ async def test_programs_publish_what_the_contract_declares(
 
     assert differences(published, METRICS.values()) == []
     assert words["RxDropped"] == set(DropReason)
+    assert words["SpeechLost"] == set(Loss)
     assert words["DataPlaneEvents"] == set(DataPlaneEvent)
     assert words["AllowanceExceeded"] == set(Allowance)
     assert words["ColdStart"] == set(StartPhase)

@@ -8,19 +8,21 @@ import pytest
 from redis import Redis
 from typer.testing import CliRunner
 
-import blueprint
 from ops.cli import app
 from ops.rollout import follow
 from ops.rotate import passwords
 from ops.synthesis import templates
 from sandbox.aws.cdk import ROOT, CdkError
 from sandbox.aws.rehearsal import Rehearsal
+from tests.blueprint.documents import edited, load_text
 from tests.sandbox.fleet import Fleet, last
 
 FILE = ROOT / "deployments/production-us-east-1.yaml"
 IMAGES = ("gateway", "vad-dataplane", "whisper-engine", "asr-neuron", "telemetry")
 SERVED: dict[str, object] = {
     **{f"images.{image}": f"sha256:{number}{'1' * 63}" for number, image in enumerate(IMAGES)},
+    "aws.vad.machine_image": "/hosts/arm:1",
+    **{f"aws.asr.{number}.machine_image": "/hosts/x86:1" for number in range(3)},
     "aws.rollout": {"checkpoint_pause_s": 0, "bake_s": 0},
 }
 """The shipped file with what its first deploy is to add, and no pauses."""
@@ -63,13 +65,18 @@ def test_production_lives_through_what_its_first_month_brings(tmp_path: Path, mo
     def voice(code: int, *arguments: str) -> str:
         result = CliRunner().invoke(app, list(arguments))
         assert result.exit_code == code, result.output
-        return result.output
+        return result.output if code else result.stdout
 
-    with Rehearsal(blueprint.load(FILE), real_stores=True) as rehearsal:
+    with Rehearsal(load_text(edited(SERVED, FILE.read_text()), tmp_path), real_stores=True) as rehearsal:
         for variable, value in rehearsal.aws.environment(rehearsal.home).items():
             monkeypatch.setenv(variable, value)
         client = rehearsal.aws.client
         fleet = Fleet(rehearsal, FILE, group=f"{name}-inf2", stack=stack, folder=tmp_path)
+        images = [
+            client("ec2").register_image(Name=f"baked-{n}", RootDeviceName="/dev/xvda")["ImageId"] for n in range(3)
+        ]
+        for parameter, image in zip(("/hosts/arm", "/hosts/x86", "/hosts/x86"), images, strict=True):
+            client("ssm").put_parameter(Name=parameter, Value=image, Type="String", Overwrite=True)
         rehearsal.bootstrap()
 
         rehearsal.faults.write_text(f"{name}-edge/{last(templates(fleet.file(SERVED))[f'{name}-edge'])}\n")
@@ -88,10 +95,9 @@ def test_production_lives_through_what_its_first_month_brings(tmp_path: Path, mo
         assert fleet.status() == "UPDATE_ROLLBACK_COMPLETE"
         assert {script for _, script in fleet.hosts().values()} == {script for _, script in before.values()}
 
-        image = client("ec2").register_image(Name="baked", RootDeviceName="/dev/xvda")["ImageId"]
-        patched = SERVED | {"aws.asr.0.machine_image": image}
+        patched = SERVED | {"aws.asr.0.machine_image": "/hosts/x86:2"}
         voice(0, "rollout", str(fleet.file(patched).source.file), "--deploy")
-        assert {booted for booted, _ in fleet.hosts().values()} == {image}
+        assert {booted for booted, _ in fleet.hosts().values()} == {images[2]}
 
         assert "begun for 3 users" in voice(0, "rotate", str(FILE))
         assert "ended for 3 users" in voice(0, "rotate", str(FILE))
@@ -109,6 +115,6 @@ def test_production_lives_through_what_its_first_month_brings(tmp_path: Path, mo
 
         report = json.loads(voice(0, "teardown", file, "--yes", "--name", name, "--json"))
         assert report["left"]["behind"] == []
-        assert set(rehearsal.left()) == {"image repository", "key", "log group"}
+        assert set(rehearsal.left()) == {"bucket", "image repository", "key", "log group", "role", "secret"}
         snapshots = {found["SnapshotName"] for found in client("elasticache").describe_snapshots()["Snapshots"]}
         assert snapshots == {"good", f"{name}-state-final", f"{group['ReplicationGroupId']}-final"}

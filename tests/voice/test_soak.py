@@ -63,7 +63,7 @@ async def _disturb(path: VoicePath, client: httpx2.AsyncClient, gateway: Gateway
     noise = random.Random(1)  # noqa: S311 - audio of nobody
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         for _ in range(REFUSED_PER_ROUND):
-            unknown = CHUNK_HEADER.pack(noise.getrandbits(32), 0, 1, 0, 10) + bytes(CHUNK_PAYLOAD_BYTES)
+            unknown = CHUNK_HEADER.pack(noise.getrandbits(32), 0, 0, 1, 0, 10) + bytes(CHUNK_PAYLOAD_BYTES)
             for port, datagram in (
                 (path.chunk_port, unknown),
                 (path.chunk_port, noise.randbytes(noise.randrange(100))),

@@ -7,7 +7,7 @@ from blueprint.aws.alarms import AlarmRule
 from blueprint.aws.alerts.base import MINUTE_S, Alert, above, below
 from blueprint.aws.metrics import API_GATEWAY, NETWORK_LOAD_BALANCER
 from blueprint.aws.series import Resource, Series, Statistic, of_fleet, of_node, of_service
-from blueprint.contract.metrics import Allowance, DropReason
+from blueprint.contract.metrics import Allowance, DropReason, Loss
 from blueprint.contract.network import Tier
 from blueprint.file.model.aws import AsrFleet, DataPathMode
 from blueprint.file.model.deployment import Deployment
@@ -114,6 +114,28 @@ def of_asr(deployment: Deployment) -> Iterator[Alert]:
             callers_affected=True,
             target=fleet.name,
         )
+        for alert, loss, meaning, rule, noticed in _LOSSES:
+            yield Alert(
+                alert,
+                Tier.ASR,
+                f"Fleet {fleet.name} {meaning}",
+                (of_fleet(deployment, fleet.name, "SpeechLost", "Sum", part=loss),),
+                rule,
+                MINUTE_S,
+                callers_affected=noticed,
+                target=fleet.name,
+            )
+
+
+# 10 chunks are a second of one caller's speech; a partial is left out for each second that waits.
+_LOSSES = (
+    ("speech-refused", Loss.REFUSED, "has no slot for callers who were let in, and hears nothing of them.",
+     above(10, 2, 3), True),
+    ("chunks-lost", Loss.LOST_CHUNKS, "misses speech that was sent to it.", above(10, 2, 3), True),
+    ("utterances-given-up", Loss.GIVEN_UP, "gives up utterances: their finals are empty.", above(0, 2, 3), True),
+    ("partials-shed", Loss.PARTIALS_SHED, "leaves out partial transcripts: it has more to do than it can.",
+     above(60, 3, 5), False),
+)  # fmt: skip
 
 
 def _each(

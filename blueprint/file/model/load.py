@@ -21,7 +21,7 @@ class CallLoad(Model):
 
 
 class Measured(Model):
-    """Calls that one host carries, as measured, such as by `voice loadtest`."""
+    """Calls that one host carries, as measured, by `voice calibrate`."""
 
     calls: int = Field(ge=1, le=8192)
     """Calls at the same time, with transcripts that keep up."""

@@ -292,6 +292,10 @@ class Packet:
     samples: np.ndarray
 
 
+BYE, APP = b"\xcb", b"\xcc"
+"""Packet types of RTCP (RFC 3550, section 12.1)."""
+
+
 @dataclass
 class VadHost:
     """A UDP port that takes RTP."""
@@ -299,6 +303,8 @@ class VadHost:
     port: int
     address: str = "127.0.0.1"
     packets: list[Packet] = field(default_factory=list)
+    notices: list[tuple[int, bytes]] = field(default_factory=list)
+    """SSRC and kind of RTCP packets."""
 
     def __post_init__(self) -> None:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -313,6 +319,9 @@ class VadHost:
         while not self._stopping.is_set():
             with contextlib.suppress(TimeoutError):
                 datagram, source = self._socket.recvfrom(4096)
+                if datagram[1] == 201:
+                    self.notices.append((int.from_bytes(datagram[4:8]), datagram[9:10]))
+                    continue
                 first, second, sequence, timestamp, ssrc = struct.unpack_from(">BBHII", datagram)
                 assert first == 0x80
                 assert len(datagram) == 12 + FRAME_BYTES

@@ -6,7 +6,7 @@ from redis.asyncio import Redis
 from blueprint.contract.network import Tier
 from blueprint.contract.state import STATE_USERS
 from images.gateway.tests.conftest import Start
-from images.gateway.tests.running import VadHost
+from images.gateway.tests.running import BYE, VadHost
 from voice_runtime.transcripts import EventKind, Transcript, Transcripts
 
 pytestmark = pytest.mark.usefixtures("hosts")
@@ -29,6 +29,6 @@ async def test_a_whole_session_with_the_rights_that_the_contract_gives(
         await connection.send('{"type": "end"}')
         await connection.wait_closed()
         assert connection.close_code == 1000
-        assert (await events.until("end"))[-1].data == {"complete": True}
-    assert len(vad.of(opened.ssrc)) == 51
+        assert (await events.until("end"))[-1].data == {"complete": True, "lost_ms": 0}
+    assert (len(vad.of(opened.ssrc)), vad.notices) == (1, [(opened.ssrc, BYE)])
     assert await opened.close() == 204

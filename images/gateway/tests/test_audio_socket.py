@@ -17,14 +17,13 @@ from blueprint.contract.network import Tier
 from blueprint.contract.state import SessionField
 from images.conftest import PATIENCE_S
 from images.gateway.tests.conftest import Start
-from images.gateway.tests.running import GatewayProcess, Hosts, Opened, VadHost, holds
+from images.gateway.tests.running import APP, BYE, GatewayProcess, Hosts, Opened, VadHost, holds
 from voice_runtime import state
 
 pytestmark = pytest.mark.usefixtures("hosts", "vad")
 
 RATE = 16_000
 SECOND_BYTES = 2 * RATE
-SILENCE_FRAMES = 50
 TONE_HZ = 440
 
 
@@ -59,21 +58,36 @@ async def close_of(connection: websockets.ClientConnection) -> tuple[int | None,
     return connection.close_code, connection.close_reason
 
 
-async def test_audio_leaves_unchanged_with_a_second_of_silence_behind_it(gateway: GatewayProcess, vad: VadHost) -> None:
+async def test_audio_leaves_unchanged_with_a_goodbye_behind_it(gateway: GatewayProcess, vad: VadHost) -> None:
     opened = await gateway.open()
     audio = tone(1.01)  # ends within a frame
     assert await send(opened, audio, message=1234) == 1000
-    assert len(await vad.heard(opened.ssrc, 51 + SILENCE_FRAMES)) == 51 + SILENCE_FRAMES
+    assert len(await vad.heard(opened.ssrc, 51)) == 51
     heard = vad.audio(opened.ssrc)
     np.testing.assert_array_equal(heard[: len(audio)], audio)
     assert not heard[len(audio) :].any()
+    await holds("the goodbye", lambda: vad.notices == [(opened.ssrc, BYE)])
+
+
+async def test_commit_leaves_behind_the_audio_before_it(gateway: GatewayProcess, vad: VadHost, store: Redis) -> None:
+    opened = await gateway.open()
+    audio = tone(0.5, 48_000)
+    async with opened.socket() as connection:
+        await connection.send(json.dumps({"type": "start", "rate": 48_000, "encoding": "pcm16"}))
+        for _ in range(2):
+            await connection.send(audio.tobytes())
+            await connection.send('{"type": "commit"}')
+        await holds("both", lambda: vad.notices == [(opened.ssrc, APP)] * 2)
+        assert len(vad.of(opened.ssrc)) == 50, "what a resampler holds back goes with the commit"
+    begins_at = await store.hget(state.session(opened.ssrc), SessionField.BEGINS_AT)
+    assert vad.of(opened.ssrc)[0].timestamp == int(begins_at or 0), "places in the audio count from there"
 
 
 async def test_frames_leave_in_order_and_no_faster_than_real_time(gateway: GatewayProcess, vad: VadHost) -> None:
     opened = await gateway.open()
     begin = time.monotonic()
     await send(opened, tone(2), message=32_000)
-    packets = await vad.heard(opened.ssrc, 100 + SILENCE_FRAMES)
+    packets = await vad.heard(opened.ssrc, 100)
     assert {packet.payload_type for packet in packets} == {96}
     assert len({packet.source for packet in packets}) == 1
     for before, after in itertools.pairwise(packets):
@@ -95,7 +109,7 @@ async def test_sessions_have_ports_of_their_own(gateway: GatewayProcess, vad: Va
 async def test_other_rates_are_resampled(gateway: GatewayProcess, vad: VadHost, rate: int) -> None:
     opened = await gateway.open()
     assert await send(opened, tone(1, rate), start={"type": "start", "rate": rate, "encoding": "pcm16"}) == 1000
-    assert len(await vad.heard(opened.ssrc, 50 + SILENCE_FRAMES)) == 50 + SILENCE_FRAMES
+    assert len(await vad.heard(opened.ssrc, 50)) == 50
     heard = vad.audio(opened.ssrc)
     assert_is_the_tone(heard[4000:12_000], tolerance=0.02)
 
@@ -117,7 +131,7 @@ async def test_opus_packets_are_decoded(gateway: GatewayProcess, vad: VadHost, p
             await connection.send(packet)
         await connection.send('{"type": "end"}')
         assert await close_of(connection) == (1000, "all audio has been taken")
-    assert len(await vad.heard(opened.ssrc, 60 + SILENCE_FRAMES)) == 60 + SILENCE_FRAMES
+    assert len(await vad.heard(opened.ssrc, 60)) == 60
     heard = vad.audio(opened.ssrc)
     assert_is_the_tone(heard[4000:16_000], tolerance=0.2)
 
@@ -140,7 +154,7 @@ async def test_session_is_closed_behind_its_audio(gateway: GatewayProcess, vad: 
     await send(ended, tone(0.1))
     async with gone.socket() as connection:
         await connection.send(tone(0.1).tobytes())
-    await holds("silence behind the caller that went", lambda: len(vad.of(gone.ssrc)) == 5 + SILENCE_FRAMES)
+    await holds("silence behind the caller that went", lambda: len(vad.of(gone.ssrc)) == 5)
     for opened in (ended, gone):
         while await store.hget(state.session(opened.ssrc), "state") != b"closed":
             await asyncio.sleep(0.02)
@@ -149,14 +163,14 @@ async def test_session_is_closed_behind_its_audio(gateway: GatewayProcess, vad: 
 
 
 BAD_MESSAGES = [
-    ("hello", 1003, "start and end only"),
+    ("hello", 1003, "start, commit and end only"),
     ('{"type": "start", "rate": 48000, "volume": 11}', 1003, "volume"),
     ('{"type": "start", "rate": 100}', 1003, "8000"),
     ('{"type": "start", "encoding": "mp3"}', 1003, "'opus'"),
     ('{"type": "start", "rate": 48000, "encoding": "opus"}', 1003, "leave rate away"),
     ('{"type": "stop"}', 1003, "'stop'"),
-    ("é" * 200, 1003, "start and end only"),
-    (json.dumps({"type": "é" * 200}, ensure_ascii=False), 1003, "start and end only"),
+    ("é" * 200, 1003, "start, commit and end only"),
+    (json.dumps({"type": "é" * 200}, ensure_ascii=False), 1003, "start, commit and end only"),
     (b"", 1007, "0 bytes"),
     (b"\0\0\0", 1007, "3 bytes"),
     (bytes(70_000), 1009, ""),

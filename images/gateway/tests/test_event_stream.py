@@ -77,11 +77,33 @@ async def test_stream_ends_when_all_of_a_closed_session_is_transcribed(gateway: 
         await asyncio.sleep(4)
         assert not reading.done(), "an utterance is still with the engine"
         await say(store, opened, 0)
-        await Transcripts(store).covered(opened.ssrc, 40)
+        await Transcripts(store).covered(opened.ssrc, 40, 1)
         found = await reading
     assert time.monotonic() - begin < 30
     assert [event.name for event in found if event.name != "token"] == ["partial", "final", "end"]
-    assert found[-1].data == {"complete": True}
+    assert found[-1].data == {"complete": True, "lost_ms": 0}
+
+
+async def test_stream_ends_at_once_behind_a_goodbye_that_came_through(gateway: GatewayProcess, store: Redis) -> None:
+    opened = await gateway.open()
+    async with opened.stream() as events:
+        await say(store, opened, 0)
+        await Transcripts(store).publish(opened.ssrc, said(0, kind=EventKind.END))
+        found = await events.until("end")
+    assert [event.name for event in found if event.name != "token"] == ["partial", "final", "end"]
+    assert found[-1].data == {"complete": True, "lost_ms": 0}
+
+
+async def test_end_says_what_was_lost(gateway: GatewayProcess, store: Redis) -> None:
+    opened = await gateway.open()
+    await Transcripts(store).publish(opened.ssrc, said(50, "", EventKind.GAP), 0)
+    await Transcripts(store).lose(opened.ssrc, 500)
+    await Transcripts(store).publish(opened.ssrc, said(50, kind=EventKind.END))
+    async with opened.stream() as events:
+        found = [event for event in await events.until("end") if event.name != "token"]
+    assert [event.name for event in found] == ["gap", "end"]
+    assert (found[0].data["start_ms"], found[0].data["end_ms"]) == (1000, 1500)
+    assert found[-1].data == {"complete": False, "lost_ms": 500}
 
 
 async def test_stream_of_a_session_that_is_never_transcribed_ends_too(gateway: GatewayProcess, store: Redis) -> None:
@@ -89,14 +111,14 @@ async def test_stream_of_a_session_that_is_never_transcribed_ends_too(gateway: G
     await store.hset(state.session(opened.ssrc), "last_sequence", "40")
     await opened.close()
     async with opened.stream() as events:
-        assert (await asyncio.wait_for(events.until("end"), PATIENCE_S))[-1].data == {"complete": False}
+        assert (await asyncio.wait_for(events.until("end"), PATIENCE_S))[-1].data == {"complete": False, "lost_ms": 0}
 
 
 async def test_session_that_was_never_closed_ends_when_it_expires(start: Start) -> None:
     gateway = await start(SESSION_MAX_S=1).ready()
     opened = await gateway.open()
     async with opened.stream() as events:
-        assert (await asyncio.wait_for(events.until("end"), PATIENCE_S))[-1].data == {"complete": True}
+        assert (await asyncio.wait_for(events.until("end"), PATIENCE_S))[-1].data == {"complete": True, "lost_ms": 0}
 
 
 async def test_heartbeats_and_fresh_tokens_come_in_silence(start: Start) -> None:

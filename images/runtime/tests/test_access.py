@@ -51,7 +51,7 @@ async def test_each_tier_can_do_its_work(users: dict[Tier, Redis]) -> None:
     assert await journal.renew([SSRC]) == []
     assert await journal.orphans() == []
     assert await transcripts.publish(SSRC, FINAL, 1)
-    await transcripts.covered(SSRC, 1)
+    await transcripts.covered(SSRC, 1, 1)
     assert await journal.entries(SSRC) == [(entries[0], b"chunk")]
     await journal.forget(SSRC, entries)
     await journal.release(SSRC)

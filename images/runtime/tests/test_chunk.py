@@ -20,7 +20,7 @@ def datagram(
     count: int = 10,
     payload: bytes = bytes(CHUNK_PAYLOAD_BYTES),
 ) -> bytes:
-    return CHUNK_HEADER.pack(7, 3, kind, flags, count) + payload
+    return CHUNK_HEADER.pack(7, 0, 3, kind, flags, count) + payload
 
 
 @given(SESSIONS, SEQUENCES, FLAGS, st.integers(0, 10), st.integers(0, 2**32 - 1))

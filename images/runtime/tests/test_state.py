@@ -70,9 +70,9 @@ async def test_session_is_done_when_finals_cover_what_was_shipped(store: Redis) 
     sessions, transcripts = Sessions(store), Transcripts(store)
     await sessions.create(session(), most_of_caller=1)
     await store.hset(state.session(SSRC), SessionField.LAST_SEQUENCE, "40")
-    await transcripts.covered(SSRC, 35)
+    await transcripts.covered(SSRC, 35, 1)
     unfinished = await sessions.read(SSRC)
-    await transcripts.covered(SSRC, 40)
+    await transcripts.covered(SSRC, 40, 1)
     finished = await sessions.read(SSRC)
     assert unfinished is not None
     assert finished is not None
@@ -80,7 +80,7 @@ async def test_session_is_done_when_finals_cover_what_was_shipped(store: Redis) 
 
 
 async def test_cover_makes_no_record_that_never_expires(store: Redis) -> None:
-    await Transcripts(store).covered(SSRC, 35)
+    await Transcripts(store).covered(SSRC, 35, 1)
     assert not await store.exists(state.session(SSRC))
 
 

@@ -4,13 +4,14 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from itertools import repeat
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 from redis.asyncio import Redis
 
-from blueprint.contract.metrics import DataPlaneEvent, DropReason, StartPhase
+from blueprint.contract.metrics import DataPlaneEvent, DropReason, Loss, StartPhase
 from blueprint.contract.network import Tier
 from images.conftest import StoreServer
 from images.telemetry.tests.stand_ins import DATA, Driver, control_socket, counters, monitor
@@ -82,9 +83,13 @@ async def test_data_plane_that_is_not_there_or_refuses_is_told(tmp_path: Path) -
 
 
 @asynccontextmanager
-async def http(body: str, status: str = "200 OK") -> AsyncIterator[str]:
+async def http(bodies: str | list[str], status: str = "200 OK") -> AsyncIterator[str]:
+    """Answer with a body, or with several in turn."""
+    turns = iter(bodies) if isinstance(bodies, list) else repeat(bodies)
+
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
+        body = next(turns)
         writer.write(f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n{body}".encode())
         await writer.drain()
         writer.close()
@@ -119,6 +124,22 @@ async def test_engine_tells_queues_and_registry_tells_slots(engine_of: Callable[
         ("FreeSlots", ""): 17,
         ("SlotsTaken", ""): 75,
     }
+
+
+async def test_engine_tells_what_was_lost_since_the_last_time(engine_of: Callable[[str], Awaitable[Engine]]) -> None:
+    counted = {"refused": {"full": 40, "unknown-session": 900}, "lost_chunks": 3, "partials_shed": 7}
+    bodies = [json.dumps({"counters": counters}) for counters in ({}, counted, {"lost_chunks": 1})]
+    told = []
+    async with http(bodies) as url:
+        engine = await engine_of(url)
+        for _ in bodies:
+            found = values(await engine.read())
+            told.append({loss: found.get(("SpeechLost", loss)) for loss in Loss})
+    assert told == [
+        dict.fromkeys(Loss),
+        {Loss.REFUSED: 40, Loss.LOST_CHUNKS: 3, Loss.GIVEN_UP: 0, Loss.PARTIALS_SHED: 7},
+        dict.fromkeys(Loss, 0),
+    ]
 
 
 @pytest.mark.parametrize(("body", "status"), [("{", "200 OK"), ("[]", "200 OK"), ("{}", "503 Service Unavailable")])

@@ -13,7 +13,7 @@ sys.path.append(str(Path(__file__).parent))
 
 from engine_host import EngineHost
 
-_ssrcs = itertools.count(3_000_000_001)
+_ssrcs = itertools.count(2_000_000_001, 1000)
 Start = Callable[..., EngineHost]
 
 

@@ -35,7 +35,7 @@ async def test_sentences_are_understood_and_partials_come(engine: EngineHost, st
 async def test_killed_worker_loses_nothing(engine: EngineHost, store: Redis, ssrc: int) -> None:
     workers = engine.workers_of("colocated")
     assert len(workers) == WORKERS
-    sessions = [10 * ssrc + number for number in range(4)]
+    sessions = [ssrc + number for number in range(4)]
     for each in sessions:
         await open_session(store, each)
     for each in sessions:

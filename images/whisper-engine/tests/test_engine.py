@@ -2,6 +2,8 @@
 
 import asyncio
 import time
+from dataclasses import replace
+from itertools import chain, pairwise
 
 import numpy as np
 import pytest
@@ -18,13 +20,17 @@ from engine_host import (
 )
 from redis.asyncio import Redis
 
-from blueprint.contract.chunk import ChunkKind
+from bench.voice.processes import cpu_s
+from blueprint.contract.chunk import ChunkFlag, ChunkKind
 from blueprint.contract.network import Tier
 from blueprint.contract.state import SessionField
 from images.conftest import PATIENCE_S
 from voice_runtime import state
+from voice_runtime.chunk import AudioChunk
 from voice_runtime.hosts import HostKind, HostRegistry
+from voice_runtime.sessions import Sessions
 from voice_runtime.transcripts import BEFORE_ALL, EventKind, Transcripts
+from voice_whisper.utterance import place_behind
 
 
 @pytest.mark.parametrize("kind", list(ChunkKind))
@@ -42,7 +48,7 @@ async def test_sentences_are_understood(engine: EngineHost, store: Redis, ssrc: 
 
 async def test_partials_come_while_speech_goes_on(engine: EngineHost, store: Redis, ssrc: int) -> None:
     await open_session(store, ssrc)
-    await speak(engine, store, chunks_of(ssrc, sound()))
+    await speak(engine, store, chunks_of(ssrc, sound()[: 7 * 16000]))  # of more the beginning has its final before
     (final,) = await finals(store, ssrc, 1)
     events = [event for _, event in await Transcripts(store).read(ssrc, BEFORE_ALL)]
     partials = [event for event in events if event.kind is EventKind.PARTIAL]
@@ -84,13 +90,48 @@ async def test_utterance_without_end_is_finished(engine: EngineHost, store: Redi
     assert "connect your call" in final.text
 
 
-async def test_long_utterance_is_cut_at_28_s(engine: EngineHost, store: Redis, ssrc: int) -> None:
+async def test_long_utterance_has_finals_of_what_is_certain(engine: EngineHost, store: Redis, ssrc: int) -> None:
     await open_session(store, ssrc)
-    await engine.say(chunks_of(ssrc, np.tile(sound(), 4)))
-    said = await finals(store, ssrc, 2)
-    assert [final.utterance for final in said] == [0, 1400]
-    assert said[0].end_ms == said[1].start_ms == 28_000
-    assert words_wrong(f"{said[0].text} {said[1].text}", " ".join([SENTENCES] * 4)) <= 0.25
+    await speak(engine, store, chunks_of(ssrc, np.tile(sound(), 3)))
+    limit = time.monotonic() + PATIENCE_S
+    while True:
+        events = [event for _, event in await Transcripts(store).read(ssrc, BEFORE_ALL)]
+        said = [event for event in events if event.kind is EventKind.FINAL]
+        if said and said[-1].speech_final:
+            break
+        assert time.monotonic() < limit, events
+        await asyncio.sleep(0.05)
+    assert len(said) >= 2
+    assert [final.speech_final for final in said] == [False] * (len(said) - 1) + [True]
+    for before, after in pairwise(said):
+        assert before.end_ms == after.start_ms
+    assert words_wrong(" ".join(final.text for final in said), " ".join([SENTENCES] * 3)) <= 0.25
+    for final in said:
+        of_it = [event for event in events if event.utterance == final.utterance]
+        committed = [event.committed for event in of_it if event.kind in {EventKind.PARTIAL, EventKind.FINAL}]
+        assert all(after.startswith(before) for before, after in pairwise(committed)), committed
+        assert " ".join(word.text for word in final.words) == final.text
+        assert all(0 < word.confidence <= 1 for word in final.words)
+    words = [word for final in said for word in final.words]
+    assert [word.start_ms for word in words] == sorted(word.start_ms for word in words)
+
+
+async def test_steady_noise_takes_no_worker(engine: EngineHost, store: Redis, ssrc: int) -> None:
+    """A VAD takes white noise for speech for as long as it lasts."""
+    await open_session(store, ssrc)
+    workers = engine.workers_of("encoder") | engine.workers_of("decoder")
+
+    def taken_s() -> float:
+        return sum(map(cpu_s, workers))
+
+    before = taken_s()
+    noise = np.random.default_rng(7).normal(0, 2000, 40 * 16000).astype(np.int16)
+    await engine.say(chunks_of(ssrc, noise), pause_s=0.01)
+    assert not any(final.text for final in await finals(store, ssrc, 2))
+    of_noise_s, before = taken_s() - before, taken_s()
+    await speak(engine, store, chunks_of(ssrc, first_sentence(), first=3000))
+    await finals(store, ssrc, 3)
+    assert of_noise_s < taken_s() - before, "40 s of noise take less than a sentence of 4 s"
 
 
 async def test_sound_without_words_has_an_empty_final(engine: EngineHost, store: Redis, ssrc: int) -> None:
@@ -101,7 +142,65 @@ async def test_sound_without_words_has_an_empty_final(engine: EngineHost, store:
     await engine.say(chunks_of(ssrc, buzz), pause_s=0.05)
     (final,) = await finals(store, ssrc, 1)
     assert not final.text
-    assert [event for _, event in await Transcripts(store).read(ssrc, BEFORE_ALL)] == [final]
+    events = [event.kind for _, event in await Transcripts(store).read(ssrc, BEFORE_ALL)]
+    assert events == [EventKind.SPEECH_STARTED, EventKind.SPEECH_STOPPED, EventKind.FINAL]
+
+
+@pytest.mark.parametrize("kind", list(ChunkKind))
+async def test_what_is_lost_is_told_where_it_was(engine: EngineHost, store: Redis, ssrc: int, kind: ChunkKind) -> None:
+    """Chunks inside an utterance, a whole utterance, and the rest of one that broke off."""
+    await open_session(store, ssrc)
+    utterances = [chunks_of(ssrc, first_sentence(), first=place, kind=kind) for place in (0, 400, 800, 1200)]
+    numbered = [replace(chunk, number=number) for number, chunk in enumerate(chain.from_iterable(utterances))]
+    each = len(utterances[0])
+    lost = {*range(10, 13), *range(each, 2 * each), *range(3 * each - 5, 3 * each)}
+    await engine.say([chunk for number, chunk in enumerate(numbered) if number not in lost])
+    await finals(store, ssrc, 3)
+    events = [event for _, event in await Transcripts(store).read(ssrc, BEFORE_ALL)]
+    end = 800 + 5 * (each - 5)
+    assert [(event.start_ms // 20, event.end_ms // 20) for event in events if event.kind is EventKind.GAP] == [
+        (50, 65), (220, 800), (end, 1200),
+    ]  # fmt: skip
+    session = await Sessions(store).read(ssrc)
+    assert session
+    assert session.lost_ms == 20 * (15 + 580 + 1200 - end)
+
+
+async def test_lost_start_is_told_before_what_is_behind_it(engine: EngineHost, store: Redis, ssrc: int) -> None:
+    await open_session(store, ssrc)
+    whole, broken = (chunks_of(ssrc, first_sentence(), first=place) for place in (0, 400))
+    numbered = [replace(chunk, number=number) for number, chunk in enumerate((*whole, *broken))]
+    await engine.say(numbered[: len(whole)])
+    await finals(store, ssrc, 1)
+    for chunk in numbered[len(whole) + 3 :]:  # as it is spoken, so that partials come of it
+        await engine.say([chunk])
+        await asyncio.sleep(0.1)
+    await finals(store, ssrc, 2)
+    said = [event for _, event in await Transcripts(store).read(ssrc, BEFORE_ALL) if event.utterance == 415]
+    assert [event.kind for event in said][:3] == [EventKind.GAP, EventKind.SPEECH_STARTED, EventKind.PARTIAL]
+    assert (said[0].start_ms // 20, said[0].end_ms // 20) == (220, 415)
+
+
+async def test_marks_are_answered_in_their_order(engine: EngineHost, store: Redis, ssrc: int) -> None:
+    await open_session(store, ssrc)
+    first, second = chunks_of(ssrc, first_sentence()), chunks_of(ssrc, first_sentence(), first=400)
+    first[-1] = replace(first[-1], flags=first[-1].flags | ChunkFlag.COMMIT)
+    alone = ChunkFlag.START_OF_SPEECH | ChunkFlag.END_OF_SPEECH
+    nothing = np.empty((0, 80), np.float32)
+    # A mark has the place of the last frame: that of an utterance's end, too.
+    place = place_behind(first[-1]) - 1
+    commit = AudioChunk(ssrc, place, alone | ChunkFlag.COMMIT, nothing)
+    goodbye = AudioChunk(ssrc, 700, alone | ChunkFlag.LAST, nothing)
+    await engine.say([*first, commit, commit, *second, goodbye])
+    said = await finals(store, ssrc, 3)
+    assert [(event.commit, bool(event.text)) for event in said] == [(True, True), (True, False), (False, True)]
+    limit = time.monotonic() + PATIENCE_S
+    while (await Transcripts(store).read(ssrc, BEFORE_ALL))[-1][1].kind is not EventKind.END:
+        assert time.monotonic() < limit
+        await asyncio.sleep(0.05)
+    session = await Sessions(store).read(ssrc)
+    assert session
+    assert session.transcribed_to == 700
 
 
 async def test_host_is_in_the_registry(engine: EngineHost, store: Redis) -> None:

@@ -134,7 +134,9 @@ def test_utterance_that_just_fits_is_not_cut(kind: ChunkKind) -> None:
 
 
 def test_window_has_silence_behind_the_words() -> None:
-    assert [window_s(rows) for rows in (1, 800, 801, 1800, 1801, 2800)] == [10, 10, 20, 20, 30, 30]
+    assert [window_s(rows) for rows in (1, 800, 801, 1300, 1301, 1800, 1801, 2800)] == [
+        10, 10, 15, 15, 20, 20, 30, 30,
+    ]  # fmt: skip
 
 
 @settings(deadline=None)
@@ -154,6 +156,6 @@ def test_no_chunks_upset_a_session(chunks: list[tuple[int, int, ChunkKind, int]]
     over = audio.finished(now + UNENDED_S)
     assert audio.current is None
     for utterance in over:
-        assert window_of(utterance.features(80, to_the_end=True)).shape[1] in {1000, 2000, 3000}
+        assert window_of(utterance.features(80, to_the_end=True)).shape[1] in {500, 1000, 1500, 2000, 3000}
     starts += [each.start for each in over]
     assert starts == sorted(set(starts)), "Valkey refuses what is not in order"

@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 from blueprint.contract.chunk import ChunkKind
 from images.conftest import PATIENCE_S
 from voice_whisper import process as process_module
-from voice_whisper.backends.base import Role
+from voice_whisper.backends.base import Decoded, Role
 from voice_whisper.backends.on_ctranslate2 import TOKENS_PER_S, max_length_of
 from voice_whisper.job import MOST_ATTEMPTS, GivenUpError, Job, JobQueue
 from voice_whisper.memory import SharedSlots
@@ -63,7 +63,8 @@ def put_speech(memory: SharedSlots) -> None:
 def batch(*slots: int, states: States | None = None) -> Request:
     """Return a request about these slots; the language of the first is to be found out."""
     languages = [None, "de"][: len(slots)]
-    return Request(slots=list(slots), bins=80, rows=ROWS, states=states, languages=languages)
+    rows = [ROWS] * len(slots)
+    return Request(slots=list(slots), bins=80, rows=ROWS, states=states, languages=languages, audio_rows=rows)
 
 
 async def test_batch_passes_through_shared_memory(memory: SharedSlots, encoder: Process) -> None:
@@ -132,7 +133,7 @@ def test_worker_whose_engine_is_killed_ends_without_a_word(memory: SharedSlots) 
 
 
 def job(rows: int = ROWS, *, final: bool = True) -> Job:
-    return Job(np.zeros((80, rows), np.float32), final, None, asyncio.get_running_loop().create_future())
+    return Job(np.zeros((80, rows), np.float32), rows, final, None, asyncio.get_running_loop().create_future())
 
 
 async def test_batch_is_of_one_length_and_finals_go_first() -> None:
@@ -155,7 +156,7 @@ async def test_window_that_kills_its_workers_is_given_up_alone(encoder: Process)
         if poison in batch:
             raise WorkerDiedError("died")
         for each in batch:
-            each.answer("yes", "en")
+            each.answer(Decoded("yes", "en"))
 
     async def start(_: int) -> Process:
         return encoder

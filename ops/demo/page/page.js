@@ -101,7 +101,10 @@ async function fromSample() {
 }
 
 function show(kind, said) {
-  byId("partial").textContent = kind === "partial" ? said.text : "";
+  const committed = document.createElement("b");
+  committed.textContent = (kind === "partial" && said.committed) || "";
+  const tentative = kind === "partial" ? said.text.slice(committed.textContent.length) : "";
+  byId("partial").replaceChildren(committed, tentative);
   waveform.heard(said.start_ms, said.end_ms);
   if (kind === "partial" || !said.text) return;
   const line = document.createElement("li");
@@ -122,6 +125,7 @@ async function follow(session) {
   const url = `${gateway}/v1/${session.events}`;
   for await (const event of events(url, { [TOKEN_HEADER]: session.token })) {
     if (event.type === "partial" || event.type === "final") show(event.type, event.data);
+    if (event.type === "gap") say(`Audio was lost: ${event.data.start_ms}–${event.data.end_ms} ms.`, "failed");
     if (event.type === "error") say(event.data.detail, "failed");
     if (event.type === "end") {
       waveform.finish();

@@ -120,5 +120,5 @@ class OneByOne(Simulation):
 
     def make_calls(self) -> Calls:
         how, (vad, *asr) = self._settings, self.fleets
-        asr.sort(key=lambda fleet: fleet.plan.kind == "gpu")
+        asr.sort(key=lambda fleet: ("neuron", "gpu", "cpu").index(fleet.plan.kind))
         return StreamCalls(self.env, vad, asr, self._trace, how.call_s, cross_zone=how.cross_zone, seed=how.seed)

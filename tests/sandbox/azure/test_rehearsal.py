@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from blueprint import load
 from ops.cli import app
+from ops.plan.against import Comparison
 from ops.preview import command as preview
 from ops.preview import tree as azure_view
 from ops.progress import Progress
@@ -25,6 +26,7 @@ from tests.sandbox.azure.programs import CLUSTER, POLICY, WORKLOADS, sample
 
 ROOT = Path(__file__).parents[3]
 DEPLOYMENT = ROOT / "deployments/sandbox.yaml"
+CELLS = ROOT / "deployments/cells.yaml"
 
 
 def rehearsal_of(**config: str) -> Rehearsal:
@@ -111,6 +113,50 @@ def test_a_replacement_is_refused_unless_it_is_named(
     assert kept.read_text(encoding="utf-8") == before
     preview.report(deployment, done, [], tmp_path, as_json=False, dependencies=False, accepted=["gpu"])
     assert kept.read_text(encoding="utf-8") != before
+
+
+def test_a_plan_shows_what_a_preview_would_refuse(
+    rehearsed: tuple[list[Rehearsed], list[PolicyViolation]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployment, (done, _) = load(CELLS), rehearsed
+    monkeypatch.setattr("ops.plan.against.rehearse", lambda _: rehearsed)
+    with pytest.raises(typer.Exit):
+        Comparison.of(deployment, tmp_path, [])  # nothing is recorded there
+    for each in done:
+        state.save(state.state_file(tmp_path, deployment.name, each.project.name), each.preview.graph)
+    assert Comparison.of(deployment, tmp_path, []).away == []
+    graph = done[0].preview.graph
+    smaller = tuple(
+        replace(r, inputs={**r.inputs, "vmSize": "Standard_NC48ads_A100_v4"}) if "vmSize" in r.inputs else r
+        for r in graph.resources
+    )
+    state.save(state.state_file(tmp_path, deployment.name, done[0].project.name), replace(graph, resources=smaller))
+    found = Comparison.of(deployment, tmp_path, [])
+    assert [(each.name, each.changes) for each in found.away] == [("gpu", ("vmSize",))]
+    assert "1 to replace" in found.summary
+    with pytest.raises(typer.Exit) as caught:
+        found.refuse()
+    assert caught.value.exit_code == 2
+    assert Comparison.of(deployment, tmp_path, ["gpu"]).away == []
+
+
+@pytest.mark.nightly
+def test_a_plan_against_a_recorded_release_exits_with_2_until_it_is_accepted(tmp_path: Path) -> None:
+    file = tmp_path / "cells.yaml"
+    assert CliRunner().invoke(app, ["preview", "azure", str(CELLS), "--state", str(tmp_path)]).exit_code == 0
+    another = "private_cluster: true\n    pod_cidr: 10.200.0.0/16"
+    file.write_text(CELLS.read_text(encoding="utf-8").replace("private_cluster: true", another), encoding="utf-8")
+    command = ["plan", str(file), "--against", str(tmp_path)]
+    planned = CliRunner().invoke(app, command)
+    assert planned.exit_code == 2
+    assert "networkProfile.podCidr cannot change in place. Away: every service" in planned.stderr
+    assert CliRunner().invoke(app, [*command, "--accept-replace", "cluster"]).exit_code == 0
+
+
+def test_a_plan_without_a_release_says_how_to_record_one(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["plan", str(DEPLOYMENT), "--against", str(tmp_path)])
+    assert result.exit_code == 2
+    assert "has no section `azure`" in result.stderr
 
 
 def test_a_deployment_without_azure_has_nothing_to_preview() -> None:

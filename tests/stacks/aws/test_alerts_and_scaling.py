@@ -70,7 +70,8 @@ def too_early(stacks: Stacks) -> tuple[list[str], int]:
     return found, compared
 
 
-@pytest.mark.parametrize("name", [name for name in FILES if name != "hosts"])  # its fleets have no rules
+# The fleets of `hosts` have no rules, those of `small` only such on SlotsTaken, which no alert reads.
+@pytest.mark.parametrize("name", [name for name in FILES if name not in ("hosts", "small")])
 def test_alerts_lie_beyond_scaling(name: str) -> None:
     found, compared = too_early(shipped(name))
     assert not found

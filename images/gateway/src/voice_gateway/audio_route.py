@@ -14,7 +14,7 @@ from voice_gateway.audio_socket import AudioSocket
 from voice_gateway.gateway import Gateway
 from voice_gateway.places import HELD_S
 from voice_gateway.refusals import Refusal, no_capacity, store_away, unknown_session
-from voice_gateway.rtp import address_towards
+from voice_gateway.rtp import address_towards, first_frame, timestamp_of
 from voice_gateway.socket_lease import SocketLease
 from voice_runtime.sessions import Session, SessionKind
 
@@ -28,16 +28,19 @@ async def audio(websocket: WebSocket) -> None:
     gateway: Gateway = websocket.app.state.gateway
     try:
         with gateway.connection():
-            session, lease = await _admit(gateway, websocket)
+            session, lease, address = await _admit(gateway, websocket)
+            frame = first_frame()
+            await gateway.sessions.take_audio_from(session, address, timestamp_of(frame))
+            await gateway.sessions.resume(session)
             await websocket.accept(SUBPROTOCOL)
-            await AudioSocket(gateway, websocket, session, lease).serve()
+            await AudioSocket(gateway, websocket, session, lease, frame).serve()
     except Refusal as refusal:
         await websocket.send_denial_response(refusal.response())
     except RedisError:
         await websocket.send_denial_response(store_away().response())
 
 
-async def _admit(gateway: Gateway, websocket: WebSocket) -> tuple[Session, SocketLease]:
+async def _admit(gateway: Gateway, websocket: WebSocket) -> tuple[Session, SocketLease, str]:
     offered: list[str] = websocket.scope["subprotocols"]
     if SUBPROTOCOL not in offered:
         raise Refusal(400, "bad request", f"offer the subprotocols {SUBPROTOCOL} and the session's token")
@@ -56,6 +59,4 @@ async def _admit(gateway: Gateway, websocket: WebSocket) -> tuple[Session, Socke
         raise no_capacity("every ASR host has as many sessions as it takes; try again")
     lease = SocketLease(gateway.store, session.ssrc)
     await lease.take()
-    await gateway.sessions.take_audio_from(session, address_towards(host))
-    await gateway.sessions.resume(session)
-    return session, lease
+    return session, lease, address_towards(host)

@@ -12,11 +12,11 @@ from redis.exceptions import RedisError
 from starlette.types import Message
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from voice_gateway.audio import SILENT_FRAME, AudioError, AudioFormat, Framer
+from voice_gateway.audio import AudioError, AudioFormat, Framer
 from voice_gateway.gateway import Gateway
 from voice_gateway.pacer import BUFFER_S, FRAME_S, Pacer
 from voice_gateway.places import HELD_S
-from voice_gateway.rtp import FRAME_MS, RtpSender
+from voice_gateway.rtp import BYE, COMMIT, FRAME_MS, RtpSender
 from voice_gateway.socket_lease import SocketLease
 from voice_runtime.sessions import Session, SessionState
 from voice_runtime.transcripts import BEFORE_ALL, EventKind
@@ -25,8 +25,6 @@ MESSAGE_BYTES = 64 * 1024
 """2 s at 16 kHz; the server closes with 1009 above it."""
 HELD_BACK_S = 10.0
 """Longest that a caller may send faster than real time without a pause; until then it is read only as fast as that."""
-CLOSING_SILENCE_S = 1.0
-"""Lets the VAD end its utterance."""
 WATCH_EVERY_S = 2.0
 """Twice in the lifetime of a socket's right to its session."""
 NO_HOST_S = 5.0
@@ -37,7 +35,7 @@ FOLLOW_S = 60.0
 NORMAL_CLOSURE = 1000
 """A caller that ends on purpose says so (RFC 6455, section 7.4.1); a page that is left says 1001, a lost connection
 nothing."""
-FLUSH_S = BUFFER_S + CLOSING_SILENCE_S + 2
+FLUSH_S = BUFFER_S + 2
 """What is buffered takes that long to leave."""
 
 log = logging.getLogger(__name__)
@@ -51,6 +49,14 @@ class Start(AudioFormat):
     type: Literal["start"]
 
 
+class Commit(BaseModel):
+    """Asks for what was said so far, without waiting for a pause."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    type: Literal["commit"]
+
+
 class End(BaseModel):
     """Last message of a socket."""
 
@@ -59,7 +65,7 @@ class End(BaseModel):
     type: Literal["end"]
 
 
-Control = TypeAdapter[Start | End](Annotated[Start | End, Field(discriminator="type")])
+Control = TypeAdapter[Start | Commit | End](Annotated[Start | Commit | End, Field(discriminator="type")])
 
 
 @dataclass(frozen=True)
@@ -93,13 +99,16 @@ SAY_WHEN_SENT = (ENDED, RESTART)
 class AudioSocket:
     """Takes audio, and watches over its session meanwhile."""
 
-    def __init__(self, gateway: Gateway, websocket: WebSocket, session: Session, lease: SocketLease) -> None:
+    def __init__(
+        self, gateway: Gateway, websocket: WebSocket, session: Session, lease: SocketLease, frame: int
+    ) -> None:
         self._gateway = gateway
         self._websocket = websocket
         self._session = session
         self._lease = lease
-        self._rtp = RtpSender(session.ssrc, gateway.settings.rtp_port, gateway.fleet)
+        self._rtp = RtpSender(session.ssrc, gateway.settings.rtp_port, gateway.fleet, frame)
         self._pacer = Pacer(self._rtp.send)
+        self._format = AudioFormat()
         self._framer: Framer | None = None
         self._speed = Speed()
 
@@ -120,8 +129,7 @@ class AudioSocket:
         if close not in (*SAY_WHEN_SENT, BROKEN_OFF):
             await self._say(close)
         if close.ends_session:
-            silence = [SILENT_FRAME] * round(CLOSING_SILENCE_S / FRAME_S)
-            self._pacer.put([*(self._framer.end() if self._framer else ()), *silence])
+            self._mark(BYE)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._pacer.empty(), FLUSH_S)
         try:
@@ -167,7 +175,7 @@ class AudioSocket:
         audio: bytes | None = message.get("bytes")
         if audio is None:
             return self._control(message["text"])
-        self._framer = self._framer or Framer(AudioFormat())
+        self._framer = self._framer or Framer(self._format)
         try:
             frames = self._framer.take(audio)
         except AudioError as error:
@@ -182,15 +190,23 @@ class AudioSocket:
             problem = error.errors(include_url=False, include_input=False)[0]
             place = ".".join(map(str, problem["loc"]))
             # A reason has at most 123 bytes (RFC 6455, section 5.5).
-            return Close(
-                1003, f"text is for start and end only: {place} {problem['msg']}".encode()[:120].decode(errors="ignore")
-            )
+            reason = f"text is for start, commit and end only: {place} {problem['msg']}"
+            return Close(1003, reason.encode()[:120].decode(errors="ignore"))
         if isinstance(message, End):
             return ENDED
+        if isinstance(message, Commit):
+            self._mark(COMMIT)
+            return None
         if self._framer is not None:
             return Close(1003, "`start` comes once, before any audio")
+        self._format = message
         self._framer = Framer(message)
         return None
+
+    def _mark(self, notice: bytes) -> None:
+        """Send a notice behind all that has come."""
+        self._pacer.put([*(self._framer.end() if self._framer else ()), notice])
+        self._framer = Framer(self._format) if self._framer else None
 
     async def _watch(self) -> Close:
         """Keep the socket's right to its session, and notice when the session ends."""

@@ -14,14 +14,14 @@ from blueprint.contract.session_api import HEARTBEATS_PER_IDLE_TIMEOUT, LAST_EVE
 from voice_gateway.gateway import Gateway
 from voice_gateway.refusals import Refusal
 from voice_runtime.sessions import Session
-from voice_runtime.transcripts import BEFORE_ALL, EventId
+from voice_runtime.transcripts import BEFORE_ALL, EventId, EventKind, Transcript
 
 WAIT_S = 1.0
 """How soon a closed session or a stopping gateway is noticed."""
 RECONNECT_MS = 1000
 
 SETTLE_S = 2.0
-"""After closing, the VAD tier may still have an utterance to end and to ship."""
+"""Where no goodbye has come through, the VAD tier may still have an utterance to end and to ship."""
 FINISH_S = 30.0
 """Longest that a closed session's stream waits for its last finals."""
 
@@ -65,7 +65,7 @@ class EventStream:
         self._session = session
         self._after = after
         self._closed_at: float | None = None
-        self._refused_at = self._told_at = 0
+        self._refused_at = self._told_at = self._lost_ms = 0
         self._beat_s = gateway.settings.idle_timeout_s / HEARTBEATS_PER_IDLE_TIMEOUT
         self._token_s = gateway.settings.token_ttl_s / 2
 
@@ -91,24 +91,25 @@ class EventStream:
                 self._told_at = self._refused_at
                 yield _event("error", {"error": "no capacity", "detail": NO_PLACE})
             if complete is not None and not found:
-                yield _event("end", {"complete": complete})
+                yield self._end(complete=complete)
                 return
-            for line in found:
-                yield line
+            for place, said in found:
+                if said.kind is EventKind.END:
+                    await self._is_over()
+                    yield self._end(complete=True)
+                    return
+                yield f"id: {place}\nevent: {said.kind}\ndata: {said.model_dump_json(exclude_defaults=True)}\n\n"
+                self._after = place
                 beat_at = time.monotonic() + self._beat_s
         yield _event("resume", {"last_event_id": str(self._after)})
 
-    async def _news(self, *, at_once: bool) -> list[str]:
+    async def _news(self, *, at_once: bool) -> list[tuple[EventId, Transcript]]:
         if at_once:
-            found = await self._gateway.transcripts.read(self._session.ssrc, self._after)
-        else:
-            found = await self._gateway.followers.news(self._session.ssrc, self._after, min(WAIT_S, self._beat_s))
-        if found:
-            self._after = found[-1][0]
-        return [
-            f"id: {place}\nevent: {said.kind}\ndata: {said.model_dump_json(exclude_none=True)}\n\n"
-            for place, said in found
-        ]
+            return await self._gateway.transcripts.read(self._session.ssrc, self._after)
+        return await self._gateway.followers.news(self._session.ssrc, self._after, min(WAIT_S, self._beat_s))
+
+    def _end(self, *, complete: bool) -> str:
+        return _event("end", {"complete": complete and not self._lost_ms, "lost_ms": self._lost_ms})
 
     async def _is_over(self) -> bool | None:
         """Return whether all was transcribed, once nothing more will come; ``None`` before that."""
@@ -118,7 +119,7 @@ class EventStream:
             return None
         if session is None:
             return False
-        self._refused_at = session.refused_at
+        self._refused_at, self._lost_ms = session.refused_at, session.lost_ms
         if not session.is_over:
             return None
         now = time.monotonic()

@@ -13,6 +13,8 @@ VERSION_2 = 0x80
 PAYLOAD_TYPE = 96
 """L16 at 16 kHz has no static number (RFC 3551, section 6): the first of the dynamic ones."""
 
+COMMIT, BYE = b"commit", b"bye"
+"""In the place of a frame: what was said up to there is wanted now; nothing comes behind it."""
 FRAME_MS = 20
 _HEADER = struct.Struct(">BBHII")
 
@@ -25,6 +27,25 @@ def address_towards(host: Host) -> str:
         return address
 
 
+def notice(kind: bytes, ssrc: int) -> bytes:
+    """Return the RTCP packet of ``COMMIT`` or ``BYE``: an empty receiver report, and APP or BYE (RFC 3550)."""
+    report = struct.pack(">BBHI", VERSION_2, 201, 1, ssrc)
+    if kind == COMMIT:
+        return report + struct.pack(">BBHI4s", VERSION_2, 204, 2, ssrc, b"cmit")
+    return report + struct.pack(">BBHI", VERSION_2 | 1, 203, 1, ssrc)
+
+
+def first_frame() -> int:
+    """Return the number of a stream's first frame: none is ever ahead of the clock of who comes next."""
+    # It leaves a frame's time from now.
+    return time.time_ns() // (FRAME_MS * 1_000_000) + 1
+
+
+def timestamp_of(frame: int) -> int:
+    """Return a frame's RTP timestamp."""
+    return frame * CHUNK_FRAME_SAMPLES & 0xFFFFFFFF
+
+
 class RtpSender:
     """One session's stream.
 
@@ -32,13 +53,12 @@ class RtpSender:
     gateway goes on behind what it has sent before.
     """
 
-    def __init__(self, ssrc: int, port: int, fleet: Fleet) -> None:
+    def __init__(self, ssrc: int, port: int, fleet: Fleet, frame: int) -> None:
         self._ssrc = ssrc
         self._port = port
         self._fleet = fleet
         self._host: Host | None = None
-        # The first frame leaves a frame's time from now, so no number is ever ahead of the clock of who comes next.
-        self._frame = time.time_ns() // (FRAME_MS * 1_000_000) + 1
+        self._frame = frame
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
 
@@ -47,16 +67,19 @@ class RtpSender:
         return self._fleet.vad_host(self._host) is not None
 
     def send(self, payload: bytes) -> bool:
-        """Send one frame, and return whether there was a host to send it to."""
+        """Send one frame or notice, and return whether there was a host to send it to."""
         self._host = self._fleet.vad_host(self._host)
         if self._host is None:
             return False
-        timestamp = self._frame * CHUNK_FRAME_SAMPLES
-        header = _HEADER.pack(VERSION_2, PAYLOAD_TYPE, self._frame & 0xFFFF, timestamp & 0xFFFFFFFF, self._ssrc)
-        self._frame += 1
+        if payload in {COMMIT, BYE}:
+            packet = notice(payload, self._ssrc)
+        else:
+            sequence, timestamp = self._frame & 0xFFFF, timestamp_of(self._frame)
+            packet = _HEADER.pack(VERSION_2, PAYLOAD_TYPE, sequence, timestamp, self._ssrc) + payload
+            self._frame += 1
         # What the network does not take is a lost packet, as it is anywhere else on its way.
         with contextlib.suppress(OSError):
-            self._socket.sendto(header + payload, (self._host.address, self._port))
+            self._socket.sendto(packet, (self._host.address, self._port))
         return True
 
     def close(self) -> None:

@@ -51,6 +51,7 @@ class AudioChunk:
     Attributes:
         session: SSRC of the session.
         sequence: Place of the chunk's first 20 ms frame in the session.
+        number: Chunks of the session before this one, sent or lost.
         values: Log-mel as float32 of shape (frames, 80), or samples as int16 of shape (samples,), 16 kHz.
     """
 
@@ -58,6 +59,7 @@ class AudioChunk:
     sequence: int
     flags: ChunkFlag
     values: NDArray[np.float32] | NDArray[np.int16]
+    number: int = 0
 
     @property
     def kind(self) -> ChunkKind:
@@ -73,18 +75,18 @@ class AudioChunk:
         """
         if len(datagram) != DATAGRAM_BYTES:
             raise MalformedChunkError(Malformed.LENGTH)
-        session, sequence, kind, flags, count = CHUNK_HEADER.unpack_from(datagram)
+        session, number, sequence, kind, flags, count = CHUNK_HEADER.unpack_from(datagram)
         if kind not in CAPACITY:
             raise MalformedChunkError(Malformed.KIND)
         if flags & ~ALL_FLAGS:
             raise MalformedChunkError(Malformed.FLAGS)
         if count > CAPACITY[kind]:
             raise MalformedChunkError(Malformed.COUNT)
-        return cls(session, sequence, ChunkFlag(flags), _values(datagram, ChunkKind(kind), count))
+        return cls(session, sequence, ChunkFlag(flags), _values(datagram, ChunkKind(kind), count), number)
 
     def datagram(self) -> bytes:
         """Return the chunk as it goes on the wire; what ``values`` leaves free is zero."""
-        header = CHUNK_HEADER.pack(self.session, self.sequence, self.kind, self.flags, len(self.values))
+        header = CHUNK_HEADER.pack(self.session, self.number, self.sequence, self.kind, self.flags, len(self.values))
         return (header + self.values.tobytes()).ljust(DATAGRAM_BYTES, b"\0")
 
 

@@ -36,9 +36,13 @@ class Session:
         expires_at: Seconds since 1970 after which no audio is taken.
         lapses_at: Seconds since 1970 at which it is over, where its audio socket has broken off; 0: it has not.
         refused_at: Seconds since 1970 at which a full ASR host did not take its audio; 0: none has refused.
+        begins_at: RTP timestamp of its first frame; ``None``: none is known.
         srtp_key: Base64 of master key and salt; of external sessions only.
         last_sequence: ``sequence`` of the last chunk that the VAD tier shipped; -1: none yet.
+        chunks: That the VAD tier has shipped.
         transcribed_to: ``sequence`` of the last chunk that a final transcript covers; -1: none yet.
+        transcribed_chunks: Number of the chunk behind that one; -1: its utterance broke off.
+        lost_ms: Audio that never came to an engine.
     """
 
     ssrc: int
@@ -52,7 +56,11 @@ class Session:
     srtp_key: str | None = None
     language: str | None = None
     last_sequence: int = -1
+    chunks: int = 0
     transcribed_to: int = -1
+    transcribed_chunks: int = 0
+    lost_ms: int = 0
+    begins_at: int | None = None
 
     @property
     def is_over(self) -> bool:
@@ -81,7 +89,11 @@ class Session:
                 srtp_key=read.get(SessionField.SRTP_KEY),
                 language=read.get(SessionField.LANGUAGE),
                 last_sequence=int(read.get(SessionField.LAST_SEQUENCE, -1)),
+                chunks=int(read.get(SessionField.CHUNKS, 0)),
                 transcribed_to=int(read.get(SessionField.TRANSCRIBED_TO, -1)),
+                transcribed_chunks=int(read.get(SessionField.TRANSCRIBED_CHUNKS, 0)),
+                lost_ms=int(read.get(SessionField.LOST_MS, 0)),
+                begins_at=int(read[SessionField.BEGINS_AT]) if SessionField.BEGINS_AT in read else None,
             )
         except (KeyError, ValueError):
             return None
@@ -136,9 +148,17 @@ class Sessions:
         """Return a session, or ``None`` when there is none of that SSRC."""
         return Session.of(ssrc, texts(await self._store.hgetall(state.session(ssrc))))
 
-    async def take_audio_from(self, session: Session, gateway: str) -> None:
-        """Let in plain RTP from a gateway's address, and from no other."""
-        await self._store.hset(state.session(session.ssrc), SessionField.GATEWAY, gateway)
+    async def take_audio_from(self, session: Session, gateway: str, begins_at: int) -> None:
+        """Let in plain RTP from a gateway's address, and from no other.
+
+        Args:
+            begins_at: RTP timestamp of the first frame that this socket will send; the session's first one counts.
+        """
+        key = state.session(session.ssrc)
+        async with self._store.pipeline(transaction=True) as pipe:
+            pipe.hsetnx(key, SessionField.BEGINS_AT, str(begins_at))
+            pipe.hset(key, SessionField.GATEWAY, gateway)
+            await pipe.execute()
 
     async def lapse(self, session: Session, grace_s: int) -> None:
         """Let a session whose caller is gone end by itself, unless the caller is back within the grace period."""

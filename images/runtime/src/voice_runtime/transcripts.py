@@ -22,7 +22,40 @@ class EventKind(StrEnum):
     PARTIAL = "partial"
     """May still change."""
     FINAL = "final"
-    """One for each utterance; it may be empty, where no words were heard."""
+    """One for each utterance, of a long one several; it may be empty, where no words were heard."""
+    SPEECH_STARTED = "speech_started"
+    SPEECH_STOPPED = "speech_stopped"
+    """Ahead of the utterance's final."""
+    GAP = "gap"
+    """Audio of that stretch was lost between the VAD tier and the engine; what was said in it is not transcribed."""
+    END = "end"
+    """The caller has said goodbye, and all that it said is transcribed; the gateway tells it in its own words."""
+
+
+GAP_NUMBER = 2**31
+"""Of a gap inside an utterance, and its place in there: behind all partials, ahead of the end."""
+NUMBERS = {
+    EventKind.SPEECH_STARTED: 1,
+    EventKind.SPEECH_STOPPED: TRANSCRIPT_FINAL_NUMBER - 1,
+    EventKind.FINAL: TRANSCRIPT_FINAL_NUMBER,
+    EventKind.END: TRANSCRIPT_FINAL_NUMBER + 1,
+}
+"""Of the events that an utterance has once."""
+
+
+class TimedWord(BaseModel):
+    """A word of a transcript.
+
+    Attributes:
+        confidence: 0 to 1.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    text: str
+    start_ms: int
+    end_ms: int
+    confidence: float
 
 
 class Transcript(BaseModel):
@@ -32,6 +65,10 @@ class Transcript(BaseModel):
         utterance: Where it begins in the audio, in 20 ms frames; names it within the session.
         start_ms: The same in milliseconds.
         end_ms: Where the audio ends that this is a transcript of.
+        committed: What of the text will not change any more: its beginning.
+        words: Of the text; none where the engine does not tell.
+        speech_final: Whether the utterance ends with it; a long one has several finals.
+        commit: It answers a caller that asked for what was said so far.
         stages_ms: What each stage took, by name.
     """
 
@@ -39,10 +76,14 @@ class Transcript(BaseModel):
 
     kind: EventKind
     utterance: int
-    text: str
+    text: str = ""
     start_ms: int
     end_ms: int
     language: str | None = None
+    committed: str = ""
+    words: list[TimedWord] = []
+    speech_final: bool = True
+    commit: bool = False
     stages_ms: dict[str, float] = {}
 
 
@@ -86,23 +127,22 @@ class Transcripts:
     def __init__(self, store: Redis) -> None:
         self._store = store
 
-    async def publish(self, ssrc: int, transcript: Transcript, number: int) -> bool:
+    async def publish(self, ssrc: int, transcript: Transcript, number: int = 1) -> bool:
         """Append an event, and return whether it was news.
 
         It is not when another host has already said as much of that utterance or has gone on to a later one.
 
         Args:
             ssrc: The session.
-            transcript: A final takes the place behind all partials, whatever its number.
-            number: Counts the utterance's events from 1.
+            transcript: What an utterance has once has a number of its own.
+            number: Of a partial, counts up; of a gap ``GAP_NUMBER`` and its place, or 0 before the utterance.
         """
-        final = transcript.kind is EventKind.FINAL
-        event_id = EventId(transcript.utterance, TRANSCRIPT_FINAL_NUMBER if final else number)
+        event_id = EventId(transcript.utterance, NUMBERS.get(transcript.kind, number))
         key = state.transcript(ssrc)
         try:
             await self._store.xadd(
                 key,
-                {_FIELD: transcript.model_dump_json(exclude_none=True)},
+                {_FIELD: transcript.model_dump_json(exclude_defaults=True)},
                 id=str(event_id),
                 maxlen=state.TRANSCRIPT_EVENTS,
                 approximate=True,
@@ -114,12 +154,21 @@ class Transcripts:
         await self._keep(ssrc, key)
         return True
 
-    async def covered(self, ssrc: int, sequence: int) -> None:
-        """Say that finals cover a session's chunks up to one."""
+    async def covered(self, ssrc: int, sequence: int, chunks: int) -> None:
+        """Say that finals cover a session's chunks up to one, and so many chunks."""
         key = state.session(ssrc)
         # A record that has expired is not made anew: it would never expire.
         if await self._store.exists(key):
-            await self._store.hset(key, SessionField.TRANSCRIBED_TO, str(sequence))
+            fields: dict[Any, str] = {
+                SessionField.TRANSCRIBED_TO: str(sequence), SessionField.TRANSCRIBED_CHUNKS: str(chunks)
+            }  # fmt: skip
+            await self._store.hset(key, mapping=fields)
+
+    async def lose(self, ssrc: int, milliseconds: int) -> None:
+        """Say that so much audio of a session never came."""
+        key = state.session(ssrc)
+        if await self._store.exists(key):
+            await self._store.hincrby(key, SessionField.LOST_MS, milliseconds)
 
     async def read(
         self, ssrc: int, after: EventId = BEFORE_ALL, *, count: int = 100

@@ -106,6 +106,9 @@ std::variant<SessionRecord, Refusal> read_session(const valkey::Fields& fields, 
     if (is_gateway && inet_pton(AF_INET, gateway.c_str(), &record.gateway) != 1) {
         return Refusal::kMalformed;
     }
+    if (!valkey::value_of(fields, kBeginsAt).empty()) {
+        record.begins_at = static_cast<std::uint32_t>(read_count(fields, kBeginsAt));
+    }
     record.progress = read_progress(fields, now);
     return record;
 }

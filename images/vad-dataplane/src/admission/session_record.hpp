@@ -38,11 +38,13 @@ inline constexpr std::string_view kExpiresAt = "expires_at";
 inline constexpr std::string_view kChunks = "chunks";
 inline constexpr std::string_view kLastSequence = "last_sequence";
 inline constexpr std::string_view kSeenAt = "seen_at";
+inline constexpr std::string_view kBeginsAt = "begins_at";
 
 struct SessionRecord {
     std::optional<srtp::Key> srtp_key;  // set: nothing but SRTP is taken
     std::uint32_t gateway = 0;  // otherwise: IPv4 address that RTP is taken from, in network order
     std::int64_t expires_at = 0;
+    std::optional<std::uint32_t> begins_at;  // RTP timestamp of the session's first frame, where a gateway tells it
     session::Progress progress;
 };
 

@@ -112,8 +112,11 @@ void Poller::take(const receive::Datagram& datagram, std::uint32_t at) noexcept 
     }
     follow_source(slot, at, datagram.source);
     if (is_report) {
-        if (rtp::says_bye(*opened, slot.ssrc)) {
-            end(slot, at);
+        const rtp::Notice notice = rtp::notice_of(*opened, slot.ssrc);
+        if (notice == rtp::Notice::kCommit) {
+            commit(slot, at);
+        } else if (notice == rtp::Notice::kBye) {
+            end(slot, at, VOICE_CHUNK_LAST);
             slot.ended.store(true, std::memory_order_relaxed);
         }
     } else if (const auto packet = rtp::parse(*opened)) {
@@ -184,6 +187,10 @@ void Poller::hear(Slot& slot, std::uint32_t stream, const rtp::Packet& packet) n
     if (packet.payload_type == rtp::kComfortNoise || packet.payload_type == rtp::kTelephoneEvent) {
         return slot.jitter.pass(packet);
     }
+    if (slot.begins_at) {
+        slot.utterances.begin_at((packet.timestamp - *slot.begins_at) / rtp::kFrameSamples);
+        slot.begins_at.reset();
+    }
     Arrival arrival;
     {
         const Stopwatch watch(stage(Stage::kReorder));
@@ -228,11 +235,18 @@ void Poller::fall_silent(Slot& slot, std::uint32_t stream) noexcept {
     }
 }
 
-void Poller::end(Slot& slot, std::uint32_t stream) noexcept {
+void Poller::commit(Slot& slot, std::uint32_t stream) noexcept {
     while (slot.jitter.run_out()) {
         hear_frame(slot, stream);
     }
-    slot.utterances.close(slot.jitter.frames(), chunks_, counters_.audio);
+    slot.utterances.close(slot.jitter.frames(), chunks_, counters_.audio, VOICE_CHUNK_COMMIT);
+}
+
+void Poller::end(Slot& slot, std::uint32_t stream, unsigned mark) noexcept {
+    while (slot.jitter.run_out()) {
+        hear_frame(slot, stream);
+    }
+    slot.utterances.close(slot.jitter.frames(), chunks_, counters_.audio, mark);
     silence_.stop(stream);
     vad_.reset(stream);
 }

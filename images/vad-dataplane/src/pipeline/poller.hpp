@@ -174,8 +174,10 @@ private:
     void hear_frame(Slot& slot, std::uint32_t stream) noexcept;
     // Nothing comes any more, for now: hears what is held, and ends what is being said.
     void fall_silent(Slot& slot, std::uint32_t stream) noexcept;
+    // Ends what is being said, and says so to who transcribes it.
+    void commit(Slot& slot, std::uint32_t stream) noexcept;
     // Nothing will come any more.
-    void end(Slot& slot, std::uint32_t stream) noexcept;
+    void end(Slot& slot, std::uint32_t stream, unsigned mark = 0) noexcept;
     // The VAD's, and of a frame that is made up the last one's, until it has faded: lost packets cost less than those
     // that come, so that an overload does not feed itself.
     vad::Decision decide(const Slot& slot, std::uint32_t stream, const rtp::Frame& frame) noexcept;

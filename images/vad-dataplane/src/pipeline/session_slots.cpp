@@ -30,6 +30,7 @@ std::optional<std::uint32_t> SessionSlots::open(std::uint32_t ssrc, const admiss
     slot.ssrc = ssrc;
     slot.jitter = rtp::JitterBuffer();
     slot.utterances = session::Utterances(ssrc, kind_, record.progress);
+    slot.begins_at = record.begins_at;
     slot.packets.reset();
     slot.concealed.reset();
     slot.speaking.store(false, std::memory_order_relaxed);

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "rtp/jitter_buffer.hpp"
 #include "session/utterances.hpp"
@@ -36,6 +37,7 @@ struct alignas(kCacheLine) Slot {
     Count concealed;
     std::atomic<std::uint64_t> chunks{0};
     std::atomic<std::uint32_t> host{0};  // IPv4 address that its chunks go to, in network order; 0: none yet
+    std::optional<std::uint32_t> begins_at;  // timestamp of the session's first frame, until a packet has come
     session::Utterances utterances{0, VOICE_CHUNK_LOG_MEL};
     rtp::JitterBuffer jitter;
 

@@ -12,6 +12,8 @@ constexpr std::size_t kReportHeaderBytes = 8;
 constexpr std::uint8_t kFirstReport = 192;
 constexpr std::uint8_t kLastReport = 223;
 constexpr std::uint8_t kBye = 203;
+constexpr std::uint8_t kApplication = 204;
+constexpr std::uint32_t kCommitName = 0x636d6974;  // "cmit"
 
 std::uint16_t read16(std::span<const std::uint8_t> bytes, std::size_t at) noexcept {
     return static_cast<std::uint16_t>(bytes[at] << 8 | bytes[at + 1]);
@@ -69,21 +71,26 @@ std::optional<std::uint32_t> sender_of(std::span<const std::uint8_t> bytes) noex
     return read32(bytes, report ? 4 : 8);
 }
 
-bool says_bye(std::span<const std::uint8_t> bytes, std::uint32_t ssrc) noexcept {
+Notice notice_of(std::span<const std::uint8_t> bytes, std::uint32_t ssrc) noexcept {
+    Notice found = Notice::kNone;
     while (bytes.size() >= kWordBytes && bytes[0] >> 6 == kVersion) {
         const std::size_t size = kWordBytes * (read16(bytes, 2) + 1U);
         const std::size_t sources = bytes[0] & 0x1fU;
         if (size > bytes.size()) {
-            return false;
+            break;
         }
         for (std::size_t i = 0; bytes[1] == kBye && i < sources && kWordBytes * (i + 2) <= size; ++i) {
             if (read32(bytes, kWordBytes * (i + 1)) == ssrc) {
-                return true;
+                return Notice::kBye;
             }
+        }
+        if (bytes[1] == kApplication && size >= 3 * kWordBytes && read32(bytes, kWordBytes) == ssrc &&
+            read32(bytes, 2 * kWordBytes) == kCommitName) {
+            found = Notice::kCommit;
         }
         bytes = bytes.subspan(size);
     }
-    return false;
+    return found;
 }
 
 }  // namespace voice::rtp

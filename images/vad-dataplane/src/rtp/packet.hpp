@@ -36,7 +36,14 @@ struct Packet {
 // SSRC of the sender of an RTP or RTCP packet; nothing when the bytes begin neither.
 [[nodiscard]] std::optional<std::uint32_t> sender_of(std::span<const std::uint8_t> bytes) noexcept;
 
-// Whether an RTCP compound packet holds the goodbye (BYE) of a source.
-[[nodiscard]] bool says_bye(std::span<const std::uint8_t> bytes, std::uint32_t ssrc) noexcept;
+// What a source says beside its audio.
+enum class Notice {
+    kNone,
+    kCommit,  // APP "cmit": what was said up to here is wanted now
+    kBye,     // BYE: nothing more comes
+};
+
+// What an RTCP compound packet (RFC 3550, section 6.1) holds of a source.
+[[nodiscard]] Notice notice_of(std::span<const std::uint8_t> bytes, std::uint32_t ssrc) noexcept;
 
 }  // namespace voice::rtp

@@ -6,7 +6,7 @@
 // A chunk's `sequence` is the place of its first 20 ms frame in the session, so it tells when in the call it was said;
 // inside an utterance a chunk that does not continue where the last one ended has lost its predecessor. A chunk that
 // ends an utterance and has no frame of its own carries the place of the last frame: no two chunks of a session have
-// the same number.
+// the same number. `number` counts chunks, those that the ring had no slot for too: where it jumps, some were lost.
 #pragma once
 
 #include <algorithm>
@@ -38,9 +38,9 @@ public:
     static constexpr std::size_t kMaxPreRoll = vad::kMaxPreRoll;  // 320 ms
     static_assert(rtp::Frames::kPast >= kMaxPreRoll + kChunkFrames);
 
-    Utterances(std::uint64_t session, voice_chunk_kind kind, const Progress& before = {}) noexcept
+    Utterances(std::uint32_t session, voice_chunk_kind kind, const Progress& before = {}) noexcept
         : session_(session), kind_(kind), heard_(before.next_frame), shipped_until_(before.next_frame),
-          chunks_(before.chunks), last_sequence_(before.last_sequence) {}
+          chunks_(before.chunks), number_(static_cast<std::uint32_t>(before.chunks)), last_sequence_(before.last_sequence) {}
 
     // Takes the frame that was heard last, whether it was made up, and what the VAD says of it.
     template <typename Ring>
@@ -60,12 +60,24 @@ public:
         }
     }
 
-    // Ends the utterance where the session ends in the middle of one.
+    // Ends the utterance where the session ends in the middle of one. A mark (VOICE_CHUNK_COMMIT, VOICE_CHUNK_LAST) goes
+    // with its last chunk, or where nobody speaks as an utterance of its own, which is empty.
     template <typename Ring>
-    void close(const rtp::Frames& frames, Ring& ring, Counters& counters) noexcept {
+    void close(const rtp::Frames& frames, Ring& ring, Counters& counters, unsigned mark = 0) noexcept {
+        mark_ = mark;
         if (speaking_) {
             ship(frames, ring, counters, true);
+        } else if (mark != 0 && heard_ > 0) {
+            starts_ = true;
+            log_mel_.reset();
+            ship_chunk(frames, ring, counters, 0, true);
         }
+        mark_ = 0;
+    }
+
+    // The place of the next frame, where the session's clock tells it: behind all chunks that were sent.
+    void begin_at(std::uint64_t place) noexcept {
+        heard_ = shipped_until_ = std::max(place, chunks_ > 0 ? last_sequence_ + std::uint64_t{1} : 0);
     }
 
     // So many frames come next that are never heard: nobody speaks, and time goes on.
@@ -129,12 +141,14 @@ private:
         } else {
             ++counters.ring_full;
         }
+        ++number_;
         pending_ -= frames;
         return ends;
     }
 
     bool fill(const rtp::Frames& heard, voice_audio_chunk& chunk, std::size_t frames, bool last) noexcept {
         chunk.session = session_;
+        chunk.number = number_;
         chunk.sequence = static_cast<std::uint32_t>(heard_ - (frames > 0 ? pending_ : 1));
         chunk.kind = static_cast<std::uint8_t>(kind_);
         unsigned flags = starts_ ? unsigned{VOICE_CHUNK_START_OF_SPEECH} : 0U;
@@ -150,7 +164,7 @@ private:
             count += log_mel_.flush(features::LogMel::Frames(chunk.payload.log_mel).subspan(count));
             last = log_mel_.owed() == 0;
         }
-        flags |= last ? unsigned{VOICE_CHUNK_END_OF_SPEECH} : 0U;
+        flags |= last ? VOICE_CHUNK_END_OF_SPEECH | mark_ : 0U;
         chunk.flags = static_cast<std::uint8_t>(flags | (voiced ? 0U : unsigned{VOICE_CHUNK_SILENCE}));
         chunk.count = static_cast<std::uint16_t>(count);
         blank(chunk, count);
@@ -172,7 +186,7 @@ private:
         std::memset(reinterpret_cast<std::uint8_t*>(&chunk.payload) + used, 0, VOICE_CHUNK_PAYLOAD_BYTES - used);
     }
 
-    std::uint64_t session_;
+    std::uint32_t session_;
     voice_chunk_kind kind_;
     bool speaking_ = false;
     bool starts_ = false;
@@ -180,6 +194,8 @@ private:
     std::uint64_t heard_;          // frames of the session so far
     std::uint64_t shipped_until_;  // place after the last frame that was shipped
     std::uint64_t chunks_;
+    std::uint32_t number_;  // of the next chunk
+    unsigned mark_ = 0;     // flags of the chunk that ends the utterance
     std::uint32_t last_sequence_;
     std::uint32_t concealed_ = 0;  // bit n: the frame n places before the last one was made up
     std::uint32_t voiced_ = 0;     // likewise, was called speech

@@ -24,10 +24,13 @@ enum voice_chunk_flag {
     VOICE_CHUNK_CONCEALED = 2,       /* some of it is made up: packets were lost */
     VOICE_CHUNK_START_OF_SPEECH = 4,
     VOICE_CHUNK_SILENCE = 8,         /* none of it was judged speech: pre-roll or hangover; the first to be shed */
+    VOICE_CHUNK_COMMIT = 16,         /* its sender wants to know what was said up to here */
+    VOICE_CHUNK_LAST = 32,           /* its sender has said goodbye: nothing comes behind it */
 };
 
 struct voice_audio_chunk {
-    uint64_t session;
+    uint32_t session;
+    uint32_t number;   /* chunks of the session before this one, sent or lost */
     uint32_t sequence;
     uint8_t kind;   /* enum voice_chunk_kind */
     uint8_t flags;  /* enum voice_chunk_flag */

@@ -71,6 +71,13 @@ TEST(SessionRecord, ASessionThatWasHeardBeforeGoesOnAfterItsLastChunk) {
     EXPECT_EQ(progress.last_sequence, 400U);
 }
 
+TEST(SessionRecord, TellsWhereTheSessionsClockBegan) {
+    Fields fields = record("gateway", "");
+    EXPECT_FALSE(std::get<SessionRecord>(read_session(fields, kNow)).begins_at);
+    fields.emplace_back("begins_at", "4294967295");
+    EXPECT_EQ(std::get<SessionRecord>(read_session(fields, kNow)).begins_at, 4294967295U);
+}
+
 struct Refused {
     const char* name;
     Fields fields;

@@ -30,7 +30,7 @@ CHANNELS = BUILD.parent / "tests" / "libchannels.so"
 LOOPBACK = "127.0.0.1"
 FRAME_SAMPLES = 320
 PASSWORD = "only-for-tests"
-END_OF_SPEECH, CONCEALED, START_OF_SPEECH = 1, 2, 4
+END_OF_SPEECH, CONCEALED, START_OF_SPEECH, COMMIT, LAST = 1, 2, 4, 16, 32
 _SO_RCVBUFFORCE = 33  # Linux, as root: beyond net.core.rmem_max
 
 
@@ -141,7 +141,7 @@ class AsrHost:
             with contextlib.suppress(TimeoutError):
                 datagram = self._socket.recv(65536)
                 assert len(datagram) == header.size + CHUNK_PAYLOAD_BYTES
-                session, sequence, kind, flags, count = header.unpack(datagram[: header.size])
+                session, _, sequence, kind, flags, count = header.unpack(datagram[: header.size])
                 self.chunks.append(Chunk(session, sequence, kind, flags, count, datagram[header.size :]))
 
     def _beat(self) -> None:
@@ -344,6 +344,11 @@ class Caller:
         self.sequence += 1
         packet = header + struct.pack(f">{FRAME_SAMPLES}h", *samples)
         return self._protector.protect(packet) if self._protector else packet
+
+    def commit(self) -> bytes:
+        """Return an RTCP packet that asks for what was said: a receiver report without blocks, and APP."""
+        report = struct.pack(">BBHIBBHI4s", 0x80, 201, 1, self.ssrc, 0x80, 204, 2, self.ssrc, b"cmit")
+        return self._protector.protect_report(report) if self._protector else report
 
     def goodbye(self) -> bytes:
         """Return an RTCP packet that ends the session: a receiver report without blocks, and BYE."""

@@ -7,10 +7,11 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 from audio import silence, speech
-from running import END_OF_SPEECH, AsrHost, Caller, DataPlane, Store, frames, wait_for
+from running import COMMIT, END_OF_SPEECH, LAST, AsrHost, Caller, DataPlane, Store, frames, wait_for
 from srtp import master, text_of
 
 pytestmark = pytest.mark.parametrize("path", ["socket", "af_packet", "af_xdp"], indirect=True, scope="session")
@@ -196,6 +197,23 @@ def test_reports_of_unknown_senders_are_not_looked_up(plane: DataPlane, sender: 
 
 
 @pytest.mark.parametrize("key", [b"", KEY], ids=["plain", "srtp"])
+def test_a_commit_ends_what_is_being_said_and_not_the_session(
+    store: Store, plane: DataPlane, host: AsrHost, key: bytes
+) -> None:
+    who = entered(store, plane, 8, key)
+    who.say(silence(4))  # the VAD learns the room
+    who.is_taken()
+    host.chunks.clear()
+    for _ in range(2):
+        before = len(host.of(8))
+        who.say(speech("how can I help you today")[:32_000])
+        wait_for("speech is heard", partial(lambda before: len(host.of(8)) > before + 2, before))
+        who.send(who.commit())
+        wait_for("its end", lambda: host.of(8)[-1].flags & (END_OF_SPEECH | COMMIT) == END_OF_SPEECH | COMMIT)
+    assert plane.session(8)
+
+
+@pytest.mark.parametrize("key", [b"", KEY], ids=["plain", "srtp"])
 def test_a_goodbye_ends_the_session(store: Store, plane: DataPlane, host: AsrHost, key: bytes) -> None:
     who = entered(store, plane, 7, key)
     who.say(silence(4))  # the VAD learns the room
@@ -205,7 +223,7 @@ def test_a_goodbye_ends_the_session(store: Store, plane: DataPlane, host: AsrHos
     wait_for("speech is heard", lambda: len(host.of(7)) > 2)
     began = time.monotonic()
     who.send(who.goodbye())
-    wait_for("its end", lambda: bool(host.of(7)[-1].flags & END_OF_SPEECH))
+    wait_for("its end", lambda: host.of(7)[-1].flags & (END_OF_SPEECH | LAST) == END_OF_SPEECH | LAST)
     wait_for("the session is gone", lambda: plane.session(7) is None)
     assert time.monotonic() - began < 5
     who.say(silence(0.1))  # was on its way

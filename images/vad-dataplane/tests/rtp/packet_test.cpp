@@ -43,6 +43,28 @@ TEST(RtpPacket, MayBeEmpty) {
     EXPECT_TRUE(parse(bytes)->payload.empty());
 }
 
+TEST(RtcpPacket, TellsTheNoticesOfItsSource) {
+    using voice::rtp::Notice;
+    using voice::rtp::notice_of;
+    const Bytes report{0x80, 201, 0, 1, 0, 0, 0, 7};
+    const auto with = [&report](const Bytes& more) {
+        Bytes all = report;
+        for (const auto byte : more) {  // as above
+            all.push_back(byte);
+        }
+        return all;
+    };
+    const Bytes commit{0x80, 204, 0, 2, 0, 0, 0, 7, 'c', 'm', 'i', 't'};
+    const Bytes bye{0x81, 203, 0, 1, 0, 0, 0, 7};
+    EXPECT_EQ(notice_of(report, 7), Notice::kNone);
+    EXPECT_EQ(notice_of(with(commit), 7), Notice::kCommit);
+    EXPECT_EQ(notice_of(with(commit), 8), Notice::kNone) << "of another source";
+    EXPECT_EQ(notice_of(with({0x80, 204, 0, 2, 0, 0, 0, 7, 'n', 'a', 'm', 'e'}), 7), Notice::kNone);
+    EXPECT_EQ(notice_of(with({0x80, 204, 0, 1, 0, 0, 0, 7}), 7), Notice::kNone) << "without a name";
+    EXPECT_EQ(notice_of(with(bye), 7), Notice::kBye);
+    EXPECT_EQ(notice_of(with(bye), 8), Notice::kNone);
+}
+
 struct Bad {
     const char* name;
     Bytes bytes;

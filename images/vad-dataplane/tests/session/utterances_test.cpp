@@ -55,6 +55,59 @@ std::vector<int> frames_of(const voice_audio_chunk& chunk) {
     return frames;
 }
 
+TEST(Utterances, AMarkGoesWithTheEndOfWhatIsBeingSaid) {
+    Session session;
+    session.hear(8, kSpeech);
+    session.utterances.close(session.audio, *session.ring, session.counters, VOICE_CHUNK_COMMIT);
+    const auto chunks = session.shipped();
+    ASSERT_EQ(chunks.size(), 2U);
+    EXPECT_EQ(chunks[0].flags & VOICE_CHUNK_COMMIT, 0);
+    EXPECT_EQ(chunks[1].flags, VOICE_CHUNK_END_OF_SPEECH | VOICE_CHUNK_COMMIT);
+    EXPECT_EQ(chunks[1].number, 1U);
+}
+
+TEST(Utterances, AMarkInSilenceIsAnUtteranceOfNothing) {
+    for (const auto kind : {VOICE_CHUNK_PCM16, VOICE_CHUNK_LOG_MEL}) {
+        Session session(kind);
+        session.utterances.close(session.audio, *session.ring, session.counters, VOICE_CHUNK_LAST);
+        EXPECT_TRUE(session.shipped().empty()) << "nothing was heard";
+        session.hear(9, kSpeech);
+        session.hear(50, kSilence);
+        const auto before = session.shipped();
+        session.utterances.close(session.audio, *session.ring, session.counters, VOICE_CHUNK_LAST);
+        session.hear(9, kSpeech);
+        const auto chunks = session.shipped();
+        ASSERT_EQ(chunks.size(), 3U);
+        EXPECT_EQ(chunks[0].sequence, 58U);
+        EXPECT_EQ(chunks[0].count, 0U);
+        EXPECT_EQ(chunks[0].number, before.size());
+        EXPECT_EQ(chunks[0].flags & ~VOICE_CHUNK_SILENCE,
+                  VOICE_CHUNK_START_OF_SPEECH | VOICE_CHUNK_END_OF_SPEECH | VOICE_CHUNK_LAST);
+        EXPECT_EQ(chunks[1].flags & VOICE_CHUNK_LAST, 0);
+    }
+}
+
+TEST(Utterances, AFullRingLeavesAHoleInTheNumbers) {
+    Session session;
+    session.hear(5 * 129, kSpeech);
+    ASSERT_EQ(session.counters.ring_full, 1U);
+    session.shipped();
+    session.hear(5, kSpeech);
+    EXPECT_EQ(session.shipped().front().number, 129U);
+}
+
+TEST(Utterances, BeginWhereTheSessionsClockIs) {
+    Session session;
+    session.utterances.begin_at(1000);
+    session.hear(5, kSpeech);
+    EXPECT_EQ(session.shipped().front().sequence, 1000U);
+    Utterances resumed(7, VOICE_CHUNK_PCM16, {.next_frame = 700, .chunks = 10, .last_sequence = 500});
+    session.utterances = resumed;
+    session.utterances.begin_at(450);
+    session.hear(5, kSpeech);
+    EXPECT_EQ(session.shipped().front().sequence, 501U) << "no two chunks have the same place";
+}
+
 TEST(Utterances, ShipNothingOfSilence) {
     Session session;
     session.hear(500, kSilence);

@@ -54,7 +54,7 @@ private:
 };
 
 // Both ends of the payload carry the sequence.
-inline void fill(voice_audio_chunk& chunk, std::uint64_t session, std::uint32_t sequence, unsigned flags = 0) {
+inline void fill(voice_audio_chunk& chunk, std::uint32_t session, std::uint32_t sequence, unsigned flags = 0) {
     chunk = {};
     chunk.session = session;
     chunk.sequence = sequence;

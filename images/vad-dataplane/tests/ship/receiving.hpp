@@ -45,7 +45,7 @@ private:
 // A ring of 100 slots that shows all its chunks, so that percentages are plain.
 class Queue final : public ship::ChunkSource {
 public:
-    void put(std::uint64_t session, std::uint32_t sequence, unsigned flags = 0) {
+    void put(std::uint32_t session, std::uint32_t sequence, unsigned flags = 0) {
         fill(chunks_.emplace_back(), session, sequence, flags);
     }
     const voice_audio_chunk* peek(std::size_t ahead) override {

@@ -25,7 +25,7 @@ protected:
     void SetUp() override { open(); }
 
     // Sends chunks of a session with these numbers.
-    void say(std::uint64_t session, std::uint32_t from, std::uint32_t to) {
+    void say(std::uint32_t session, std::uint32_t from, std::uint32_t to) {
         for (std::uint32_t n = from; n < to; ++n) {
             queue_.put(session, n);
             shipper_->pass();

@@ -14,12 +14,14 @@ using Chunk = voice_audio_chunk;
 
 TEST(AudioChunk, IsLaidOutAsTheContractSays) {
     EXPECT_EQ(offsetof(Chunk, session), std::size_t{CONTRACT_SESSION_OFFSET});
+    EXPECT_EQ(offsetof(Chunk, number), std::size_t{CONTRACT_NUMBER_OFFSET});
     EXPECT_EQ(offsetof(Chunk, sequence), std::size_t{CONTRACT_SEQUENCE_OFFSET});
     EXPECT_EQ(offsetof(Chunk, kind), std::size_t{CONTRACT_KIND_OFFSET});
     EXPECT_EQ(offsetof(Chunk, flags), std::size_t{CONTRACT_FLAGS_OFFSET});
     EXPECT_EQ(offsetof(Chunk, count), std::size_t{CONTRACT_COUNT_OFFSET});
     EXPECT_EQ(offsetof(Chunk, payload), std::size_t{CONTRACT_PAYLOAD_OFFSET});
     EXPECT_EQ(sizeof Chunk::session, std::size_t{CONTRACT_SESSION_BYTES});
+    EXPECT_EQ(sizeof Chunk::number, std::size_t{CONTRACT_NUMBER_BYTES});
     EXPECT_EQ(sizeof Chunk::sequence, std::size_t{CONTRACT_SEQUENCE_BYTES});
     EXPECT_EQ(sizeof Chunk::kind, std::size_t{CONTRACT_KIND_BYTES});
     EXPECT_EQ(sizeof Chunk::flags, std::size_t{CONTRACT_FLAGS_BYTES});

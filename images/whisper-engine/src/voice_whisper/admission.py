@@ -196,7 +196,13 @@ class Admission:
 
     async def _open(self, ssrc: int, record: Session) -> None:
         language = primary_language(record.language) if record.language else None
-        session = LiveSession(ssrc, language, record.transcribed_to + 1, self._services)
+        session = LiveSession(
+            ssrc,
+            language,
+            self._services,
+            done_until=record.transcribed_to + 1,
+            next_number=record.transcribed_chunks,
+        )
         await session.restore()
         self.live[ssrc] = session
         if record.refused_at:

@@ -42,11 +42,6 @@ class BesideVllm:
         """Utterances that wait for vLLM."""
         return self._waiting, 0
 
-    @property
-    def has_room(self) -> bool:
-        """Whether nothing waits."""
-        return self._waiting == 0
-
     async def run(self) -> None:
         """Wait for vLLM, ask it for its model, and keep the connection until cancelled."""
         async with self._client:

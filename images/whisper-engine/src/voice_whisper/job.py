@@ -9,10 +9,19 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from voice_whisper.backends.base import Decoded, Word
 from voice_whisper.messages import States
 
 MOST_ATTEMPTS = 3
 """A window that three workers have died of is given up."""
+
+
+STALE_S = 3.0
+"""A partial that no worker has taken within that time is left out: the next one hears more."""
+
+
+class StaleError(Exception):
+    """A partial has waited for too long."""
 
 
 class GivenUpError(Exception):
@@ -25,6 +34,7 @@ class Heard:
 
     Attributes:
         stages_ms: How long each stage took it, waiting as ``queue``.
+        words: Where its words are; none: the engine does not tell.
         processing_s: Its share of what the workers did, which do several windows at a time.
     """
 
@@ -32,6 +42,7 @@ class Heard:
     language: str | None
     stages_ms: dict[str, float]
     processing_s: float
+    words: tuple[Word, ...] = ()
 
 
 @dataclass(eq=False)
@@ -40,6 +51,7 @@ class Job:
 
     Attributes:
         window: Features of shape (bins, rows).
+        audio_rows: How many of them hold audio.
         final: The last word on its utterance, rather than a partial transcript.
         heard: The answer. Whoever asked may have cancelled it.
         slot: Its place in shared memory, once it has one.
@@ -49,6 +61,7 @@ class Job:
     """
 
     window: NDArray[np.float32]
+    audio_rows: int
     final: bool
     language: str | None
     heard: asyncio.Future[Heard]
@@ -64,12 +77,12 @@ class Job:
         self.stages_ms |= stages_ms
         self.processing_s += sum(stages_ms.values()) / 1000 / batch
 
-    def answer(self, text: str, language: str) -> None:
+    def answer(self, said: Decoded) -> None:
         """Tell whoever still waits for it."""
         total_ms = 1000 * (time.monotonic() - self.asked_at)
         stages_ms = {"queue": total_ms - sum(self.stages_ms.values()), **self.stages_ms}
         if not self.heard.done():
-            self.heard.set_result(Heard(text, language, stages_ms, self.processing_s))
+            self.heard.set_result(Heard(said.text, said.language, stages_ms, self.processing_s, said.words))
 
 
 class JobQueue:

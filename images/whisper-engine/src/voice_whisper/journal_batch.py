@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 
+from voice_runtime.chunk import AudioChunk
 from voice_runtime.journal import Journal
 from voice_whisper.counters import Counters
 from voice_whisper.utterance import Utterance
@@ -20,15 +21,15 @@ class JournalBatch:
     def __init__(self, journal: Journal, counters: Counters) -> None:
         self._journal = journal
         self._counters = counters
-        self._waiting: deque[tuple[int, Utterance, bytes]] = deque()
+        self._waiting: deque[tuple[int, Utterance, AudioChunk, bytes]] = deque()
         self._one_at_a_time = asyncio.Lock()
 
-    def add(self, ssrc: int, utterance: Utterance, datagram: bytes) -> None:
+    def add(self, ssrc: int, utterance: Utterance, chunk: AudioChunk, datagram: bytes) -> None:
         """Add a chunk of an utterance, which learns the entry's id."""
         if len(self._waiting) >= MOST_WAITING:
             self._waiting.popleft()
             self._counters.events["not_journalled"] += 1
-        self._waiting.append((ssrc, utterance, datagram))
+        self._waiting.append((ssrc, utterance, chunk, datagram))
 
     async def flush(self) -> None:
         """Append what waits.
@@ -40,9 +41,9 @@ class JournalBatch:
             batch = list(self._waiting)
             if not batch:
                 return
-            ids = await self._journal.append([(ssrc, datagram) for ssrc, _, datagram in batch])
-            for (_, utterance, _), entry_id in zip(batch, ids, strict=True):
-                utterance.entries.append(entry_id)
+            ids = await self._journal.append([(ssrc, datagram) for ssrc, _, _, datagram in batch])
+            for (_, utterance, chunk, _), entry_id in zip(batch, ids, strict=True):
+                utterance.keep(entry_id, chunk.sequence)
             for entry in batch:
                 if self._waiting and self._waiting[0] is entry:
                     self._waiting.popleft()

@@ -6,21 +6,33 @@ import time
 from collections import deque
 from collections.abc import Coroutine
 from dataclasses import dataclass
+from functools import partial
 
+from blueprint.contract.chunk import ChunkFlag
 from voice_runtime.chunk import AudioChunk, MalformedChunkError
 from voice_runtime.journal import Journal
-from voice_runtime.transcripts import EventKind, Transcript, Transcripts
+from voice_runtime.transcripts import GAP_NUMBER, EventKind, TimedWord, Transcript, Transcripts
+from voice_whisper.agreement import LEAST_AUDIO_S, shifted, text_of
+from voice_whisper.backends.base import Word
 from voice_whisper.counters import Counters
-from voice_whisper.job import GivenUpError, Heard
+from voice_whisper.job import GivenUpError, Heard, StaleError
 from voice_whisper.journal_batch import JournalBatch
 from voice_whisper.patience import STORE_ERRORS, until_done
 from voice_whisper.session_audio import Dropped, SessionAudio
 from voice_whisper.transcriber import Transcriber
-from voice_whisper.utterance import Utterance
+from voice_whisper.utterance import KEPT_FRAMES, STEADY_FRAMES, Utterance
 from voice_whisper.window import FRAME_MS
 
 PARTIAL_EVERY_FRAMES = 1000 // FRAME_MS
 """A partial transcript for every second that is spoken."""
+
+MANY = 8
+"""Windows that wait, for partials to come twice as seldom."""
+MOST_STRETCHED = 2
+LONG_FRAMES = 8000 // FRAME_MS
+"""Of more, what is certain is cut off."""
+FRAME_S = FRAME_MS / 1000
+NOTHING = Heard("", None, {}, 0.0)
 
 log = logging.getLogger(__name__)
 
@@ -37,11 +49,17 @@ class Services:
 
 
 @dataclass(eq=False)
-class _Final:
-    """An utterance that is over, and its transcript once there is one."""
+class _Due:
+    """What readers are to be told next: a final waits for its transcript, and all that is behind it waits for that.
 
-    utterance: Utterance
+    Attributes:
+        number: Of the event, where its kind does not say it.
+        over: The utterance that is over with it.
+    """
+
     transcript: Transcript | None = None
+    number: int = 1
+    over: Utterance | None = None
 
 
 class LiveSession:
@@ -52,14 +70,16 @@ class LiveSession:
         touched_at: When the last one came.
     """
 
-    def __init__(self, ssrc: int, language: str | None, done_until: int, services: Services) -> None:
+    def __init__(
+        self, ssrc: int, language: str | None, services: Services, *, done_until: int, next_number: int
+    ) -> None:
         self.is_sent_here = False
         self.touched_at = time.monotonic()
         self._ssrc = ssrc
         self._language = language
-        self._audio = SessionAudio(done_until)
+        self._audio = SessionAudio(done_until, next_number)
         self._services = services
-        self._outbox: deque[_Final] = deque()
+        self._outbox: deque[_Due] = deque()
         self._publishing = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._partial: asyncio.Task[None] | None = None
@@ -77,7 +97,7 @@ class LiveSession:
         self.touched_at = time.monotonic()
         utterance = self._add(chunk)
         if utterance is not None:
-            self._services.batch.add(self._ssrc, utterance, datagram)
+            self._services.batch.add(self._ssrc, utterance, chunk, datagram)
             self.advance()
 
     async def restore(self) -> None:
@@ -86,22 +106,25 @@ class LiveSession:
         stale: list[str] = []
         for entry_id, datagram in entries:
             try:
-                utterance = self._add(AudioChunk.parse(datagram))
+                chunk = AudioChunk.parse(datagram)
             except MalformedChunkError:
-                utterance = None
-            (utterance.entries if utterance else stale).append(entry_id)
+                stale.append(entry_id)
+                continue
+            if utterance := self._add(chunk):
+                utterance.keep(entry_id, chunk.sequence)
+            else:
+                stale.append(entry_id)
         await until_done("a journal", lambda: self._services.journal.forget(self._ssrc, stale))
         self.advance()
 
     def advance(self) -> None:
         """Begin whatever is due: finals of utterances that are over, a partial of the one that is spoken."""
         for utterance in self._audio.finished(time.monotonic()):
-            self._services.counters.events["lost_chunks"] += utterance.lost
             if self._partial and self._partial_of is utterance:
                 self._partial.cancel()
-            final = _Final(utterance)
-            self._outbox.append(final)
-            self._begin(self._transcribe(final))
+            self._end(utterance)
+        if begun := self._audio.begun():
+            self._announce(begun)
         self._consider_partial()
 
     def drop(self) -> None:
@@ -122,33 +145,76 @@ class LiveSession:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _transcribe(self, final: _Final) -> None:
-        utterance, counters = final.utterance, self._services.counters
+    def _tell(self, kind: EventKind, utterance: Utterance, begins: int, ends: int, number: int = 1) -> None:
+        """Put an event without text behind what waits."""
+        event = Transcript(
+            kind=kind, utterance=utterance.start, start_ms=begins * FRAME_MS, end_ms=ends * FRAME_MS
+        )  # fmt: skip
+        self._outbox.append(_Due(event, number))
+        self._begin(self._publish())
+
+    def _announce(self, utterance: Utterance) -> None:
+        utterance.announced = True
+        if utterance.gap_before:
+            self._tell(EventKind.GAP, utterance, *utterance.gap_before, number=0)
+        self._tell(EventKind.SPEECH_STARTED, utterance, utterance.start, utterance.start)
+
+    def _end(self, utterance: Utterance) -> None:
+        """Have an utterance transcribed that is over, and put all that is to be told of it in its order."""
+        end = utterance.start + utterance.frames
+        self._services.counters.events["lost_chunks"] += utterance.lost
+        if utterance.is_mark and utterance.gap_before:
+            self._tell(EventKind.GAP, utterance, *utterance.gap_before, number=0)
+        if not utterance.is_mark:
+            if not utterance.announced:
+                self._announce(utterance)
+            for begins, ends in utterance.gaps:
+                self._tell(EventKind.GAP, utterance, begins, ends, GAP_NUMBER + begins - utterance.start)
+            self._tell(EventKind.SPEECH_STOPPED, utterance, end, end)
+        final = _Due(over=utterance)
+        self._outbox.append(final)
+        if utterance.marks & ChunkFlag.LAST:
+            self._tell(EventKind.END, utterance, end, end)
+        self._begin(self._transcribe(final, utterance))
+
+    async def _transcribe(self, final: _Due, utterance: Utterance) -> None:
+        counters = self._services.counters
         ingest_ms = 1000 * (time.monotonic() - utterance.touched_at)
+        heard = NOTHING
         try:
-            heard = await self._services.transcriber.transcribe(utterance, self._language, final=True)
+            if not (utterance.is_mark or utterance.is_steady(utterance.frames)):
+                heard = await self._services.transcriber.transcribe(utterance, self._language, final=True)
         except GivenUpError as error:
             log.error("session %s: utterance %s has no transcript: %s", self._ssrc, utterance.start, error)  # noqa: TRY400  an answer
             counters.events["given_up"] += 1
-            heard = Heard("", self._language, {}, 0.0)
+        utterance.agreement.end(shifted(heard.words, utterance.begin * FRAME_S))
         counters.worked(time.monotonic(), heard.processing_s, utterance.frames * FRAME_MS / 1000)
         final.transcript = _transcript(EventKind.FINAL, utterance, utterance.frames, heard, ingest_ms)
-        await self._publish_finals()
+        await self._publish()
 
-    async def _publish_finals(self) -> None:
-        """Publish what is ready; an utterance waits for those before it."""
+    async def _publish(self) -> None:
+        """Publish what is ready, in its order."""
         async with self._publishing:
             while self._outbox and (transcript := self._outbox[0].transcript):
-                await self._publish_final(self._outbox[0].utterance, transcript)
+                await self._publish_one(self._outbox[0], transcript)
                 self._outbox.popleft()
 
-    async def _publish_final(self, utterance: Utterance, transcript: Transcript) -> None:
-        services, ssrc = self._services, self._ssrc
-        is_news = await until_done("a final", lambda: services.transcripts.publish(ssrc, transcript, 1))
-        services.counters.events["finals" if is_news else "finals_of_others"] += 1
-        await until_done("a final", lambda: services.transcripts.covered(ssrc, utterance.last))
+    async def _publish_one(self, due: _Due, transcript: Transcript) -> None:
+        services, ssrc, utterance = self._services, self._ssrc, due.over
+        # A goodbye in silence, which nobody asked about, has no final.
+        if utterance is None or not utterance.is_mark or transcript.commit:
+            publishing = partial(services.transcripts.publish, ssrc, transcript, due.number)
+            is_news = await until_done("an event", publishing)
+            if transcript.kind is EventKind.GAP and is_news:
+                lost_ms = transcript.end_ms - transcript.start_ms
+                await until_done("a gap", lambda: services.transcripts.lose(ssrc, lost_ms))
+        if utterance is None:
+            return
+        if not utterance.is_mark:
+            services.counters.events["finals" if is_news else "finals_of_others"] += 1
+        await until_done("a final", lambda: services.transcripts.covered(ssrc, utterance.last, utterance.next_number))
         await until_done("the journal", services.batch.flush)
-        await until_done("the journal", lambda: services.journal.forget(ssrc, utterance.entries))
+        await until_done("the journal", lambda: services.journal.forget(ssrc, list(utterance.entries)))
 
     def _consider_partial(self) -> None:
         utterance = self._audio.current
@@ -161,44 +227,85 @@ class LiveSession:
             return
         if utterance is not self._partial_of:
             self._partial_of, self._partial_frames = utterance, 0
-        if utterance.frames - self._partial_frames < PARTIAL_EVERY_FRAMES:
+        # Rather all a little later than some not at all.
+        waiting = sum(self._services.transcriber.depths)
+        due = PARTIAL_EVERY_FRAMES * min(MOST_STRETCHED, 1 + waiting / MANY)
+        if utterance.frames - self._partial_frames < due:
             return
         self._partial_frames = utterance.frames
-        if self._services.transcriber.has_room:
+        if not utterance.is_steady(STEADY_FRAMES):
             self._partial = self._begin(self._transcribe_partial(utterance, utterance.frames))
-        else:
-            self._services.counters.events["partials_shed"] += 1
 
     async def _transcribe_partial(self, utterance: Utterance, frames: int) -> None:
+        begin_s, heard_s = utterance.begin * FRAME_S, utterance.heard_frames * FRAME_S
         try:
             heard = await self._services.transcriber.transcribe(utterance, self._language, final=False)
+        except StaleError:
+            self._services.counters.events["partials_shed"] += 1
+            return
         except GivenUpError:
             return
         self._services.counters.worked(time.monotonic(), heard.processing_s)
-        partial = _transcript(EventKind.PARTIAL, utterance, frames, heard)
+        utterance.agreement.hear(shifted(heard.words, begin_s), votes=heard_s >= LEAST_AUDIO_S)
+        said = _transcript(EventKind.PARTIAL, utterance, frames, heard)
         async with self._publishing:
             # Behind a partial of a later utterance Valkey would refuse the final of an earlier one.
-            if self._outbox or not partial.text:
+            if self._outbox or not said.text:
                 return
             try:
                 # The number tells how much was heard: another host's partials of less never stand behind it.
-                await self._services.transcripts.publish(self._ssrc, partial, frames)
+                await self._services.transcripts.publish(self._ssrc, said, frames)
             except STORE_ERRORS:
                 return
             self._services.counters.events["partials"] += 1
+        self._trim(utterance)
+
+    def _trim(self, utterance: Utterance) -> None:
+        """Give the certain part of a long utterance its final, so that what is heard anew stays short."""
+        certain = utterance.agreement.committed
+        if not certain or utterance.end is not None or utterance is not self._audio.current:
+            return
+        at = round(certain[-1].end / FRAME_S)
+        if (
+            utterance.heard_frames <= LONG_FRAMES
+            or not 2 * KEPT_FRAMES <= at - utterance.begin <= utterance.heard_frames
+        ):
+            return
+        self._audio.split(utterance, at)
+        self._partial_of = self._audio.current
+        self._partial_frames = self._partial_of.frames if self._partial_of else 0
+        utterance.agreement.tentative = []
+        final = _transcript(EventKind.FINAL, utterance, utterance.frames, NOTHING)
+        self._outbox.append(_Due(final.model_copy(update={"speech_final": False}), over=utterance))
+        self._begin(self._publish())
 
 
 def _transcript(
     kind: EventKind, utterance: Utterance, frames: int, heard: Heard, ingest_ms: float | None = None
 ) -> Transcript:
     stages_ms = heard.stages_ms if ingest_ms is None else {"ingest": ingest_ms, **heard.stages_ms}
+    agreement = utterance.agreement
+    text = text_of(agreement.words) or heard.text
+    # Models answer noise with a full stop.
+    is_speech = any(map(str.isalnum, text))
     return Transcript(
         kind=kind,
         utterance=utterance.start,
-        # Models answer noise with a full stop.
-        text=heard.text if any(map(str.isalnum, heard.text)) else "",
+        text=text if is_speech else "",
+        committed=text_of(agreement.committed) if is_speech else "",
+        words=[_timed(word) for word in agreement.words] if is_speech else [],
         start_ms=utterance.start * FRAME_MS,
         end_ms=(utterance.start + frames) * FRAME_MS,
+        commit=kind is EventKind.FINAL and bool(utterance.marks & ChunkFlag.COMMIT),
         language=heard.language,
         stages_ms={stage: round(took, 1) for stage, took in stages_ms.items()},
+    )
+
+
+def _timed(word: Word) -> TimedWord:
+    return TimedWord(
+        text=word.text.strip(),
+        start_ms=round(1000 * word.start),
+        end_ms=round(1000 * word.end),
+        confidence=word.confidence,
     )

@@ -35,6 +35,7 @@ class Request(_Message):
     Attributes:
         states: Of the hidden states, once the slots hold them.
         languages: To decode each in; ``None``: find out which.
+        audio_rows: How many of each one's rows hold audio.
     """
 
     slots: list[int]
@@ -42,6 +43,7 @@ class Request(_Message):
     rows: int
     states: States | None = None
     languages: list[str | None]
+    audio_rows: list[int]
 
 
 class Reply(_Message):

@@ -6,7 +6,7 @@ from functools import partial
 
 from blueprint.contract.chunk import CHUNK_MEL_BINS, ChunkKind
 from voice_whisper.backends.base import Role
-from voice_whisper.job import Heard, Job
+from voice_whisper.job import STALE_S, Heard, Job, StaleError
 from voice_whisper.memory import SharedSlots
 from voice_whisper.messages import Request
 from voice_whisper.process import Process
@@ -87,11 +87,6 @@ class WorkerPool:
         """Workers that had to be started again, by role."""
         return {role: stage.restarts for role, stage in self.stages.items()}
 
-    @property
-    def has_room(self) -> bool:
-        """Whether nothing waits."""
-        return self.depths == (0, 0)
-
     async def run(self) -> None:
         """Keep the workers running until cancelled.
 
@@ -112,11 +107,18 @@ class WorkerPool:
 
         Raises:
             GivenUpError: Workers die of it.
+            StaleError: A partial waits for too long.
         """
-        window = window_of(utterance.features(self._bins, to_the_end=final))
-        job = Job(window, final, language, asyncio.get_running_loop().create_future())
+        rows = utterance.features(self._bins, to_the_end=final)
+        window = window_of(rows)
+        audio_rows = min(len(rows), window.shape[1])
+        job = Job(window, audio_rows, final, language, asyncio.get_running_loop().create_future())
         self._admit(job)
         try:
+            if not final:
+                await asyncio.wait({job.heard}, timeout=STALE_S)
+                if self._withdraw(job):
+                    raise StaleError
             return await job.heard
         finally:
             self._withdraw(job)
@@ -136,13 +138,20 @@ class WorkerPool:
         slots = [job.slot for job in batch if job.slot is not None]
         languages = [job.language for job in batch]
         reply = await process.ask(
-            Request(slots=slots, bins=bins, rows=rows, states=batch[0].states, languages=languages)
+            Request(
+                slots=slots,
+                bins=bins,
+                rows=rows,
+                states=batch[0].states,
+                languages=languages,
+                audio_rows=[job.audio_rows for job in batch],
+            )
         )
         for job in batch:
             job.took(reply.stages_ms, len(batch))
         if role is not Role.ENCODER:
             for job, said in zip(batch, reply.texts, strict=True):
-                job.answer(said.text, said.language)
+                job.answer(said)
                 self.release(job)
             return
         for job in batch:
@@ -171,9 +180,15 @@ class WorkerPool:
         self._memory.features(job.slot, bins, rows)[:] = job.window
         next(iter(self.stages.values())).put(job)
 
-    def _withdraw(self, job: Job) -> None:
-        """Let go of a job that nobody waits for any more; a worker that has it right now lets go of it afterwards."""
+    def _withdraw(self, job: Job) -> bool:
+        """Let go of a job that nobody waits for any more, and return whether it still waited.
+
+        A worker that has it right now lets go of it afterwards.
+        """
         if job in self._waiting_for_slot:
             self._waiting_for_slot.remove(job)
         elif any(stage.queue.remove(job) for stage in self.stages.values()):
             self.release(job)
+        else:
+            return False
+        return True

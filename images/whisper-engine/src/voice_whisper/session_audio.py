@@ -8,9 +8,11 @@ from enum import StrEnum
 
 from blueprint.contract.chunk import ChunkFlag
 from voice_runtime.chunk import AudioChunk
-from voice_whisper.utterance import LARGEST_GAP_FRAMES, Utterance
-from voice_whisper.window import LONGEST_FRAMES
+from voice_whisper.utterance import LARGEST_GAP_FRAMES, Utterance, is_mark
+from voice_whisper.window import FRAME_MS, LONGEST_FRAMES
 
+STARTED_FRAMES = 500 // FRAME_MS
+"""Of an utterance that has so many frames, the start does not come any more."""
 REORDER_S = 0.1
 """A chunk that is overtaken by others is waited for that long."""
 
@@ -35,8 +37,10 @@ class SessionAudio:
         done_until: Place behind all that has been handed out: what comes of before it is too late.
     """
 
-    def __init__(self, done_until: int = 0) -> None:
+    def __init__(self, done_until: int = 0, next_number: int = 0) -> None:
         self.done_until = done_until
+        self._finished_to = done_until
+        self._next_number = next_number
         self._utterances: list[Utterance] = []
 
     @property
@@ -44,9 +48,19 @@ class SessionAudio:
         """The utterance that is being spoken."""
         return self._utterances[-1] if self._utterances else None
 
+    def begun(self) -> Utterance | None:
+        """Return the oldest utterance when its start has come, or is lost; nothing of before it is taken any more."""
+        first = self._utterances[0] if self._utterances else None
+        if first is None or first.announced or first.is_mark or not (first.opened or first.frames >= STARTED_FRAMES):
+            return None
+        self._look_for_gap(first)
+        self.done_until = max(self.done_until, first.start)
+        return first
+
     def add(self, chunk: AudioChunk, now: float) -> Utterance | Dropped:
         """Take a chunk in, and return its utterance, or why it is not heard."""
-        if chunk.sequence < self.done_until:
+        # A mark has the place of the last frame, which may have ended an utterance.
+        if chunk.sequence < self.done_until - is_mark(chunk):
             return Dropped.LATE
         utterance = self._utterance_of(chunk)
         if chunk.sequence in utterance:
@@ -61,10 +75,25 @@ class SessionAudio:
         over: list[Utterance] = []
         while self._utterances and self._is_over(self._utterances[0], now):
             utterance = self._utterances.pop(0)
+            if not utterance.announced:
+                self._look_for_gap(utterance)
+            self._next_number = utterance.next_number
             utterance.end = utterance.start + utterance.frames
-            self.done_until = max(utterance.end, utterance.last + 1)
+            self.done_until = self._finished_to = max(utterance.end, utterance.last + 1)
             over.append(utterance)
         return over
+
+    def split(self, utterance: Utterance, at: int) -> None:
+        """Cut the utterance that is being spoken."""
+        place = self._utterances.index(utterance)
+        self._utterances[place] = utterance.split(at)
+        self.done_until = self._finished_to = utterance.last + 1
+
+    def _look_for_gap(self, utterance: Utterance) -> None:
+        """Note what was lost before an utterance, where its number is not the one that was to come."""
+        first, _ = utterance.numbers or (0, 0)
+        if first > self._next_number and self._finished_to < utterance.start:
+            utterance.gap_before = (self._finished_to, utterance.start)
 
     def _is_over(self, utterance: Utterance, now: float) -> bool:
         if utterance.is_whole:
@@ -77,7 +106,7 @@ class SessionAudio:
         # The newest utterance that the chunk can belong to.
         for place in range(len(self._utterances) - 1, -1, -1):
             utterance = self._utterances[place]
-            if chunk.sequence >= utterance.start:
+            if chunk.sequence >= utterance.begin:
                 return self._at_or_behind(place, chunk, starts=starts)
             if utterance.may_begin_with(chunk):
                 return utterance
@@ -90,11 +119,11 @@ class SessionAudio:
         gap = chunk.sequence - utterance.last > LARGEST_GAP_FRAMES
         if another or ended or gap:
             return self._begin(place + 1, Utterance(chunk.sequence, chunk.kind, opened=starts))
-        pieces = (chunk.sequence - utterance.start) // LONGEST_FRAMES
+        pieces = (chunk.sequence - utterance.begin) // LONGEST_FRAMES
         if pieces <= 0:
             return utterance
-        utterance.end = utterance.start + LONGEST_FRAMES
-        start = utterance.start + pieces * LONGEST_FRAMES
+        utterance.end, utterance.has_ended = utterance.begin + LONGEST_FRAMES, True
+        start = utterance.begin + pieces * LONGEST_FRAMES
         return self._begin(place + 1, Utterance(start, chunk.kind, opened=False, continues=True))
 
     def _begin(self, place: int, utterance: Utterance) -> Utterance:

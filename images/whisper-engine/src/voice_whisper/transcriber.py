@@ -22,11 +22,6 @@ class Transcriber(Protocol):
         ...
 
     @property
-    def has_room(self) -> bool:
-        """Whether partial transcripts would hold up nobody."""
-        ...
-
-    @property
     def depths(self) -> tuple[int, int]:
         """Utterances that wait for prefill, and for decode."""
         ...
@@ -53,5 +48,6 @@ class Transcriber(Protocol):
 
         Raises:
             GivenUpError: It cannot be transcribed.
+            StaleError: A partial waits for too long.
         """
         ...

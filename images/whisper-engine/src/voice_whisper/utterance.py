@@ -6,12 +6,22 @@ from numpy.typing import NDArray
 from blueprint.contract.chunk import CHUNK_FRAME_SAMPLES, CHUNK_MEL_BINS, CHUNK_SAMPLES, ChunkFlag, ChunkKind
 from voice_runtime.chunk import AudioChunk
 from voice_runtime.features import HOP_MS, LogMel, Rows
+from voice_whisper.agreement import Agreement
 from voice_whisper.window import FRAME_MS, LONGEST_FRAMES
 
 CHUNK_FRAMES = CHUNK_SAMPLES // CHUNK_FRAME_SAMPLES
 ROWS_PER_FRAME = FRAME_MS // HOP_MS
+KEPT_FRAMES = 2000 // FRAME_MS
+"""What is heard again behind a cut: without what was said before, the first words are misheard."""
 LARGEST_GAP_FRAMES = 2000 // FRAME_MS
 """What comes behind a larger gap is another utterance, whose start was lost."""
+
+STEADY_FRAMES = 3000 // FRAME_MS
+STEADY = 0.12
+"""Standard deviation of log10 of energy: white noise has 0.02, a sentence 0.5 and more."""
+
+MARKS = ChunkFlag.COMMIT | ChunkFlag.LAST
+_OF_NOTHING = ChunkFlag.START_OF_SPEECH | ChunkFlag.END_OF_SPEECH
 
 SILENCE = -10.0
 """log10 of the least energy of a mel bin: what stands for audio that was lost."""
@@ -22,39 +32,85 @@ class Utterance:
 
     Attributes:
         start: Place of its first 20 ms frame in the session; names it.
+        begin: Place of the first frame that the engine hears: before its start, where it was cut off from another.
         kind: What all of its chunks hold.
-        entries: Its chunks' entries in the journal.
+        entries: Its chunks' entries in the journal, and the sequence of each.
+        agreement: What of it is certain.
         end: Place behind its last frame, once that is known.
+        has_ended: Whether its last chunk has come, or it was cut off itself.
         touched_at: When the last chunk came, in the caller's clock.
         opened: Whether the chunk that starts it has come.
         continues: Whether it was cut off from the utterance before it.
         last: Sequence of its newest chunk.
+        numbers: Of its first chunk, and behind its last.
+        marks: ``COMMIT`` and ``LAST``, where it ends with them.
+        gap_before: What was lost before it: first frame, and the one behind the last.
+        announced: Whether readers have been told that it began.
     """
 
     def __init__(self, start: int, kind: ChunkKind, *, opened: bool, continues: bool = False) -> None:
-        self.start = start
+        self.start = self.begin = start
         self.kind = kind
-        self.entries: list[str] = []
+        self.entries: dict[str, int] = {}
+        self.agreement = Agreement()
+        self._rest: Utterance | None = None
+        self._is_late_by_a_row = False
         self.end: int | None = None
+        self.has_ended = False
         self.touched_at = 0.0
         self.opened = opened
         self.continues = continues
         self.last = start
+        self.numbers: tuple[int, int] | None = None
+        self.marks = ChunkFlag(0)
+        self.gap_before: tuple[int, int] | None = None
+        self.announced = False
         self._chunks: dict[int, AudioChunk] = {}
         self._extractor: LogMel | None = None
         self._extracted: list[Rows] = []
         self._extracted_to = start
 
     def add(self, chunk: AudioChunk, now: float) -> None:
-        self.start = min(self.start, chunk.sequence)
+        if not self.continues:
+            self.start = self.begin = min(self.start, chunk.sequence)
         if chunk.sequence < self._extracted_to:
             self._extractor = None  # what was made of a gap is wrong
         self.opened = self.opened or bool(chunk.flags & ChunkFlag.START_OF_SPEECH)
         if chunk.flags & ChunkFlag.END_OF_SPEECH:
             self.end = place_behind(chunk)
+            self.has_ended = True
+        first, behind = self.numbers or (chunk.number, chunk.number)
+        self.numbers = min(first, chunk.number), max(behind, chunk.number + 1)
+        self.marks |= chunk.flags & MARKS
         self._chunks[chunk.sequence] = chunk
         self.last = max(self.last, chunk.sequence)
         self.touched_at = now
+
+    def keep(self, entry_id: str, sequence: int) -> None:
+        """Note a chunk's entry in the journal; what was cut off keeps its own."""
+        of = self._rest if self._rest and sequence + CHUNK_FRAMES > self._rest.start else self
+        of.entries[entry_id] = sequence
+
+    def split(self, at: int) -> "Utterance":
+        """End it at a frame, and return the rest, which hears some of it again.
+
+        Between chunks: another host that goes on with the rest begins it there, and names it alike.
+        """
+        at -= (at - self.begin) % CHUNK_FRAMES
+        first = min(self._chunks)
+        rest = Utterance(at, self.kind, opened=False, continues=True)
+        rest.begin = first + max(0, at - KEPT_FRAMES - first) // CHUNK_FRAMES * CHUNK_FRAMES
+        rest._chunks = {sequence: chunk for sequence, chunk in self._chunks.items() if sequence >= rest.begin}
+        rest._is_late_by_a_row = self._is_late_by_a_row or self.opened
+        rest.agreement = self.agreement.rest()
+        rest.touched_at, rest.last, rest.announced, rest.numbers = self.touched_at, self.last, True, self.numbers
+        self.end, self.has_ended, self._rest = at, True, rest
+        covered = [sequence for sequence in self._chunks if sequence + CHUNK_FRAMES <= at]
+        self.last = max(covered, default=self.start)
+        for entry_id, sequence in list(self.entries.items()):
+            if sequence + CHUNK_FRAMES > at:
+                rest.entries[entry_id] = self.entries.pop(entry_id)
+        return rest
 
     def __contains__(self, sequence: int) -> bool:
         return sequence in self._chunks
@@ -73,15 +129,51 @@ class Utterance:
         return self.last + CHUNK_FRAMES - self.start if self._chunks else 0
 
     @property
+    def heard_frames(self) -> int:
+        """The same of what the engine hears."""
+        return self.start + self.frames - self.begin
+
+    @property
+    def next_number(self) -> int:
+        """Number of the chunk that is to come behind it; -1 where it broke off: whatever comes, something is lost."""
+        return self.numbers[1] if self.numbers and self.has_ended else -1
+
+    @property
+    def is_mark(self) -> bool:
+        """Whether it is a mark alone: nobody was speaking when it came."""
+        return bool(self._chunks) and all(map(is_mark, self._chunks.values()))
+
+    @property
     def lost(self) -> int:
         """Chunks that are missing between those that have come."""
-        wanted = range(self.start, self.end if self.end is not None else self.last, CHUNK_FRAMES)
-        return sum(sequence not in self._chunks for sequence in wanted)
+        return len(self._missing)
+
+    @property
+    def gaps(self) -> list[tuple[int, int]]:
+        """Where those belong: first frame and the one behind the last of each stretch."""
+        found: list[tuple[int, int]] = []
+        for sequence in self._missing:
+            begins = found.pop()[0] if found and found[-1][1] == sequence else sequence
+            found.append((begins, sequence + CHUNK_FRAMES))
+        return found
+
+    @property
+    def _missing(self) -> list[int]:
+        wanted = range(self.begin, self.end if self.end is not None else self.last, CHUNK_FRAMES)
+        return [sequence for sequence in wanted if sequence not in self._chunks and sequence >= self.start]
 
     @property
     def is_whole(self) -> bool:
         """Whether its end is known and all of it has come."""
         return self.end is not None and self.lost == 0
+
+    def is_steady(self, frames: int) -> bool:
+        """Whether its last frames sound alike: noise, a tone. Speech rises and falls by more."""
+        if self.frames < max(frames, STEADY_FRAMES):
+            return False
+        recent = [chunk for sequence, chunk in self._chunks.items() if sequence >= self.start + self.frames - frames]
+        levels = np.concatenate([_levels(chunk) for chunk in recent]) if recent else np.empty(0)
+        return bool(levels.size and levels.std() < STEADY)
 
     def features(self, bins: int, *, to_the_end: bool) -> Rows:
         """Return its log-mel features, silence where chunks are missing.
@@ -96,9 +188,9 @@ class Utterance:
 
     def samples(self) -> NDArray[np.int16]:
         """Return its audio, 16 kHz, silence where chunks are missing; of PCM chunks only."""
-        audio = np.zeros(self.frames * CHUNK_FRAME_SAMPLES, np.int16)
+        audio = np.zeros(self.heard_frames * CHUNK_FRAME_SAMPLES, np.int16)
         for sequence, chunk in self._chunks.items():
-            at = (sequence - self.start) * CHUNK_FRAME_SAMPLES
+            at = (sequence - self.begin) * CHUNK_FRAME_SAMPLES
             room = audio[at : at + len(chunk.values)]
             room[:] = chunk.values[: len(room)]
         return audio
@@ -113,22 +205,36 @@ class Utterance:
     def _first_row(self, chunk: AudioChunk) -> int:
         # A row is due 200 samples past its centre: the first chunk of an utterance brings one less than it is long, and
         # the last one makes up for it.
-        behind = 1 if self.opened else 0
-        at = ROWS_PER_FRAME * (chunk.sequence - self.start)
+        behind = 1 if self.opened or self._is_late_by_a_row else 0
+        at = ROWS_PER_FRAME * (chunk.sequence - self.begin)
         if chunk.flags & ChunkFlag.END_OF_SPEECH:
-            at = ROWS_PER_FRAME * (place_behind(chunk) + 1 - self.start) - len(chunk.values)
+            at = ROWS_PER_FRAME * (place_behind(chunk) + 1 - self.begin) - len(chunk.values)
         return max(0, at - behind)
 
     def _own(self, bins: int, *, to_the_end: bool) -> Rows:
         if self._extractor is None:
-            self._extractor, self._extracted, self._extracted_to = LogMel(bins), [], self.start
+            self._extractor, self._extracted, self._extracted_to = LogMel(bins), [], self.begin
         audio = self.samples()
-        fresh = audio[(self._extracted_to - self.start) * CHUNK_FRAME_SAMPLES :]
+        fresh = audio[(self._extracted_to - self.begin) * CHUNK_FRAME_SAMPLES :]
         self._extracted.append(self._extractor.push(fresh))
         self._extracted_to = self.start + self.frames
         if to_the_end:
             self._extracted.append(self._extractor.flush())
         return np.concatenate(self._extracted)
+
+
+def _levels(chunk: AudioChunk) -> NDArray[np.float64]:
+    """Return how loud a chunk is, from row to row or frame to frame, on a scale of log10 of energy."""
+    if chunk.kind is ChunkKind.LOG_MEL:
+        return np.asarray(chunk.values.mean(axis=1, dtype=np.float64))
+    whole = chunk.values[: len(chunk.values) // CHUNK_FRAME_SAMPLES * CHUNK_FRAME_SAMPLES]
+    frames = whole.reshape(-1, CHUNK_FRAME_SAMPLES).astype(np.float64)
+    return np.asarray(np.log10((frames**2).mean(axis=1) + 1))
+
+
+def is_mark(chunk: AudioChunk) -> bool:
+    """Return whether a chunk is a mark in silence: the start and the end of nothing."""
+    return bool(chunk.flags & MARKS) and chunk.flags & _OF_NOTHING == _OF_NOTHING and not len(chunk.values)
 
 
 def place_behind(chunk: AudioChunk) -> int:

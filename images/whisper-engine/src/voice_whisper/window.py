@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from blueprint.contract.chunk import CHUNK_FRAME_SAMPLES
 from voice_runtime.features import HOP_MS, SAMPLE_RATE, Rows
 
-WINDOWS_S = (10, 20, 30)
+WINDOWS_S = (10, 15, 20, 30)
 SLACK_S = 2
 LONGEST_S = WINDOWS_S[-1] - SLACK_S
 """Utterances are cut there."""

@@ -49,7 +49,7 @@ def answer(role: Role, backend: Backend, memory: SharedSlots, request: Request) 
         if states:
             return Reply(states=states, stages_ms=took_ms)
         since = time.perf_counter()
-    texts = backend.decode(hidden, request.languages)
+    texts = backend.decode(hidden, request.languages, request.audio_rows)
     took_ms["decode"] = 1000 * (time.perf_counter() - since)
     return Reply(texts=texts, stages_ms=took_ms)
 

@@ -2,12 +2,13 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import httpx2
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from blueprint.contract.metrics import StartPhase
+from blueprint.contract.metrics import Loss, StartPhase
 from blueprint.contract.network import Tier
 from voice_runtime import state
 from voice_runtime.hosts import Host
@@ -31,11 +32,13 @@ class Engine:
         self._host = host
         self._start_phases = start_phases
         self._told_start = False
+        self._lost: dict[Loss, int] | None = None
 
     async def read(self) -> list[Sample]:
-        """Return queue depths, real-time factor and slots, and once the phases of the host's start."""
+        """Return queue depths, real-time factor, losses and slots, and once the phases of the host's start."""
         told = await self._ask()
         samples = [Sample(name, value) for name in FROM_ENGINE if (value := told.get(name)) is not None]
+        samples += self._losses(told)
         samples += await self._slots()
         if not self._told_start:
             samples += await asyncio.to_thread(self._start)
@@ -46,7 +49,7 @@ class Engine:
         await self._http.aclose()
         await self._store.aclose()
 
-    async def _ask(self) -> dict[str, float | None]:
+    async def _ask(self) -> dict[str, Any]:
         try:
             answer = await self._http.get(self._url)
             answer.raise_for_status()
@@ -56,6 +59,15 @@ class Engine:
         if not isinstance(told, dict):
             raise SourceError(f"the engine answers no JSON object: {str(told)[:100]}")
         return told
+
+    def _losses(self, told: dict[str, Any]) -> list[Sample]:
+        """Return what was lost since the last time; an engine that was started again counts anew."""
+        counters = told.get("counters", {})
+        lost = {loss: _sum(counters.get(loss, 0)) for loss in Loss}
+        before, self._lost = self._lost, lost
+        if before is None:
+            return []
+        return [Sample("SpeechLost", max(0, count - before[loss]), loss) for loss, count in lost.items()]
 
     async def _slots(self) -> list[Sample]:
         try:
@@ -80,3 +92,8 @@ class Engine:
             return []
         self._told_start = True
         return [Sample("ColdStart", float(phases[phase]), phase) for phase in StartPhase if phase in phases]
+
+
+def _sum(counter: int | dict[str, int]) -> int:
+    """Return a count; of one that is told by reason, where there was no slot."""
+    return counter.get("full", 0) if isinstance(counter, dict) else counter

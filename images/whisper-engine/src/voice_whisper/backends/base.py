@@ -26,15 +26,33 @@ class Role(StrEnum):
 
 
 @dataclass(frozen=True)
+class Word:
+    """A word, with the space or punctuation around it.
+
+    Attributes:
+        start: Seconds from the window's begin.
+        end: Likewise.
+        confidence: Mean probability of its tokens.
+    """
+
+    text: str
+    start: float
+    end: float
+    confidence: float
+
+
+@dataclass(frozen=True)
 class Decoded:
     """Text of one window.
 
     Attributes:
         language: As it was asked for or found out; ISO 639-1.
+        words: Its words; none: the backend does not tell their times.
     """
 
     text: str
     language: str
+    words: tuple[Word, ...] = ()
 
 
 class Backend(Protocol):
@@ -52,8 +70,12 @@ class Backend(Protocol):
         """Turn features of shape (batch, bins, rows) into hidden states of shape (batch, rows / 2, width)."""
         ...
 
-    def decode(self, hidden: Array, languages: Sequence[str | None]) -> list[Decoded]:
-        """Turn hidden states into text, each in its language; ``None``: find out which."""
+    def decode(self, hidden: Array, languages: Sequence[str | None], rows: Sequence[int]) -> list[Decoded]:
+        """Turn hidden states into text, each in its language; ``None``: find out which.
+
+        Args:
+            rows: Of each window's features, how many hold audio.
+        """
         ...
 
 

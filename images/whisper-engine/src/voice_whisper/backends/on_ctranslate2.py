@@ -4,13 +4,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
+from typing import Any
 
 import ctranslate2
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from voice_whisper.backends.base import Array, CannotLoadError, Decoded, Role
+from voice_whisper.backends.base import Array, CannotLoadError, Decoded, Role, Word
 from voice_whisper.backends.weights import folder_of
 from voice_whisper.settings import ModelSettings
 from voice_whisper.window import ROWS_PER_S
@@ -21,6 +23,11 @@ LENGTH_OF_TOKEN = 2
 """CTranslate2's Whisper takes ``max_length`` for prompt and text together, and gives half of it to each."""
 
 ROWS_PER_STATE = 2
+STATE_S = ROWS_PER_STATE / ROWS_PER_S
+BEGINS_WORD = "\u0120"
+"""How the tokenizer writes the space before a word."""
+WITHOUT_SPACES = {"zh", "ja", "th", "lo", "my", "yue"}
+"""Languages that are written without spaces between words: every token may be one."""
 LANGUAGE_MARK = re.compile(r"<\|([a-z]{2,3})\|>")
 
 NO_SPEECH_PROBABILITY = 0.6
@@ -35,10 +42,11 @@ class _Marks:
     start: int
     transcribe: int
     no_timestamps: int
+    first_special: int
 
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> "_Marks":
-        names = ("<|startoftranscript|>", "<|transcribe|>", "<|notimestamps|>")
+        names = ("<|startoftranscript|>", "<|transcribe|>", "<|notimestamps|>", "<|endoftext|>")
         return cls(*(_token(tokenizer, name) for name in names))
 
 
@@ -53,6 +61,10 @@ def _languages_of(tokenizer: Tokenizer) -> tuple[str, ...]:
     """Return the languages that a model has tokens for: marks of two or three letters."""
     marks = map(LANGUAGE_MARK.fullmatch, tokenizer.get_vocab())
     return tuple(sorted(mark[1] for mark in marks if mark))
+
+
+def _begins_word(piece: str, language: str) -> bool:
+    return piece.startswith(BEGINS_WORD) or language in WITHOUT_SPACES
 
 
 def max_length_of(hidden: Array) -> int:
@@ -76,8 +88,8 @@ class CTranslate2Backend:
         view = ctranslate2.StorageView.from_array(np.ascontiguousarray(features))
         return np.asarray(self._model.encode(view, to_cpu=True))
 
-    def decode(self, hidden: Array, languages: Sequence[str | None]) -> list[Decoded]:
-        """Turn hidden states into text by greedy search."""
+    def decode(self, hidden: Array, languages: Sequence[str | None], rows: Sequence[int]) -> list[Decoded]:
+        """Turn hidden states into text by greedy search, and find where its words are."""
         view = ctranslate2.StorageView.from_array(np.ascontiguousarray(hidden))
         spoken = self._languages(view, languages)
         results = self._model.generate(
@@ -88,7 +100,10 @@ class CTranslate2Backend:
             return_scores=True,
             return_no_speech_prob=True,
         )
-        return [Decoded(self._text(each), language) for each, language in zip(results, spoken, strict=True)]
+        said = [self._tokens(each) for each in results]
+        words = self._words(view, said, spoken, rows)
+        texts = [str(self._tokenizer.decode(tokens)).strip() for tokens in said]
+        return [Decoded(*each) for each in zip(texts, spoken, words, strict=True)]
 
     def _languages(self, view: ctranslate2.StorageView, languages: Sequence[str | None]) -> list[str]:
         if not self._model.is_multilingual:
@@ -105,11 +120,38 @@ class CTranslate2Backend:
         spoken = _token(self._tokenizer, f"<|{language}|>")
         return [self._marks.start, spoken, self._marks.transcribe, self._marks.no_timestamps]
 
-    def _text(self, result: ctranslate2.models.WhisperGenerationResult) -> str:
+    def _tokens(self, result: ctranslate2.models.WhisperGenerationResult) -> list[int]:
         if result.no_speech_prob > NO_SPEECH_PROBABILITY and result.scores[0] < UNLIKELY_LOG_PROBABILITY:
-            return ""
-        text: str = self._tokenizer.decode(result.sequences_ids[0])
-        return text.strip()
+            return []
+        return [token for token in result.sequences_ids[0] if token < self._marks.first_special]
+
+    def _words(
+        self, view: ctranslate2.StorageView, said: list[list[int]], spoken: list[str], rows: Sequence[int]
+    ) -> list[tuple[Word, ...]]:
+        if not any(said):
+            return [() for _ in said]
+        aligned = self._model.align(view, [self._marks.start], said, list(rows))
+        return [self._words_of(*each) for each in zip(said, spoken, aligned, strict=True)]
+
+    def _words_of(
+        self,
+        tokens: list[int],
+        language: str,
+        aligned: Any,  # noqa: ANN401  a class that the package does not name
+    ) -> tuple[Word, ...]:
+        starts: dict[int, float] = {}
+        for token, state in aligned.alignments:
+            starts.setdefault(token, state * STATE_S)
+        last = aligned.alignments[-1][1] * STATE_S if aligned.alignments else 0.0
+        times = [starts.get(place, last) for place in range(len(tokens) + 1)]
+        pieces = [self._tokenizer.id_to_token(token) or "" for token in tokens]
+        begins = [place for place, piece in enumerate(pieces) if _begins_word(piece, language) or place == 0]
+        words = []
+        for begin, behind in zip(begins, [*begins[1:], len(tokens)], strict=True):
+            text = str(self._tokenizer.decode(tokens[begin:behind]))
+            sure = fmean(aligned.text_token_probs[begin:behind])
+            words.append(Word(text, times[begin], times[behind], round(sure, 3)))
+        return tuple(words)
 
 
 def load(settings: ModelSettings, role: Role, threads: int, number: int) -> CTranslate2Backend:  # noqa: ARG001  same for every role

@@ -43,7 +43,7 @@ class NeuronBackend:
         states = [self._application.encoder(window).numpy() for window in windows.split(1)]
         return np.concatenate(states).astype(np.float32)
 
-    def decode(self, hidden: Array, languages: Sequence[str | None]) -> list[Decoded]:
+    def decode(self, hidden: Array, languages: Sequence[str | None], rows: Sequence[int]) -> list[Decoded]:  # noqa: ARG002  it tells no times
         """Turn hidden states into text by greedy search, one by one."""
         return [self._decode(states, language) for states, language in zip(hidden, languages, strict=True)]
 

@@ -1,0 +1,137 @@
+"""What two hypotheses agree on is certain, and stays as it is."""
+
+import numpy as np
+from engine_host import chunks_of, sound
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blueprint.contract.chunk import ChunkKind
+from voice_runtime.chunk import AudioChunk
+from voice_whisper.agreement import Agreement, text_of
+from voice_whisper.backends.base import Word
+from voice_whisper.session_audio import SessionAudio
+from voice_whisper.utterance import STEADY_FRAMES, Utterance
+
+WORD_S = 0.4
+
+
+def words(text: str, start: float = 0.0) -> list[Word]:
+    """Return words of equal length, one behind the other."""
+    return [
+        Word(f" {each}", start + place * WORD_S, start + (place + 1) * WORD_S, 0.9)
+        for place, each in enumerate(text.split())
+    ]
+
+
+def test_what_is_said_twice_is_certain_but_for_the_last_word() -> None:
+    said = Agreement()
+    said.hear(words("please fold the"))
+    assert (text_of(said.committed), text_of(said.tentative)) == ("", "please fold the")
+    said.hear(words("Please hold the line while"))
+    assert (text_of(said.committed), text_of(said.tentative)) == ("Please", "hold the line while")
+    said.hear(words("please hold the line, while we"))
+    assert text_of(said.committed) == "Please hold the line, while"
+    said.hear(words("please hold the line, while"))
+    assert text_of(said.words) == "Please hold the line, while", "the last word may have been cut"
+    said.end(words("lease fold the line while we connect"))
+    assert text_of(said.words) == "Please hold the line, while we connect"
+
+
+def test_hypothesis_of_too_little_audio_does_not_vote() -> None:
+    said = Agreement()
+    said.hear(words("thank you"), votes=False)
+    assert text_of(said.tentative) == "thank you"
+    said.hear(words("thank you for"))
+    assert not said.committed
+
+
+def test_what_goes_on_behind_a_cut_says_nothing_twice() -> None:
+    said = Agreement()
+    said.hear(words("please hold the line while"))
+    said.hear(words("please hold the line while"))
+    rest = said.rest()
+    # Heard again from the third word on, a little late.
+    rest.end(words("the line while we connect", start=2.2 * WORD_S))
+    assert text_of(said.committed + rest.committed) == "please hold the line while we connect"
+
+
+def test_loop_at_the_end_is_cut_and_a_repetition_amid_words_is_not() -> None:
+    said = Agreement()
+    said.end(words("no no no no that is it is it is it is it"))
+    assert text_of(said.words) == "no no no no that is it"
+
+
+def test_hypothesis_that_goes_in_circles_is_not_heard() -> None:
+    said = Agreement()
+    said.hear(words("please call"))
+    for _ in range(2):
+        said.hear(words("please count " * 12 + "please " * 20))
+    assert (text_of(said.committed), text_of(said.tentative)) == ("", "please call")
+
+
+@given(st.lists(st.lists(st.sampled_from("abc"), max_size=9), max_size=9))
+def test_certain_words_never_change(hypotheses: list[list[str]]) -> None:
+    said, before = Agreement(), list[Word]()
+    for hypothesis in hypotheses:
+        said.hear(words(" ".join(hypothesis)))
+        assert said.committed[: len(before)] == before
+        before = list(said.committed)
+
+
+def heard(samples: np.ndarray, kind: ChunkKind) -> Utterance:
+    audio = SessionAudio()
+    for chunk in chunks_of(1, samples.astype(np.int16), kind=kind):
+        audio.add(chunk, 0.0)
+    assert audio.current
+    return audio.current
+
+
+def test_noise_and_tones_are_steady_and_speech_is_not() -> None:
+    draw = np.random.default_rng(7)
+    seconds = np.arange(5 * 16000) / 16000
+    for kind in ChunkKind:
+        for steady in (
+            draw.normal(0, 2000, 5 * 16000),
+            3000 * np.sin(2 * np.pi * 440 * seconds) + draw.normal(0, 20, len(seconds)),
+        ):
+            assert heard(steady, kind).is_steady(STEADY_FRAMES)
+        speech = sound()[: 5 * 16000]
+        assert not heard(speech, kind).is_steady(STEADY_FRAMES)
+        noisy = np.clip(speech + draw.normal(0, 300, len(speech)), -32768, 32767)
+        assert not heard(noisy, kind).is_steady(STEADY_FRAMES)
+
+
+def test_cut_leaves_every_chunk_to_one_side_and_two_seconds_to_both() -> None:
+    for kind in ChunkKind:
+        audio = SessionAudio()
+        chunks = chunks_of(1, sound(), first=100, kind=kind)
+        for number, chunk in enumerate(chunks[:60]):
+            added = audio.add(chunk, 0.0)
+            assert isinstance(added, Utterance)
+            added.keep(str(number), chunk.sequence)
+        whole = audio.current
+        assert whole
+        audio.split(whole, 303)
+        rest = audio.current
+        assert rest
+        assert (whole.start, whole.frames, whole.last) == (100, 200, 295)
+        assert (rest.start, rest.begin, rest.frames) == (300, 200, 100)
+        assert [*whole.entries, *rest.entries] == [str(number) for number in range(60)]
+        assert max(whole.entries.values()) == 295
+        whole.keep("late", 290)
+        whole.keep("later", 300)
+        assert ("late" in whole.entries, "later" in rest.entries) == (True, True)
+        for chunk in chunks[60:]:
+            audio.add(chunk, 0.0)
+        assert audio.finished(0.0) == [rest]
+        (of_all,) = all_of(chunks)
+        rows, expected = (each.features(80, to_the_end=True) for each in (rest, of_all))
+        np.testing.assert_allclose(rows[20:-20], expected[len(expected) - len(rows) + 20 : -20], atol=1e-3)
+        assert rest.lost == 0
+
+
+def all_of(chunks: list[AudioChunk]) -> list[Utterance]:
+    audio = SessionAudio()
+    for chunk in chunks:
+        audio.add(chunk, 0.0)
+    return audio.finished(0.0)

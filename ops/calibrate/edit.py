@@ -1,0 +1,42 @@
+"""One value of a deployment file, written without touching a character beside it: comments and layout stay."""
+
+import json
+
+import yaml
+
+from blueprint.file.source import Location
+
+
+def with_value(text: str, place: Location, key: str, value: dict[str, object]) -> str:
+    """Return a deployment file's text with ``key: value`` in the mapping at a place, instead of what it said there."""
+    node = yaml.compose(text, Loader=yaml.SafeLoader)
+    for part in place:
+        node = _child(node, part)
+    if not isinstance(node, yaml.MappingNode):
+        raise TypeError(f"{'.'.join(map(str, place))} is no mapping")
+    written = f"{key}: {json.dumps(value, ensure_ascii=False)}"
+    for name, there in node.value:
+        if name.value == key:
+            return text[: name.start_mark.index] + written + text[_end(there) :]
+    # Behind the first key, which is a fleet's name or its type.
+    (first, _), (second, _), *_ = node.value
+    separator = ", " if node.flow_style else "\n" + " " * first.start_mark.column
+    return text[: second.start_mark.index] + written + separator + text[second.start_mark.index :]
+
+
+def _child(node: yaml.Node | None, part: str | int) -> yaml.Node:
+    if isinstance(node, yaml.SequenceNode):
+        parts: dict[str | int, yaml.Node] = dict(enumerate(node.value))
+    elif isinstance(node, yaml.MappingNode):
+        parts = {name.value: value for name, value in node.value}
+    else:
+        raise TypeError(f"there is no {part} in a scalar")
+    return parts[part]
+
+
+def _end(node: yaml.Node) -> int:
+    """Return where a value ends; the end of a block collection that PyYAML tells lies behind the comments after it."""
+    if isinstance(node, yaml.CollectionNode) and not node.flow_style:
+        last = node.value[-1]
+        return _end(last[1] if isinstance(last, tuple) else last)
+    return node.end_mark.index

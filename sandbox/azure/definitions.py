@@ -1,0 +1,173 @@
+"""What Azure itself says of the resources that are deployed here: names, types, values, ranges and patterns.
+
+The table is read from github.com/Azure/bicep-types-az, which Microsoft generates from the services' own OpenAPI files;
+`make refresh-azure-types` reads it anew. It has the types that our programs emit, and of their parts those that are
+given; so a wrong name, value or number is refused here as Azure Resource Manager would refuse it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from sandbox.azure import arm
+from sandbox.azure.values import Secret, Unknown
+
+TABLE = Path(__file__).with_suffix(".json")
+REQUIRED, READ_ONLY = 1, 2
+"""Flags of a property, as bicep-types has them."""
+_OPEN = re.compile(r"\.streams\[\d+\]$")
+"""Where definitions list examples: a stream is named by whoever sends it, such as Container Insights.
+https://learn.microsoft.com/azure/azure-monitor/containers/container-insights-data-collection-configure"""
+_KEBAB = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+Node = Any
+"""A type: `any`, `bool`, or an object with one of `int`, `string`, `enum`, `list`, `map`, `object`, `choice`."""
+
+
+@cache
+def definitions() -> Mapping[str, Mapping[str, Any]]:
+    """Return the definition of each type: its name with the API's version, and its body."""
+    table: dict[str, Mapping[str, Any]] = json.loads(TABLE.read_text(encoding="utf-8"))["resources"]
+    return table
+
+
+def problems(kind: str, inputs: Mapping[str, Any]) -> list[str]:
+    """Return what Azure's definition does not allow; nothing of a type that the table does not have.
+
+    Args:
+        kind: Type without its package, such as `containerservice:AgentPool`.
+        inputs: As azure-native takes them: without `properties`, the resource's place among them.
+    """
+    known = definitions().get(kind)
+    return list(_check(known["body"], request(kind, inputs, known["body"]), "")) if known else []
+
+
+def request(kind: str, inputs: Mapping[str, Any], body: Node) -> dict[str, Any]:
+    """Return the body that azure-native sends for inputs."""
+    *place, own = arm.path_inputs(kind)
+    given = {name: value for name, value in inputs.items() if name not in (*place, own)}
+    if "location" in body["object"]:
+        given.setdefault("location", "that of the group")  # azure-native looks it up
+    if "name" in body["object"] and inputs.get(own) is not None:
+        given["name"] = inputs[own]
+    if isinstance(given.get("autoScalerProfile"), Mapping):
+        profile = given["autoScalerProfile"].items()
+        given["autoScalerProfile"] = {_KEBAB.sub("-", name).lower(): value for name, value in profile}
+    identity = given.get("identity")
+    if isinstance(identity, Mapping) and isinstance(identity.get("userAssignedIdentities"), list):
+        listed: dict[str, Any] = {str(number): {} for number, _ in enumerate(identity["userAssignedIdentities"])}
+        given["identity"] = {**identity, "userAssignedIdentities": listed}
+    return given
+
+
+def _with_properties(known: Mapping[str, Any], given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Put what an object does not have itself below its `properties`, which azure-native leaves out at every depth."""
+    if "properties" not in known or known["properties"][0] & READ_ONLY:
+        return given
+    own = {name: value for name, value in given.items() if name in known and not known[name][0] & READ_ONLY}
+    inner = {name: value for name, value in given.items() if name not in own}
+    return {**own, "properties": {**own.get("properties", {}), **inner}} if inner else own
+
+
+def _check(node: Node, value: Any, at: str) -> Iterator[str]:
+    while isinstance(value, Secret):
+        value = value.value
+    if isinstance(value, Unknown) or value is None or node == "any":
+        return
+    if node == "bool":
+        if not isinstance(value, bool):
+            yield f"{at}: {value!r} is neither true nor false"
+        return
+    ((kind, told),) = ((kind, told) for kind, told in node.items() if kind in _CHECKS)
+    yield from _CHECKS[kind](told, value, at)
+
+
+def _object(properties: Mapping[str, Any], value: Any, at: str) -> Iterator[str]:
+    if not isinstance(value, Mapping):
+        yield f"{at}: {value!r} is no object"
+        return
+    value = _with_properties(properties, value)
+    for name, (flags, _) in properties.items():
+        if flags & REQUIRED and not flags & READ_ONLY and value.get(name) is None:
+            yield f"{_below(at, name)}: Azure asks for it"
+    for name, item in value.items():
+        if name not in properties:
+            yield f"{_below(at, name)}: Azure knows no such property"
+        elif properties[name][0] & READ_ONLY:
+            yield f"{_below(at, name)}: only Azure sets it"
+        else:
+            yield from _check(properties[name][1], item, _below(at, name))
+
+
+def _choice(told: Mapping[str, Any], value: Any, at: str) -> Iterator[str]:
+    """One of several objects, by the value of one of their properties."""
+    chosen = value.get(told["by"]) if isinstance(value, Mapping) else None
+    if chosen not in told["of"]:
+        yield f"{_below(at, told['by'])}: {chosen!r} is none of {', '.join(told['of'])}"
+    else:
+        yield from _check(told["of"][chosen], value, at)
+
+
+def _list(told: Mapping[str, Any], value: Any, at: str) -> Iterator[str]:
+    if not isinstance(value, list):
+        yield f"{at}: {value!r} is no list"
+        return
+    yield from _within(told, len(value), at, "items")
+    for number, item in enumerate(value):
+        yield from _check(told["of"], item, f"{at}[{number}]")
+
+
+def _map(told: Node, value: Any, at: str) -> Iterator[str]:
+    if not isinstance(value, Mapping):
+        yield f"{at}: {value!r} is no map"
+        return
+    for name, item in value.items():
+        yield from _check(told, item, f"{at}[{name}]")
+
+
+def _enum(told: list[Any], value: Any, at: str) -> Iterator[str]:
+    # Definitions let any text through for versions to come; what is deployed here is none of those.
+    if value not in told and not _OPEN.search(at):
+        yield f"{at}: {value!r} is none of {', '.join(map(str, told))}"
+
+
+def _string(told: Mapping[str, Any], value: Any, at: str) -> Iterator[str]:
+    if not isinstance(value, str):
+        yield f"{at}: {value!r} is no text"
+        return
+    yield from _within(told, len(value), at, "characters")
+    if "pattern" in told and not re.search(told["pattern"], value):
+        yield f"{at}: {value!r} does not match {told['pattern']}"
+
+
+def _int(told: Mapping[str, Any], value: Any, at: str) -> Iterator[str]:
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value):
+        yield f"{at}: {value!r} is no whole number"
+        return
+    yield from _within(told, value, at, "")
+
+
+def _within(told: Mapping[str, Any], value: float, at: str, what: str) -> Iterator[str]:
+    if not told.get("min", value) <= value <= told.get("max", value):
+        limits = f"{told.get('min', '')} to {told.get('max', '')}"
+        yield f"{at}: {value:g} {what} is not {limits}".replace("  ", " ")
+
+
+def _below(at: str, name: str) -> str:
+    return f"{at}.{name}".lstrip(".")
+
+
+_CHECKS: Mapping[str, Callable[[Any, Any, str], Iterator[str]]] = {
+    "object": _object,
+    "choice": _choice,
+    "list": _list,
+    "map": _map,
+    "enum": _enum,
+    "string": _string,
+    "int": _int,
+}

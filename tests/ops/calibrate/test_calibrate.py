@@ -1,0 +1,99 @@
+"""`voice calibrate`: the search, the file's text, and our own engine with tiny.en on this machine."""
+
+import json
+import wave
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import blueprint
+from blueprint.capacity import capacities
+from ops.calibrate.edit import with_value
+from ops.calibrate.search import most_sustained
+from ops.cli import app
+from ops.demo.command import SAMPLE
+from tests.blueprint.documents import DEPLOYMENTS
+
+VALUE: dict[str, object] = {"calls": 7, "date": "2026-11-22", "conditions": "by hand, on one host"}
+WRITTEN = 'measured: {"calls": 7, "date": "2026-11-22", "conditions": "by hand, on one host"}'
+
+
+def calibrate(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["calibrate", *map(str, arguments)])
+
+
+@pytest.mark.parametrize(
+    ("carries", "most", "found"),
+    [(0, 64, (0, True)), (1, 64, (1, True)), (13, 64, (13, True)), (64, 64, (64, False)), (900, 50, (50, False))],
+)
+def test_the_limit_is_found_to_the_call_and_never_exceeded(carries: int, most: int, found: tuple[int, bool]) -> None:
+    tried: list[int] = []
+
+    def sustains(calls: int) -> bool:
+        tried.append(calls)
+        return calls <= carries
+
+    assert most_sustained(sustains, most) == found
+    assert max(tried) <= most
+    assert len(set(tried)) == len(tried)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("a:\n  - name: x  # one\n    b: 2\n", f"a:\n  - name: x  # one\n    {WRITTEN}\n    b: 2\n"),
+        ("a:\n  - {name: x, b: 2}  # one\n", f"a:\n  - {{name: x, {WRITTEN}, b: 2}}  # one\n"),
+        (
+            "a:\n  - b: 2\n    measured:  # old\n      calls: 3\n      date: today  # that day\n    # more\n    c: 1\n",
+            f"a:\n  - b: 2\n    {WRITTEN}  # that day\n    # more\n    c: 1\n",
+        ),
+        ("a:\n  - measured: {calls: 3}  # old\n", f"a:\n  - {WRITTEN}  # old\n"),
+    ],
+)
+def test_a_figure_is_written_and_nothing_else_changes(before: str, after: str) -> None:
+    assert with_value(before, ("a", 0), "measured", VALUE) == after
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    copy = tmp_path / "small.yaml"
+    copy.write_text((DEPLOYMENTS / "small.yaml").read_text(encoding="utf-8"), encoding="utf-8")
+    return copy
+
+
+def test_our_engine_on_this_machine_is_measured_and_written(file: Path, tmp_path: Path) -> None:
+    speech, before = tmp_path / "speech.wav", file.read_text(encoding="utf-8")
+    with wave.open(str(SAMPLE), "rb") as source, wave.open(str(speech), "wb") as short:
+        short.setparams(source.getparams())
+        short.writeframes(source.readframes(3 * source.getframerate()))
+    result = calibrate(file, "cpu", "--audio", speech, "--most", 1, "--final-ms", 60_000, "--json")
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)["measured"]
+    assert told["calls"] == 1
+    assert "our engine with tiny.en" in told["conditions"]
+    assert "more not tried" in told["conditions"]
+    (cpu,) = [each for each in capacities(blueprint.load(file).aws) if each.name == "cpu"]
+    assert (cpu.calls, cpu.binding.kind) == (1, "measured")
+    added = [line for line in file.read_text(encoding="utf-8").splitlines() if line not in before.splitlines()]
+    assert [line.strip().partition(":")[0] for line in added] == ["measured"]
+    assert before.count("#") == file.read_text(encoding="utf-8").count("#")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("gpu",), 2, "gpu is no fleet of small; there are vad, cpu"),
+        (("cpu", "--url", "nowhere"), 2, "--url nowhere is no address"),
+        (("cpu", "--url", "http://127.0.0.1:9"), 1, "cannot connect"),
+        (("cpu", "--url", "http://127.0.0.1:9", "--audio", "none.wav"), 2, "none.wav"),
+    ],
+)
+def test_what_cannot_be_measured_leaves_the_file_alone(
+    file: Path, arguments: tuple[str, ...], code: int, says: str
+) -> None:
+    before = file.read_bytes()
+    result = calibrate(file, *arguments)
+    assert result.exit_code == code
+    assert says in result.stderr
+    assert file.read_bytes() == before

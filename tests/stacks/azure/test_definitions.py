@@ -1,0 +1,131 @@
+"""What is asked of Azure is what Azure's own definitions allow, in both shipped files, and mistakes are seen."""
+
+import copy
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from sandbox.azure.definitions import TABLE, definitions, problems
+from sandbox.azure.graph import Graph, short_type
+from sandbox.azure.schema import api_version
+from tests.blueprint.documents import DEPLOYMENTS
+from tests.stacks.azure.manifests import DIGESTS
+from tests.stacks.azure.recorded import azure_resources, cluster, edited, inputs
+
+FILES = {
+    "production": edited({"images": DIGESTS}, "production-azure"),
+    "cells": edited({"images": DIGESTS}),
+    "both": edited({}, "both"),
+    "public": edited({"azure.network.private_cluster": False, "azure.network.authorized_ranges": ["203.0.113.0/24"]}),
+}
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_inputs_are_as_azure_defines_them(file: str) -> None:
+    for resource in azure_resources(cluster(FILES[file])):
+        assert problems(short_type(resource.type), inputs(resource)) == [], resource.name
+
+
+def test_the_table_has_every_type_that_is_deployed_in_the_version_that_the_sdk_speaks() -> None:
+    deployed = {short_type(each.type) for file in FILES for each in azure_resources(cluster(FILES[file]))}
+    assert deployed == definitions().keys()
+    for kind, known in definitions().items():
+        assert known["type"].endswith(f"@{api_version(f'azure-native:{kind}')}"), (
+            f"{kind}: run `make refresh-azure-types`"
+        )
+
+
+def test_the_table_says_where_it_is_from() -> None:
+    origin = json.loads(TABLE.read_text(encoding="utf-8"))["origin"]
+    assert origin["repository"] == "https://github.com/Azure/bicep-types-az"
+    assert len(origin["commit"]) == 40
+    assert sorted(path.stem for path in DEPLOYMENTS.glob("*.yaml") if "\nazure:" in path.read_text()) == [
+        "both", "cells", "production-azure",
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    return cluster(FILES["production"])
+
+
+def changed(value: Mapping[str, Any], path: str, new: object) -> dict[str, Any]:
+    """Return a copy with another value at a path; numbers are places in lists."""
+    whole: Any = copy.deepcopy(dict(value))
+    *above, last = path.split(".")
+    at = whole
+    for part in above:
+        at = at[int(part)] if isinstance(at, list) else at[part]
+    at[int(last) if isinstance(at, list) else last] = new
+    return dict(whole)
+
+
+AKS, POOL, RULES = (
+    "containerservice:ManagedCluster",
+    "containerservice:AgentPool",
+    "alertsmanagement:PrometheusRuleGroup",
+)
+MISTAKES = [
+    (POOL, "gpuProfile", {"drivers": "Install"}, "properties.gpuProfile.drivers: Azure knows no such property"),
+    (POOL, "gpuProfile.driver", "install", "'install' is none of Install, None"),
+    (POOL, "scaleSetPriority", "spot", "'spot' is none of Spot, Regular"),
+    (POOL, "maxCount", "4", "properties.maxCount: '4' is no whole number"),
+    (POOL, "maxCount", 4.5, "properties.maxCount: 4.5 is no whole number"),
+    (POOL, "osDiskSizeGB", 4096, "properties.osDiskSizeGB: 4096 is not 0 to 2048"),
+    (POOL, "upgradeSettings.drainTimeoutInMinutes", 1441, "1441 is not 1 to 1440"),
+    (POOL, "enableAutoScaling", "true", "properties.enableAutoScaling: 'true' is neither true nor false"),
+    (POOL, "availabilityZones", "1", "properties.availabilityZones: '1' is no list"),
+    (POOL, "nodeLabels", ["a"], "properties.nodeLabels: ['a'] is no map"),
+    (POOL, "nodeTaint", ["a=b:NoSchedule"], "properties.nodeTaint: Azure knows no such property"),
+    (POOL, "provisioningState", "Succeeded", "properties.provisioningState: only Azure sets it"),
+    (POOL, "agentPoolName", "Pairs", "name: 'Pairs' does not match ^[a-z][a-z0-9]{0,11}$"),
+    (AKS, "autoScalerProfile.expander", "least_waste", "'least_waste' is none of"),
+    (AKS, "autoScalerProfile.maxGracefulTermination", "1", "max-graceful-termination: Azure knows no such"),
+    (AKS, "networkProfile.networkDataplane", "Cilium", "'Cilium' is none of azure, cilium"),
+    (AKS, "networkProfile.podCidr", "10.244.0.0/33", "does not match"),
+    (AKS, "identity.type", "User", "'User' is none of"),
+    (
+        AKS,
+        "agentPoolProfiles.0.maxSurge",
+        "1",
+        "agentPoolProfiles[0].maxSurge: Azure knows no such property",
+    ),
+    (RULES, "rules.0.expr", "up", "properties.rules[0].expr: Azure knows no such property"),
+    (RULES, "rules.0.severity", "high", "properties.rules[0].severity: 'high' is no whole number"),
+    (RULES, "scopes", None, "properties.scopes: Azure asks for it"),
+    ("monitor:ActionGroup", "groupShortName", "voice-serve-on-call", "19 characters is not to 12"),
+    ("monitor:ActionGroup", "emailReceivers.0.emailAddress", None, "emailReceivers[0].emailAddress: Azure asks for it"),
+    ("consumption:Budget", "notifications", {"a": {"operator": "Above"}}, "'Above' is none of"),
+    ("consumption:Budget", "timeGrain", "Weekly", "'Weekly' is none of"),
+    ("dashboard:DashboardDefinition", "properties.data", "{}", "properties.data: Azure knows no such property"),
+    ("dashboard:Dashboard", "dashboardName", "voice_services", "'voice_services' does not match"),
+    ("network:NetworkSecurityGroup", "securityRules.0.access", "Permit", "'Permit' is none of Allow, Deny"),
+    ("network:PrivateEndpoint", "privateLinkServiceConnections.0.groups", ["vault"], "groups: Azure knows no such"),
+    ("keyvault:Vault", "properties.softDeleteRetentionInDay", 7, "softDeleteRetentionInDay: Azure knows no such"),
+    ("containerregistry:Registry", "sku.name", "Gold", "'Gold' is none of"),
+    ("operationalinsights:Workspace", "retentionInDays", "30", "'30' is no whole number"),
+    ("monitor:DataCollectionRule", "dataFlows.0.stream", ["x"], "dataFlows[0].stream: Azure knows no such property"),
+]
+
+
+@pytest.mark.parametrize(("kind", "path", "value", "said"), MISTAKES, ids=[f"{each[0]}-{each[1]}" for each in MISTAKES])
+def test_a_mistake_is_seen(graph: Graph, kind: str, path: str, value: object, said: str) -> None:
+    given = next(inputs(each) for each in graph.of_type(kind) if "/" not in path and _reaches(inputs(each), path))
+    found = problems(kind, changed(given, path, value))
+    assert any(said in problem for problem in found), found
+
+
+def _reaches(given: Mapping[str, Any], path: str) -> bool:
+    at: Any = given
+    for part in path.split(".")[:-1]:
+        if isinstance(at, list):
+            if not at:
+                return False
+            at = at[int(part)]
+        elif part in at:
+            at = at[part]
+        else:
+            return False
+    return True
