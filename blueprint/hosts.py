@@ -1,5 +1,7 @@
 """Which images run where: on the hosts of each fleet, as tasks of the gateway, on the cluster."""
 
+import hashlib
+import json
 from typing import Literal
 
 from blueprint import catalog
@@ -73,6 +75,13 @@ NO_DIGEST = f"sha256:{'0' * 64}"
 def digest(deployment: Deployment, image: Image) -> str:
     """Return an image's digest, or ``NO_DIGEST``."""
     return deployment.images.get(image, NO_DIGEST)
+
+
+def artifacts_name(deployment: Deployment, fleet: AsrFleet) -> str:
+    """Return the name of what a fleet's job leaves: it serves hosts of the same type with the same image and model."""
+    served = [fleet.vllm.model, fleet.vllm.revision] if fleet.vllm else [fleet.model, fleet.revision]
+    images = [digest(deployment, image) for image in asr_images(fleet) if image is not Image.TELEMETRY]
+    return hashlib.sha256(json.dumps([fleet.instance_type, *served, *images]).encode()).hexdigest()[:8]
 
 
 def held_back(deployment: Deployment, images: tuple[Image, ...]) -> bool:

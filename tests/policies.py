@@ -71,13 +71,25 @@ class Cloud:
             data = template["LaunchTemplateData"]
             role = profiles[data["IamInstanceProfile"]["Arn"]]
             script = base64.b64decode(data["UserData"]).decode()
-            yield f"{tier}-{name}", script, self.roles()[_ARNS["AWS::IAM::Role"].format(id=role, **_PLACE)]
+            yield (
+                template.get("LaunchTemplateName", f"{tier}-{name}"),
+                script,
+                self.roles()[_ARNS["AWS::IAM::Role"].format(id=role, **_PLACE)],
+            )
 
     def key_of_secret(self, arn: str) -> str:
         """Return the ARN of the key that a secret is encrypted with."""
         return str(
             next(body["KmsKeyId"] for t, n, body in self.of_type("SecretsManager::Secret") if self.arn(t, n) == arn)
         )
+
+    def key_of_bucket(self, bucket: str) -> str:
+        """Return the ARN of the key that a bucket is encrypted with."""
+        for tier, name, body in self.of_type("S3::Bucket"):
+            if self._id(tier, name) == bucket:
+                (rule,) = body["BucketEncryption"]["ServerSideEncryptionConfiguration"]
+                return str(rule["ServerSideEncryptionByDefault"]["KMSMasterKeyID"])
+        raise LookupError(bucket)
 
     def arn(self, tier: str, name: str) -> str:
         kind = self._templates[tier]["Resources"][name]["Type"]

@@ -1,9 +1,10 @@
 """What an EC2 host runs at first boot: step files of strict shell, rendered from typed values."""
 
-from userdata.render import HOST_ACTIONS, SIZE_LIMIT_BYTES, render, render_bake
+from userdata.render import HOST_ACTIONS, SIZE_LIMIT_BYTES, render, render_bake, render_preparation
 from userdata.values import (
     SET_ON_THE_HOST,
     AfXdp,
+    Artifacts,
     Bake,
     Container,
     HealthCommand,
@@ -12,6 +13,7 @@ from userdata.values import (
     HugePages,
     LifecycleHooks,
     Mount,
+    Preparation,
     StateAccess,
     Vfio,
 )
@@ -21,6 +23,7 @@ __all__ = [
     "SET_ON_THE_HOST",
     "SIZE_LIMIT_BYTES",
     "AfXdp",
+    "Artifacts",
     "Bake",
     "Container",
     "HealthCommand",
@@ -29,8 +32,10 @@ __all__ = [
     "HugePages",
     "LifecycleHooks",
     "Mount",
+    "Preparation",
     "StateAccess",
     "Vfio",
     "render",
     "render_bake",
+    "render_preparation",
 ]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib.resources import files
 from typing import Literal
 
-from userdata.values import AfXdp, Bake, Container, HealthCommand, HealthPort, HostBoot, Vfio
+from userdata.values import AfXdp, Bake, Container, HealthCommand, HealthPort, HostBoot, Preparation, Vfio
 
 SIZE_LIMIT_BYTES = 16_384
 """EC2's limit of raw user data. A CDK token counts as it is written; an ARN in its place is some 80 bytes longer."""
@@ -81,6 +81,36 @@ def render_bake(bake: Bake, what: Literal["bake", "check"]) -> str:
     return "\n".join(parts) + "\n"
 
 
+def render_preparation(job: Preparation) -> str:
+    """Render the user data of the host that fills a fleet's artifacts."""
+    name, uri = job.image
+    disks = ["instance_store"] if job.instance_store_mount else []
+    steps = [*disks, *([job.accelerator] if job.accelerator else []), "runtime", "images", "prepare"]
+    values = {
+        "REGION": job.region,
+        "ARTIFACTS": job.artifacts.source,
+        "ARTIFACTS_DIR": job.artifacts.directory,
+        "ARTIFACTS_USER": job.artifacts.user_id,
+        "MOUNTED_AT": job.mounted_at,
+        "INSTANCE_STORE": job.instance_store_mount,
+        "GPUS": "yes" if job.accelerator == "gpu" else None,
+    }
+    parts = [
+        "#!/bin/bash",
+        "set -Eeuo pipefail",
+        *(f"{name}={_quote(str(value))}" for name, value in values.items() if value is not None),
+        _array("STEPS", ["need aws awscli-2", *(["need mkfs.xfs xfsprogs"] if disks else []), *steps]),
+        _array("DEVICES", []),
+        _array("CONTAINERS", [name]),
+        _array("COMMAND", list(job.command)),
+        f"ENVIRONMENT={_lines(_variables(job.environment))}",
+        f"declare -A IMAGE=([{name}]={_quote(uri)})",
+        *(_body(step) for step in ("lib", "need", *steps)),
+        "main",
+    ]
+    return "\n".join(parts) + "\n"
+
+
 def _files(boot: HostBoot) -> list[str]:
     """Step files in the order in which they run.
 
@@ -95,6 +125,7 @@ def _files(boot: HostBoot) -> list[str]:
         ("instance_store", boot.instance_store_mount),
         ("neuron", boot.accelerator == "neuron"),
         ("gpu", boot.accelerator == "gpu"),
+        ("artifacts", boot.artifacts),
         ("cold_start", boot.starting),
     )
     return [*_ALWAYS_BEFORE, *(name for name, asked in optional if asked), *_ALWAYS_AFTER]
@@ -146,6 +177,9 @@ def _assignments(boot: HostBoot) -> list[str]:
         "RX_QUEUES": af_xdp.rx_queues if af_xdp else None,
         "RX_RING_SIZE": af_xdp.rx_ring_size if af_xdp else None,
         "INSTANCE_STORE": boot.instance_store_mount,
+        "ARTIFACTS": boot.artifacts.source if boot.artifacts else None,
+        "ARTIFACTS_DIR": boot.artifacts.directory if boot.artifacts else None,
+        "ARTIFACTS_USER": boot.artifacts.user_id if boot.artifacts else None,
         "STARTING": boot.starting.name if boot.starting else "",
         "START_LOG": _start_log(boot.starting) if boot.starting else None,
         "TARGET_GROUP": target_group or "",

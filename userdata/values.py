@@ -206,6 +206,21 @@ class Container:
 
 
 @dataclass(frozen=True)
+class Artifacts:
+    """What the job of a fleet has left for its hosts, or is to leave.
+
+    Attributes:
+        source: Where it lies, ``s3://bucket/name``.
+        directory: Where a host has it, which its engine has as its cache.
+        user_id: Whom it belongs to there.
+    """
+
+    source: str
+    directory: str
+    user_id: int
+
+
+@dataclass(frozen=True)
 class HostBoot:
     """All that one fleet's hosts are told.
 
@@ -227,6 +242,7 @@ class HostBoot:
         data_path: How audio packets are received.
         instance_store_mount: Where the local NVMe disks are mounted, as RAID 0 when there are several.
         accelerator: What must be visible before containers start.
+        artifacts: What is fetched before they do; ``None`` where engines fetch from a hub.
     """
 
     deployment: str
@@ -245,6 +261,7 @@ class HostBoot:
     data_path: AfXdp | Vfio | None = None
     instance_store_mount: str | None = None
     accelerator: Literal["neuron", "gpu"] | None = None
+    artifacts: Artifacts | None = None
 
     def __post_init__(self) -> None:
         names = [container.name for container in self.containers]
@@ -313,3 +330,23 @@ class Bake:
     images: Mapping[str, str]
     huge_pages: HugePages | None = None
     vfio_drivers: str | None = None
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """A job that has an engine fetch and compile its model, and leaves the result to the hosts of its fleet.
+
+    Attributes:
+        image: Name of the engine's image, and the image by digest.
+        command: Arguments of its container, the program among them.
+        mounted_at: Where the container has its cache.
+    """
+
+    region: str
+    image: tuple[str, str]
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    artifacts: Artifacts
+    mounted_at: str
+    instance_store_mount: str | None = None
+    accelerator: Literal["neuron", "gpu"] | None = None

@@ -34,6 +34,11 @@ def vad_groups(deployment: Deployment) -> list[str]:
     return [group(deployment, VAD_FLEET, zone) for zone in deployment.aws.availability_zones]
 
 
+def job(deployment: Deployment, fleet: str) -> str:
+    """Return the name of the launch template whose host leaves a fleet's artifacts in the bucket."""
+    return f"{deployment.name}-{fleet}-artifacts"
+
+
 def scaling_alarm(deployment: Deployment, fleet: str, rule: ScalingRule) -> str:
     return f"{deployment.name}-{fleet}-{rule.name}"
 

@@ -42,6 +42,7 @@ HUGE_PAGE_SIZE_MIB = Variable("VOICE_HUGE_PAGE_SIZE_MIB", "Size of one huge page
 HOST_KIND = Variable("VOICE_HOST_KIND", "neuron, gpu or cpu: placement fills hosts in that order")
 ENGINE = Variable("VOICE_ENGINE", "whisper, or vllm on the host's loopback")
 MODEL = Variable("VOICE_MODEL", "Whisper model of the engine: a repository at Hugging Face, or a folder")
+MODEL_REVISION = Variable("VOICE_MODEL_REVISION", "Commit of that repository; empty: its newest")
 SESSIONS = Variable("VOICE_SESSIONS", "Most sessions of an ASR host at a time; a full one refuses")
 ENCODERS = Variable("VOICE_ENCODERS", "Worker processes for Whisper's prefill")
 DECODERS = Variable("VOICE_DECODERS", "Worker processes for Whisper's decode")
@@ -66,8 +67,8 @@ DRAIN_TIMEOUT_S = Variable("VOICE_DRAIN_TIMEOUT_S", "Time that a stopping proces
 
 _STATE = (VALKEY_HOST_FILE, VALKEY_PORT, VALKEY_USER, VALKEY_PASSWORD_FILE)
 _WHISPER = (
-    HOST, HOST_ADDRESS, ZONE, *_STATE, CHUNK_PORT, HEALTH_PORT, HOST_KIND, ENGINE, MODEL, SESSIONS, ENCODERS, DECODERS,
-    CACHE_DIR, DRAIN_TIMEOUT_S,
+    HOST, HOST_ADDRESS, ZONE, *_STATE, CHUNK_PORT, HEALTH_PORT, HOST_KIND, ENGINE, MODEL, MODEL_REVISION, SESSIONS,
+    ENCODERS, DECODERS, CACHE_DIR, DRAIN_TIMEOUT_S,
 )  # fmt: skip
 
 ENVIRONMENT: dict[Image, tuple[Variable, ...]] = {

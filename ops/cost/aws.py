@@ -51,7 +51,7 @@ def _group(templates: Templates, stack: str, properties: Properties) -> Iterator
     launch = templates.referred(stack, properties["LaunchTemplate"]["LaunchTemplateId"])["LaunchTemplateData"]
     hosts = templates.size(properties["MinSize"], properties["MaxSize"])
     yield Use(launch["InstanceType"], hosts, exact=True)
-    yield Use("ebs-gp3", hosts * _volume_gib(launch))
+    yield from _volumes(launch, hosts)
     if launch.get("Monitoring", {}).get("Enabled"):
         yield Use("cloudwatch-custom-metric", hosts * DETAILED_METRICS)
 
@@ -60,11 +60,18 @@ def _warm_pool(templates: Templates, stack: str, properties: Properties) -> Iter
     """Yield the volumes of stopped hosts: the pool is as large as its two sizes say, which are one here."""
     group = templates.referred(stack, properties["AutoScalingGroupName"])
     launch = templates.referred(stack, group["LaunchTemplate"]["LaunchTemplateId"])["LaunchTemplateData"]
-    yield Use("ebs-gp3", Amount.fixed(int(properties["MinSize"]) * _volume_gib(launch)))
+    yield from _volumes(launch, Amount.fixed(int(properties["MinSize"])))
 
 
-def _volume_gib(launch: Properties) -> int:
-    return sum(int(mapping["Ebs"]["VolumeSize"]) for mapping in launch["BlockDeviceMappings"])
+def _volumes(launch: Properties, hosts: Amount) -> Iterator[Use]:
+    """Yield the volumes of hosts: 125 MiB/s and 3,000 IOPS are part of the price of each."""
+    for mapping in launch["BlockDeviceMappings"]:
+        volume = mapping["Ebs"]
+        yield Use("ebs-gp3", hosts * int(volume["VolumeSize"]))
+        if (more := int(volume["Throughput"]) - 125) > 0:
+            yield Use("ebs-gp3-throughput", hosts * (more / 1024))
+        if (more := int(volume["Iops"]) - 3000) > 0:
+            yield Use("ebs-gp3-iops", hosts * more)
 
 
 def _service(templates: Templates, stack: str, properties: Properties) -> Iterator[Use]:

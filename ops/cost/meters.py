@@ -65,6 +65,8 @@ _AWS: dict[str, AwsMeter] = {
     "cloudwatch-high-resolution-alarm": AwsMeter("AmazonCloudWatch", "CW:HighResAlarmMonitorUsage", "alarm-month"),
     "cloudwatch-requests": AwsMeter("AmazonCloudWatch", "CW:Requests", "thousand requests", scale=1000),
     "ebs-gp3": AwsMeter("AmazonEC2", "EBS:VolumeUsage.gp3", "GB-month", filters={"volumeApiName": "gp3"}),
+    "ebs-gp3-iops": AwsMeter("AmazonEC2", "EBS:VolumeP-IOPS.gp3", "IOPS-month"),
+    "ebs-gp3-throughput": AwsMeter("AmazonEC2", "EBS:VolumeP-Throughput.gp3", "GiBps-month"),
     "ecr-storage": AwsMeter("AmazonECR", "TimedStorage-ByteHrs", "GB-month"),
     "fargate-arm-memory": AwsMeter("AmazonECS", "Fargate-ARM-GB-Hours", "GB-hour"),
     "fargate-arm-vcpu": AwsMeter("AmazonECS", "Fargate-ARM-vCPU-Hours:perCPU", "vCPU-hour"),

@@ -18,7 +18,7 @@ from ops.options import DeploymentFile, Json
 from ops.output import empty_table, err, out, print_json, stop
 from ops.progress import heartbeat
 from ops.rollout.follow import follow, newest_ids
-from ops.rollout.plan import Roll, rolls
+from ops.rollout.plan import Roll, rolls, shortages
 from ops.synthesis import synthesize, templates
 from ops.teardown.removal import OperatorsAws
 from sandbox.aws.cdk import Cdk, CdkError
@@ -41,7 +41,7 @@ def rollout(
 
     With --deploy it deploys those stacks and follows their instance refreshes. An alarm fails one, and CloudFormation
     goes back; with --probe so does a call of which more words are wrong, or whose words come later, than before. Exits
-    with 1 when the rollout was taken back.
+    with 1 when the rollout was taken back, and before anything is deployed when the account's quota has no room for it.
 
     Example: voice rollout deployments/production-us-east-1.yaml --deploy
     """
@@ -55,6 +55,8 @@ def rollout(
             print_json({"rolls": found}, deployment.name)
         else:
             _show(found)
+        if short := "\n".join(shortages(found)):
+            raise stop(short, FAILED)
         if not deploy or not found:
             return
         wrong = _deploy(account, found, _prober(probe, auth, recording, said))
@@ -84,8 +86,11 @@ def _show(found: list[Roll]) -> None:
     out.print(table)
     for family in dict.fromkeys(roll.quota for roll in found):
         # Groups of one stack, and stacks, roll one after the other.
-        most = max(roll.more_vcpus for roll in found if roll.quota == family)
-        out.print(f"{family}: {most} vCPU more than run now, beside what scaling adds")
+        of_family = [roll for roll in found if roll.quota == family]
+        room = min((roll.room_vcpus for roll in of_family if roll.room_vcpus is not None), default=None)
+        left = "a quota that Service Quotas does not tell" if room is None else f"{max(room, 0)} that the quota leaves"
+        most = max(roll.more_vcpus for roll in of_family)
+        out.print(f"{family}: {most} vCPU more than run now, of {left}; scaling adds to them")
     out.print(f"in all at most {sum(roll.longest_s for roll in found) / 3600:.1f} h; scaling goes on meanwhile")
     out.print(f"taken back by {escape(', '.join(dict.fromkeys(name for roll in found for name in roll.guards)))}")
 

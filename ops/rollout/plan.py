@@ -2,15 +2,17 @@
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any
 
 from blueprint import catalog
 from blueprint.aws.rollouts import guards, surge, surges
 from blueprint.checks.fleets import fleets
-from blueprint.file.model.aws import OnDemand
+from blueprint.file.model.aws import OnDemand, Spot
 from ops.aws.account import Account
+from ops.preflight.aws.quotas import vcpu_room
 
 GROUP, TEMPLATE = "AWS::AutoScaling::AutoScalingGroup", "AWS::EC2::LaunchTemplate"
 
@@ -25,6 +27,7 @@ class Roll:
         longest_s: Bound of its duration: every host takes its whole warm-up and its whole time to drain.
         more_vcpus: vCPUs beyond those that run now, while old and new hosts are there.
         quota: What they count against.
+        room_vcpus: vCPUs that this quota leaves now; ``None`` where Service Quotas does not say.
         changed: Properties of the launch template that differ.
         guards: Alarms that take it back.
     """
@@ -36,6 +39,7 @@ class Roll:
     longest_s: int
     more_vcpus: int
     quota: str
+    room_vcpus: int | None
     changed: tuple[str, ...]
     guards: tuple[str, ...]
 
@@ -43,11 +47,23 @@ class Roll:
 def rolls(account: Account) -> list[Roll]:
     """Return what a deploy of the file would roll, in the order of the deploy."""
     live = account.live_templates()
+    room = cache(partial(vcpu_room, account))
     return [
-        _roll(account, group, stack, changed)
+        _roll(account, room, group, stack, changed)
         for stack, template in account.templates.items()
         for group, changed in _changed(live.get(stack, {}), template)
     ]
+
+
+def shortages(found: Sequence[Roll]) -> Iterator[str]:
+    """Say for each group that would wait for hosts which the account may not launch, what it lacks."""
+    for roll in found:
+        if roll.room_vcpus is not None and roll.more_vcpus > roll.room_vcpus:
+            yield (
+                f"{roll.group}: {roll.more_vcpus} vCPU more than run now, and the quota {roll.quota} leaves "
+                f"{max(roll.room_vcpus, 0)}: lower `rollout.surge_percent`, or have `voice preflight FILE "
+                "--request-increases` ask for more"
+            )
 
 
 def _changed(live: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -73,7 +89,9 @@ def _launches(template: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     return found
 
 
-def _roll(account: Account, group: str, stack: str, changed: tuple[str, ...]) -> Roll:
+def _roll(
+    account: Account, room_of: Callable[..., int | None], group: str, stack: str, changed: tuple[str, ...]
+) -> Roll:
     aws, known = account.deployment.aws, account.groups[group]
     (fleet,) = (each for each in fleets(account.deployment) if each.name == known.fleet)
     settings = next((each for each in aws.asr if each.name == known.fleet), aws.vad)
@@ -83,7 +101,8 @@ def _roll(account: Account, group: str, stack: str, changed: tuple[str, ...]) ->
     at_a_time = surge(aws.rollout.surge_percent, found["DesiredCapacity"]) or min(hosts, 1)
     batches = math.ceil(hosts / at_a_time) if hosts else 0
     pauses = (len(aws.rollout.checkpoint_percentages) + 1) * aws.rollout.checkpoint_pause_s
-    room = surges(fleet.purchase or OnDemand())
+    more = at_a_time * fleet.instance_type.vcpus if surges(fleet.purchase or OnDemand()) else 0
+    family = catalog.quotas()[fleet.instance_type.quota_code].family
     return Roll(
         group=group,
         stack=stack,
@@ -92,8 +111,9 @@ def _roll(account: Account, group: str, stack: str, changed: tuple[str, ...]) ->
         # From launch to service, the group's warm-up behind it, and the drain of the old host.
         longest_s=batches * (2 * settings.warm_up_s + settings.drain_timeout_s)
         + (pauses + aws.rollout.bake_s) * bool(hosts),
-        more_vcpus=at_a_time * fleet.instance_type.vcpus if room else 0,
-        quota=catalog.quotas()[fleet.instance_type.quota_code].family,
+        more_vcpus=more,
+        quota=family,
+        room_vcpus=room_of(family, spot=isinstance(fleet.purchase, Spot)) if more else None,
         changed=changed,
         guards=guards(account.deployment, fleet.tier, fleet.name),
     )

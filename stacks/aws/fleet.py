@@ -32,6 +32,6 @@ class FleetStack(VoiceStack):
             deployment=deployment,
             network=network.network,
             store=state.store,
-            repositories=registry.registry.repositories,
+            registry=registry.registry,
             retention=self.retention,
         )

@@ -1,4 +1,4 @@
-"""Image repositories."""
+"""Image repositories, and the bucket of artifacts."""
 
 from aws_cdk import App
 
@@ -11,7 +11,7 @@ class RegistryStack(VoiceStack):
     """The repositories that hosts pull from. Deployed first, so that there is a place to push to."""
 
     tier = "registry"
-    about = "container image repositories"
+    about = "container image repositories, artifacts"
 
     def __init__(self, app: App, deployment: Deployment) -> None:
         super().__init__(app, deployment)

@@ -47,8 +47,10 @@ class Launch:
 
 
 def launches(templates: Templates) -> Iterator[Launch]:
-    """Yield every container of every launch template and task definition."""
+    """Yield every container of every launch template and task definition that serves; a job of a fleet has a name."""
     for template in of_type(templates, "EC2::LaunchTemplate"):
+        if "LaunchTemplateName" in template.properties:
+            continue
         yield from _of_host(str(template), text(template.properties["LaunchTemplateData"]["UserData"]))
     for task in of_type(templates, "ECS::TaskDefinition"):
         for container in task.properties["ContainerDefinitions"]:

@@ -14,10 +14,11 @@ import blueprint
 from blueprint.aws.rollouts import guards
 from blueprint.contract.network import Tier
 from ops.cli import app
-from ops.rollout import command, follow
+from ops.rollout import command, follow, plan
 from ops.rotate import passwords
 from sandbox.aws.cdk import ROOT, CdkError
 from sandbox.aws.rehearsal import Rehearsal
+from tests.blueprint.documents import Edits
 from tests.sandbox.fleet import Fleet
 
 FILE = ROOT / "deployments/sandbox.yaml"
@@ -89,7 +90,12 @@ def test_rollout_says_what_a_deploy_replaces_and_a_bad_probe_takes_it_back(
     file = fleet.file({**served, "images.asr-neuron": BAD, "aws.rollout": {"checkpoint_pause_s": 3600}}).source.file
     planned = json.loads(CliRunner().invoke(app, ["rollout", str(file), "--json"]).stdout)["rolls"]
     assert [(roll["group"], roll["hosts"], roll["changed"]) for roll in planned] == [(GROUP, 2, ["UserData"])]
-    assert planned[0]["more_vcpus"] == 192
+    assert (planned[0]["more_vcpus"], planned[0]["room_vcpus"]) == (192, None)  # this AWS knows no EC2 quotas
+    with monkeypatch.context() as short:
+        short.setattr(plan, "vcpu_room", lambda *_, **__: 191)
+        refused = CliRunner().invoke(app, ["rollout", str(file), "--deploy"])
+    assert refused.exit_code == 1
+    assert "192 vCPU more than run now, and the quota inf leaves 191" in " ".join(refused.output.split())
 
     monkeypatch.setattr(follow, "POLL_S", 0.5)
     monkeypatch.setattr(command, "_prober", lambda *_: lambda: "half of the words are wrong")
@@ -100,6 +106,48 @@ def test_rollout_says_what_a_deploy_replaces_and_a_bad_probe_takes_it_back(
     assert all(NEW in script for _, script in fleet.hosts().values())
     nothing = CliRunner().invoke(app, ["rollout", str(fleet.file(served).source.file)])
     assert "replaces no host" in nothing.output
+
+
+@pytest.mark.nightly
+def test_the_vad_tier_goes_over_to_vfio_and_leaves_its_hosts_to_callers(fleet: Fleet) -> None:
+    """The first command of docs/runbooks/procedures/patching.md; moto changes no UDP listener, so the edge stays."""
+    session, endpoint = fleet.rehearsal.session, fleet.rehearsal.aws.endpoint
+    elbv2 = session.client("elbv2", endpoint_url=endpoint)
+    ec2 = session.client("ec2", endpoint_url=endpoint)
+    cloudformation = session.client("cloudformation", endpoint_url=endpoint)
+    cloudwatch = session.client("cloudwatch", endpoint_url=endpoint)
+    for name in guards(fleet.file({}), Tier.VAD, "vad"):
+        cloudwatch.put_metric_alarm(
+            AlarmName=name, MetricName="m", Namespace="n", Statistic="Sum", Period=60, EvaluationPeriods=1,
+            Threshold=1, ComparisonOperator="GreaterThanThreshold",
+        )  # fmt: skip
+    image = ec2.register_image(Name="with vfio", RootDeviceName="/dev/xvda")["ImageId"]
+    af_xdp: Edits = {"aws.state.engine_version": "7.2"}
+    vfio: Edits = {**af_xdp, "aws.vad.data_path.mode": "vfio", "aws.vad.machine_image": image}
+
+    def resources() -> dict[str, str]:
+        found = cloudformation.describe_stack_resources(StackName="sandbox-vad")["StackResources"]
+        kinds = ("TargetGroup", "AutoScalingGroup", "LaunchTemplate")
+        return {r["LogicalResourceId"]: r["PhysicalResourceId"] for r in found if r["ResourceType"].endswith(kinds)}
+
+    def reached() -> tuple[str, int]:
+        """Return the kind of targets that get callers' packets, and how many Auto Scaling keeps in its own group."""
+        groups = {each["TargetGroupArn"]: each for each in elbv2.describe_target_groups()["TargetGroups"]}
+        rtp = {arn: each for arn, each in groups.items() if arn in resources().values()}
+        (instances,) = (arn for arn, each in rtp.items() if each["TargetType"] == "instance")
+        listeners = [
+            listener
+            for balancer in elbv2.describe_load_balancers()["LoadBalancers"]
+            for listener in elbv2.describe_listeners(LoadBalancerArn=balancer["LoadBalancerArn"])["Listeners"]
+        ]
+        (used,) = (each["DefaultActions"][0]["TargetGroupArn"] for each in listeners if each["Port"] == 5004)
+        serving = elbv2.describe_target_health(TargetGroupArn=instances)["TargetHealthDescriptions"]
+        return rtp[used]["TargetType"], len(serving)
+
+    fleet.deploy(af_xdp, "sandbox-vad", "sandbox-edge")
+    assert reached() == ("instance", 3)
+    fleet.deploy(vfio, "sandbox-vad")
+    assert reached() == ("instance", 3)  # nobody is taken from callers before the edge goes over
 
 
 def test_passwords_rotate_in_two_steps(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:

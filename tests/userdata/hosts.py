@@ -6,6 +6,7 @@ from blueprint.contract.metrics import StartPhase
 from blueprint.contract.network import PROMETHEUS, Tier
 from userdata import (
     AfXdp,
+    Artifacts,
     Container,
     HealthCommand,
     HealthPort,
@@ -119,7 +120,7 @@ def asr(port: int = READY_PORT) -> HostBoot:
                 },
                 health=HealthPort(port),
                 user_id=10001,
-                mounts=(Mount("/var/cache/voice", "/var/cache/voice", writable=True),),
+                mounts=(Mount("/var/cache/voice/asr", "/var/cache/voice", writable=True),),
                 hardware=True,
                 shared_memory_mib=4096,
                 start_log={},
@@ -129,8 +130,11 @@ def asr(port: int = READY_PORT) -> HostBoot:
     )
 
 
+ARTIFACTS = Artifacts("s3://artifacts/0badf00d", "/var/cache/voice/asr", 10001)
+
+
 def asr_neuron(port: int = READY_PORT) -> HostBoot:
-    return replace(asr(port), accelerator="neuron")
+    return replace(asr(port), accelerator="neuron", artifacts=ARTIFACTS)
 
 
 def asr_gpu(port: int = READY_PORT) -> HostBoot:
@@ -141,6 +145,7 @@ def asr_gpu(port: int = READY_PORT) -> HostBoot:
         auto_scaling_group="production-asr-p5",
         accelerator="gpu",
         instance_store_mount="/mnt/nvme",
+        artifacts=replace(ARTIFACTS, directory="/mnt/nvme/cache"),
         containers=(
             replace(
                 engine,

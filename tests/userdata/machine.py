@@ -12,7 +12,7 @@ from tests.userdata.hosts import PASSWORD, READY_PORT
 from userdata import HostBoot, render
 
 FAKED = (
-    "aws", "blkid", "curl", "date", "docker", "ethtool", "install", "ip", "journalctl", "logger", "mkfs.xfs",
+    "aws", "blkid", "chown", "curl", "date", "docker", "ethtool", "install", "ip", "journalctl", "logger", "mkfs.xfs",
     "modprobe", "mount", "mountpoint", "mdadm", "networkctl", "neuron-ls", "nvidia-container-runtime-hook",
     "nvidia-smi", "sleep", "systemctl", "tee", "uname",
 )  # fmt: skip

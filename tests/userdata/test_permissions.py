@@ -26,17 +26,37 @@ https://docs.aws.amazon.com/AmazonECR/latest/userguide/repository-policy-example
 @pytest.fixture(scope="module", params=FILES)
 def cloud(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Cloud:
     if request.param == "vfio":
-        edits = {"aws.vad.data_path.mode": "vfio", "aws.vad.machine_image": "ami-0123456789abcdef0"}
+        edits = {
+            "aws.vad.data_path.mode": "vfio",
+            "aws.vad.machine_image": "ami-0123456789abcdef0",
+            "aws.asr.0.artifacts": "0badf00d",
+            "aws.asr.2.artifacts": "0badf00d",
+        }
         return Cloud(edited_sandbox(edits, tmp_path_factory.mktemp("vfio")))
     return Cloud(shipped(request.param))
 
 
-def boot(script: str, folder: Path, ready_port: int, *, fails: bool) -> tuple[Machine, str]:
-    """Run a host's life by the user data of its launch template, or the end that a failure puts to it."""
+def machine_of(folder: Path, ready_port: int) -> Machine:
+    """Return a machine that has what any host looks for."""
     machine = Machine(folder, ready_port)
     machine.add_secondary_interface()
     machine.write("dev/neuron0", "")
     machine.write("sys/block/nvme1n1/device/model", "Amazon EC2 NVMe Instance Storage\n")
+    return machine
+
+
+def prepare(script: str, folder: Path, ready_port: int, *, fails: bool) -> Machine:
+    """Run the job that fills a fleet's artifacts."""
+    machine = machine_of(folder, ready_port)
+    user_data = folder / "user-data"
+    user_data.write_text(script)
+    assert (machine.run(user_data).returncode != 0) is fails
+    return machine
+
+
+def boot(script: str, folder: Path, ready_port: int, *, fails: bool) -> Machine:
+    """Run a host's life by the user data of its launch template, or the end that a failure puts to it."""
+    machine = machine_of(folder, ready_port)
     if fails:
         machine.set("fail", "docker info")
         machine.set("no-action")
@@ -44,12 +64,12 @@ def boot(script: str, folder: Path, ready_port: int, *, fails: bool) -> tuple[Ma
     user_data.write_text(re.sub(r"HEALTH_PORT=\([^)]*\)", lambda m: re.sub(r"=\d+", f"={ready_port}", m[0]), script))
     assert machine.run(user_data).returncode == 0
     assert (machine.boot().returncode != 0) is fails
-    return machine, script
+    return machine
 
 
 def calls(cloud: Cloud, machine: Machine, script: str) -> Iterator[Call]:
     """Yield what a host asks AWS, by its commands and by what it tells Docker."""
-    (group,) = re.findall(r"^GROUP='?([^'\s]+)'?$", script, re.MULTILINE)
+    group = "".join(re.findall(r"^GROUP='?([^'\s]+)'?$", script, re.MULTILINE))
     for line in machine.transcript:
         if line.startswith("docker pull"):
             yield from pulled(line.split()[-1])
@@ -77,8 +97,24 @@ def asked(cloud: Cloud, line: str, group: str) -> Iterator[Call]:
             yield from (call for call in logged(named) if call.action == f"logs:{action}")
         case "secretsmanager":
             yield from read(cloud, options["secret-id"])
+        case "ssm":
+            yield Call("ssm:GetParameter", f"arn:aws:ssm:{REGION}:{ACCOUNT}:parameter{options['name']}")
+        case "s3":
+            yield from copied(cloud, *line.split()[-2:])
         case _:
             raise AssertionError(f"what does {line} need?")
+
+
+def copied(cloud: Cloud, source: str, target: str) -> Iterator[Call]:
+    """Yield what ``aws s3 cp`` or ``sync`` asks; S3 itself asks KMS for the caller."""
+    writes = target.startswith("s3:")
+    bucket, _, name = (target if writes else source).removeprefix("s3://").partition("/")
+    arn, via = f"arn:aws:s3:::{bucket}", {"kms:ViaService": f"s3.{REGION}.amazonaws.com"}
+    if "/" not in name:
+        yield Call("s3:ListBucket", arn, {"s3:prefix": f"{name}/"})
+    yield Call("s3:PutObject" if writes else "s3:GetObject", f"{arn}/{name}" if "/" in name else f"{arn}/{name}/a/b")
+    for action in ("kms:GenerateDataKey", "kms:Decrypt") if writes else ("kms:Decrypt",):
+        yield Call(action, cloud.key_of_bucket(bucket), via)
 
 
 def pulled(image: str) -> Iterator[Call]:
@@ -132,9 +168,12 @@ def test_a_host_may_do_what_it_does_and_nothing_else(cloud: Cloud, tmp_path: Pat
     hosts = list(cloud.hosts())
     assert hosts
     for name, script, statements in hosts:
-        made = [published()]
-        for fails in (False, True):
-            made += calls(cloud, *boot(script, tmp_path / f"{name}-{fails}", ready_port, fails=fails))
+        is_job = name.endswith("-artifacts")
+        made = [] if is_job else [published()]
+        for fails in (False,) if is_job else (False, True):
+            live = prepare if is_job else boot
+            machine = live(script, tmp_path / f"{name}-{fails}", ready_port, fails=fails)
+            made += calls(cloud, machine, script)
         assert [call for call in made if not call.allowed_by(statements)] == [], name
         spare = [
             (name, action)
@@ -155,7 +194,9 @@ def test_a_task_may_start_and_nothing_else(cloud: Cloud) -> None:
     options = container["LogConfiguration"]["Options"]
     made += logged({**options, "awslogs-stream": f"{options['awslogs-stream-prefix']}/gateway/0"})
     for secret in container["Secrets"]:
-        made += read(cloud, ":".join(secret["ValueFrom"].split(":")[:7]))
+        place = secret["ValueFrom"]
+        of_ssm = [Call("ssm:GetParameters", place)]
+        made += of_ssm if ":ssm:" in place else read(cloud, ":".join(place.split(":")[:7]))
     statements = roles[task["ExecutionRoleArn"]]
     assert [call for call in made if not call.allowed_by(statements)] == []
 

@@ -36,6 +36,12 @@ WARM_POOL = Lever(
     "userdata/steps/every_boot.sh",
     "Warmed:*) touch",
 )
+FETCHED = Lever(
+    "hosts fetch weights, and what Neuron compiled of them, from a bucket that a job fills beforehand; those of a warm "
+    "pool before they are stopped",
+    "userdata/steps/artifacts.sh",
+    "aws s3 sync",
+)
 KEPT_WEIGHTS = Lever(
     "weights outlive the container: on NVMe (AWS), on the shared model cache (Azure), which a job fills beforehand",
     "blueprint/engines/launch/vllm.py",
@@ -95,7 +101,7 @@ BUDGETS: dict[Image, tuple[PhaseBudget, ...]] = {
             StartPhase.WEIGHTS,
             63 + 243,
             f"63 s from disk: {_BREAKDOWN}; 243 s to fetch the 48.6 GB of Voxtral-24B at 200 MB/s, assumed",
-            (KEPT_WEIGHTS, PARALLEL_LOAD),
+            (FETCHED, KEPT_WEIGHTS, PARALLEL_LOAD),
         ),
         PhaseBudget(StartPhase.COMPILE, 166, _BREAKDOWN, (COMPILE_CACHE,)),
         PhaseBudget(StartPhase.GRAPHS, 90, f"{_BREAKDOWN}; vLLM's default list of sizes", (FEWER_GRAPHS,)),
@@ -110,12 +116,12 @@ BUDGETS: dict[Image, tuple[PhaseBudget, ...]] = {
     ),
     Image.ASR_NEURON: (
         PhaseBudget(StartPhase.PULL, None, _UNKNOWN, (KEPT_IMAGE, WARM_POOL)),
-        PhaseBudget(StartPhase.WEIGHTS, None, _UNKNOWN, ()),
+        PhaseBudget(StartPhase.WEIGHTS, None, _UNKNOWN, (FETCHED,)),
         PhaseBudget(
             StartPhase.COMPILE,
             385,
             "Mistral-Small-3.1-24B on trn1.32xlarge (NxDI contrib): a larger model than Whisper",
-            (NEURON_CACHE,),
+            (FETCHED, NEURON_CACHE),
         ),
         PhaseBudget(StartPhase.WARM_UP, None, _UNKNOWN, ()),
     ),

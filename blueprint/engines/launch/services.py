@@ -1,5 +1,6 @@
 """From a deployment to launchers: the processes of each service and fleet, as the file asks for them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from blueprint import catalog
@@ -24,8 +25,10 @@ from blueprint.azure.contract import (
     Component,
 )
 from blueprint.catalog import ModelCard
+from blueprint.contract.environment import CACHE_DIR
+from blueprint.contract.images import Image
 from blueprint.contract.network import VLLM
-from blueprint.engines.launch.base import LOOPBACK
+from blueprint.engines.launch.base import LOOPBACK, Launcher
 from blueprint.engines.launch.dcgm import DcgmExporter
 from blueprint.engines.launch.fabric import NixlFabric
 from blueprint.engines.launch.kv_transfer import KvTransfer, Role
@@ -36,6 +39,7 @@ from blueprint.engines.launch.pd_router import CellFront, PdRouter
 from blueprint.engines.launch.placement import Placement, place
 from blueprint.engines.launch.router import Router
 from blueprint.engines.launch.vllm import VllmServer
+from blueprint.engines.launch.whisper import whisper_engine
 from blueprint.engines.sizing.layouts import cell_groups
 from blueprint.engines.sizing.result import EngineSizing
 from blueprint.engines.sizing.service import PoolSizing, size_fleet, size_service
@@ -51,6 +55,7 @@ from blueprint.file.model.azure import (
     Routing,
     TtsService,
 )
+from blueprint.hosts import asr_images
 
 HOST_CACHE_DIR = "/var/cache/voice"
 """Compile caches and weights as a container on an EC2 host sees them: the NVMe disks where the type has them."""
@@ -230,8 +235,39 @@ def fleet_launch(fleet: AsrFleet) -> VllmServer:
         cache_dir=HOST_CACHE_DIR,
         shutdown_timeout_s=fleet.drain_timeout_s - STOP_MARGIN_S,
         revision=fleet.vllm.revision,
-        offline=False,
+        offline=fleet.artifacts is not None,
     )
+
+
+@dataclass(frozen=True)
+class Preparation(Launcher):
+    """What the job of a fleet runs in its engine's image: fetch the weights, and compile where that is done ahead."""
+
+    image: Image
+    program: tuple[str, ...]
+    variables: Mapping[str, str]
+
+    def command(self) -> tuple[str, ...]:
+        return self.program
+
+    def environment(self) -> dict[str, str]:
+        return dict(self.variables)
+
+
+def preparation(fleet: AsrFleet) -> Preparation:
+    """Return what leaves a fleet's weights, and what Neuron compiles of them, in ``HOST_CACHE_DIR``.
+
+    vLLM's own compile caches are made by its first start, and not by this.
+    """
+    if fleet.vllm:
+        server = fleet_launch(fleet)
+        revision = ("--revision", fleet.vllm.revision) if fleet.vllm.revision else ()
+        environment = {**server.environment(), "HF_HUB_OFFLINE": "0"}
+        return Preparation(Image.ASR_VLLM, ("hf", "download", server.repository, *revision), environment)
+    image = asr_images(fleet)[0]
+    runtime = neuron_launch(fleet).environment() if image is Image.ASR_NEURON else {}
+    environment = {CACHE_DIR.name: HOST_CACHE_DIR, **whisper_engine(fleet, 1).environment(), **runtime}
+    return Preparation(image, ("python3", "-m", "voice_whisper.prepare"), environment)
 
 
 def neuron_launch(fleet: AsrFleet) -> NeuronRuntime:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from blueprint import catalog
 from blueprint.catalog import InstanceType
-from blueprint.contract.environment import DECODERS, ENCODERS, MODEL, SESSIONS
+from blueprint.contract.environment import DECODERS, ENCODERS, MODEL, MODEL_REVISION, SESSIONS
 from blueprint.engines.launch.neuron import cores_of
 from blueprint.file.model.aws import AsrFleet
 
@@ -23,6 +23,7 @@ class WhisperEngine:
 
     Attributes:
         model: Repository of its weights; not read where vLLM serves the host.
+        revision: Commit of the repository; empty for its newest.
         sessions: Most sessions at a time; a full host refuses, and the VAD tier takes another.
         encoders: Worker processes for prefill.
         decoders: Worker processes for decode. As many as encoders, or one more: their shares of the work on these
@@ -30,6 +31,7 @@ class WhisperEngine:
     """
 
     model: str
+    revision: str
     sessions: int
     encoders: int = 1
     decoders: int = 1
@@ -37,6 +39,7 @@ class WhisperEngine:
     def environment(self) -> dict[str, str]:
         return {
             MODEL.name: self.model,
+            MODEL_REVISION.name: self.revision,
             SESSIONS.name: str(self.sessions),
             ENCODERS.name: str(self.encoders),
             DECODERS.name: str(self.decoders),
@@ -56,7 +59,7 @@ def whisper_engine(fleet: AsrFleet, sessions: int) -> WhisperEngine:
     model = fleet.model or DEFAULT_MODELS[kind.computes_on]
     # vLLM has the accelerators then, and our engine no workers.
     workers = () if fleet.vllm else _workers(kind)
-    return WhisperEngine(model, sessions, *workers)
+    return WhisperEngine(model, fleet.revision or "", sessions, *workers)
 
 
 def _workers(kind: InstanceType) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from blueprint.file.model.edge import Edge
 from blueprint.file.model.load import Measured
 from blueprint.file.model.observability import LogRetentionDays, Observability
 from blueprint.file.model.scaling import ScalingRules
-from blueprint.file.model.serving import VllmOptions
+from blueprint.file.model.serving import Revision, VllmOptions
 
 
 class Network(Model):
@@ -108,6 +108,11 @@ class DataPath(Model):
     """Descriptors in each receive ring."""
 
 
+VolumeThroughput = Annotated[int, Field(ge=125, le=2000)]
+"""What a gp3 volume reads or writes, MiB/s: 125 are part of its price, and 2000 the most.
+https://docs.aws.amazon.com/ebs/latest/userguide/general-purpose.html"""
+
+
 class VadFleet(Model):
     """Graviton4 hosts that turn RTP into chunks of speech; one Auto Scaling group per zone."""
 
@@ -122,6 +127,9 @@ class VadFleet(Model):
     default AWS's newest, which changes under the fleet at any deploy; ``voice images ami`` proposes one to pin."""
     root_volume_gib: int = Field(default=40, ge=30)
     """Root volume of a host, GiB; it holds the images."""
+    root_volume_mib_per_s: VolumeThroughput = 125
+    """Throughput of the root volume, MiB/s; images are unpacked to it at a first boot. IOPS follow: four a MiB/s, at
+    least the 3,000 that are part of the price."""
     drain_timeout_s: int = Field(default=600, ge=30, le=7200)
     """Longest that a terminating host may take to hand over its sessions, seconds."""
     warm_up_s: int = Field(default=120, ge=0, le=3600)
@@ -193,7 +201,8 @@ class Rollout(Model):
 class HostImages(Model):
     """A pipeline of EC2 Image Builder for each fleet: hosts of its images install and pull nothing when they boot.
 
-    A pipeline runs when it is started (docs/runbooks/patching.md), and costs the machine that it builds on meanwhile.
+    A pipeline runs when it is started (docs/runbooks/procedures/patching.md), and costs the machine that it builds on
+    meanwhile.
     """
 
     vfio: bool = False
@@ -225,6 +234,12 @@ class AsrFleet(Model):
     """Repository at Hugging Face of the Whisper model, for the engine ``whisper``: one in CTranslate2's format on GPUs
     and CPUs, one of OpenAI's on Neuron. By default large-v2, on CPUs tiny.en. With another one hosts of the VAD tier
     send samples instead of log-mel features, since only the engine knows how many mel bins it takes."""
+    revision: Revision | None = None
+    """Commit of that model's repository; absent, the newest is fetched."""
+    artifacts: Annotated[str, Field(pattern=r"^[0-9a-f]{8}$")] | None = None
+    """Weights and compiled programs that hosts fetch from the deployment's bucket, so that none asks a hub or compiles:
+    the name under which the fleet's job has left them (docs/runbooks/procedures/artifacts.md). Another image, model,
+    revision or instance type is another name."""
     measured: Measured | None = None
     """Calls that a host carries; without it, the ceiling of its memory counts, or what its cores are assumed to do."""
     purchase: Purchase = OnDemand()
@@ -237,6 +252,9 @@ class AsrFleet(Model):
     default AWS's newest, which changes under the fleet at any deploy; ``voice images ami`` proposes one to pin."""
     root_volume_gib: int = Field(default=200, ge=30)
     """Root volume of a host, GiB; it holds the images."""
+    root_volume_mib_per_s: VolumeThroughput = 125
+    """Throughput of the root volume, MiB/s; an image of 25 GiB takes three minutes to unpack at the default. IOPS
+    follow: four a MiB/s, at least the 3,000 that are part of the price."""
     drain_timeout_s: int = Field(default=900, ge=30, le=7200)
     """Longest that a terminating host may take to finish its sessions, seconds."""
     warm_up_s: int = Field(default=300, ge=0, le=3600)
@@ -249,6 +267,8 @@ class AsrFleet(Model):
             raise ValueError("`vllm` names the model for `engine: vllm`, and belongs to no other engine")
         if self.vllm and self.model:
             raise ValueError("`model` belongs to `engine: whisper`; vLLM's is `vllm.model`")
+        if self.vllm and self.revision:
+            raise ValueError("`revision` belongs to `engine: whisper`; vLLM's is `vllm.revision`")
         return self
 
 

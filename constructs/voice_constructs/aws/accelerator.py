@@ -4,6 +4,8 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from aws_cdk import aws_autoscaling as autoscaling
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 import userdata
@@ -16,11 +18,13 @@ from blueprint.contract.environment import CACHE_DIR, CHUNK_PORT, DRAIN_TIMEOUT_
 from blueprint.contract.images import UNPRIVILEGED_USER, Image
 from blueprint.contract.metrics import NEURON_TOOLS_DIR, START_PHASES_FILE
 from blueprint.contract.network import CHUNK, ENGINE_HEALTH, VLLM, Tier
-from blueprint.engines.launch.services import HOST_CACHE_DIR, fleet_launch, neuron_launch
+from blueprint.engines.launch.services import HOST_CACHE_DIR, fleet_launch, neuron_launch, preparation
 from blueprint.engines.launch.vllm import START_LOG
 from blueprint.engines.launch.whisper import whisper_engine
 from blueprint.file.model.aws import AsrFleet, Engine
-from blueprint.hosts import asr_images, held_back
+from blueprint.hosts import artifacts_name, asr_images, held_back
+from voice_constructs.aws.acknowledge import acknowledge
+from voice_constructs.aws.artifacts import end_with_its_job
 from voice_constructs.aws.fleet import FleetContext
 from voice_constructs.aws.host import (
     HostGroupProps,
@@ -65,6 +69,8 @@ class AcceleratorFleet(Construct):
         self._images = asr_images(props.fleet)
         self._name = names.group(self._deployment, props.fleet.name)
         self.group = self._build_group()
+        if not held_back(self._deployment, self._images):
+            self._build_job()
         self.scaling = [
             RuleScaling(
                 self,
@@ -81,22 +87,66 @@ class AcceleratorFleet(Construct):
             for rule in props.fleet.scaling
         ]
 
-    def _build_group(self) -> autoscaling.AutoScalingGroup:
+    def _build_template(self, id_: str, role: iam.Role, user_data: str) -> ec2.LaunchTemplate:
         fleet, context = self._fleet, self._context
-        template = host_template(
+        return host_template(
             self,
-            "Template",
+            id_,
             props=HostTemplateProps(
                 instance_type=self._type,
-                role=context.role(self, "Role", groups=[self._name], tier=Tier.ASR, images=self._images),
+                role=role,
                 security_group=context.security_group(Tier.ASR),
                 volume_key=context.key,
                 root_volume_gib=fleet.root_volume_gib,
-                user_data=userdata.render(self._boot()),
+                root_volume_mib_per_s=fleet.root_volume_mib_per_s,
+                user_data=user_data,
                 purchase=fleet.purchase,
                 machine_image=fleet.machine_image,
             ),
         )
+
+    def _build_job(self) -> None:
+        """Make what starts the host that leaves the fleet's artifacts in the bucket, and ends with that."""
+        fleet, context, region = self._fleet, self._context, self._deployment.aws.region
+        launch, name = preparation(fleet), artifacts_name(self._deployment, fleet)
+        role = iam.Role(self, "JobRole", assumed_by=iam.ServicePrincipal("ec2.amazonaws.com"))
+        context.registry.repositories[launch.image].grant_pull(role)
+        context.registry.artifacts.allow(role, name, region=region, write=True)
+        acknowledge(role, "AwsSolutions-IAM5[Resource::*]", "GetAuthorizationToken knows no resources")
+        job = userdata.Preparation(
+            region,
+            (launch.image.value, context.image_uri(launch.image)),
+            launch.command(),
+            launch.environment(),
+            self._artifacts(name),
+            HOST_CACHE_DIR,
+            INSTANCE_STORE_MOUNT if self._type.instance_store_disks else None,
+            self._type.accelerator.kind if self._type.accelerator else None,
+        )
+        template = self._build_template("JobTemplate", role, userdata.render_preparation(job))
+        subnets = context.network.vpc.select_subnets(
+            subnet_type=ec2.SubnetType.PRIVATE_WITH_EGRESS,
+            availability_zones=list(fleet.availability_zones) if fleet.availability_zones else None,
+        )
+        end_with_its_job(template, name=names.job(self._deployment, fleet.name), subnet_id=subnets.subnet_ids[0])
+
+    def _artifacts(self, name: str) -> userdata.Artifacts:
+        directory = self._cache_of(preparation(self._fleet).image)
+        return userdata.Artifacts(self._context.registry.artifacts.url(name), directory, UNPRIVILEGED_USER)
+
+    def _cache_of(self, image: Image) -> str:
+        return f"{INSTANCE_STORE_MOUNT if self._type.instance_store_disks else HOST_CACHE_DIR}/{image}"
+
+    def _build_role(self) -> iam.Role:
+        role = self._context.role(self, "Role", groups=[self._name], tier=Tier.ASR, images=self._images)
+        if self._fleet.artifacts:
+            region = self._deployment.aws.region
+            self._context.registry.artifacts.allow(role, self._fleet.artifacts, region=region)
+        return role
+
+    def _build_group(self) -> autoscaling.AutoScalingGroup:
+        fleet, context = self._fleet, self._context
+        template = self._build_template("Template", self._build_role(), userdata.render(self._boot()))
         group = host_group(
             self,
             "Group",
@@ -141,6 +191,7 @@ class AcceleratorFleet(Construct):
             environment=self._context.shared_environment(Tier.ASR),
             state=self._context.state_access(Tier.ASR),
             instance_store_mount=INSTANCE_STORE_MOUNT if self._type.instance_store_disks else None,
+            artifacts=self._artifacts(self._fleet.artifacts) if self._fleet.artifacts else None,
             accelerator=accelerator.kind if accelerator else None,
         )
 
@@ -157,13 +208,12 @@ class AcceleratorFleet(Construct):
     def _recognizer(self, image: Image) -> userdata.Container:
         accelerated = self._type.computes_on != "cpu"
         container = self._vllm() if image is Image.ASR_VLLM else self._engine(image)
-        cache = INSTANCE_STORE_MOUNT if self._type.instance_store_disks else HOST_CACHE_DIR
         return replace(
             container,
             user_id=UNPRIVILEGED_USER,
             hardware=accelerated,
             shared_memory_mib=SHARED_MEMORY_MIB if accelerated else None,
-            mounts=(userdata.Mount(f"{cache}/{image}", HOST_CACHE_DIR, writable=True),),
+            mounts=(userdata.Mount(self._cache_of(image), HOST_CACHE_DIR, writable=True),),
         )
 
     def _vllm(self) -> userdata.Container:
@@ -189,5 +239,6 @@ class AcceleratorFleet(Construct):
         # Where vLLM runs beside it, it is vLLM that a start waits for.
         waits_for_vllm = kind == "gpu" and self._fleet.engine is Engine.VLLM
         engine = whisper_engine(self._fleet, least(asr_host(self._fleet)).calls)
-        environment = {**container.environment, **engine.environment(), **runtime}
+        offline = {"HF_HUB_OFFLINE": "1"} if self._fleet.artifacts else {}
+        environment = {**container.environment, **engine.environment(), **runtime, **offline}
         return replace(container, environment=environment, start_log=None if waits_for_vllm else {})

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from aws_cdk import aws_ec2 as ec2
-from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
@@ -24,6 +23,7 @@ from voice_constructs.aws.encryption import EncryptionKey
 from voice_constructs.aws.host import HostRole, HostRoleProps
 from voice_constructs.aws.logs import log_group
 from voice_constructs.aws.network import VoiceNetwork
+from voice_constructs.aws.registry import ImageRegistry
 from voice_constructs.aws.retention import Retention
 from voice_constructs.aws.state import PASSWORD_FIELD, ValkeyStore
 
@@ -42,7 +42,7 @@ class FleetContext:
     deployment: Deployment
     network: VoiceNetwork
     store: ValkeyStore
-    repositories: Mapping[Image, ecr.IRepository]
+    registry: ImageRegistry
     key: EncryptionKey
     log_group: logs.ILogGroup
 
@@ -55,7 +55,7 @@ class FleetContext:
 
     def image_uri(self, image: Image) -> str:
         """Return an image's address by digest; for an image without one, an address that pulls nothing."""
-        return self.repositories[image].repository_uri_for_digest(digest(self.deployment, image))
+        return self.registry.repositories[image].repository_uri_for_digest(digest(self.deployment, image))
 
     def role(
         self, scope: Construct, id_: str, *, groups: Sequence[str], tier: Tier, images: Sequence[Image]
@@ -66,7 +66,7 @@ class FleetContext:
             props=HostRoleProps(
                 groups=groups,
                 region=self.deployment.aws.region,
-                repositories=[self.repositories[image] for image in images],
+                repositories=[self.registry.repositories[image] for image in images],
                 log_group=self.log_group,
                 host_parameter=self.store.host_parameter,
                 secret=self.store.secrets[tier],
@@ -121,7 +121,7 @@ def fleet_context(
     deployment: Deployment,
     network: VoiceNetwork,
     store: ValkeyStore,
-    repositories: Mapping[Image, ecr.IRepository],
+    registry: ImageRegistry,
     retention: Retention,
 ) -> FleetContext:
     """Make a tier's key and log group, and gather what its fleets need."""
@@ -136,4 +136,4 @@ def fleet_context(
         removal_policy=retention.logs,
         name=f"/voice/{deployment.name}/{tier}",
     )
-    return FleetContext(deployment, network, store, repositories, key, group)
+    return FleetContext(deployment, network, store, registry, key, group)

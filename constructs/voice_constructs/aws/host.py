@@ -25,6 +25,10 @@ from blueprint.file.model.aws import CapacityBlock, CapacityReservation, Purchas
 from voice_constructs.aws.acknowledge import acknowledge
 
 ROOT_DEVICE = "/dev/xvda"
+INCLUDED_IOPS = 3000
+IOPS_PER_MIB_S = 4
+"""gp3 gives at most a quarter of a MiB/s for each I/O operation a second, and 3,000 of these with every volume.
+https://docs.aws.amazon.com/ebs/latest/userguide/general-purpose.html"""
 
 
 @dataclass(frozen=True)
@@ -117,6 +121,7 @@ class HostTemplateProps:
     security_group: ec2.ISecurityGroup
     volume_key: kms.IKey
     root_volume_gib: int
+    root_volume_mib_per_s: int
     user_data: str
     purchase: Purchase
     secondary_interface: bool = False
@@ -150,6 +155,8 @@ def host_template(scope: Construct, id_: str, *, props: HostTemplateProps) -> ec
                     encrypted=True,
                     kms_key=props.volume_key,
                     volume_type=ec2.EbsDeviceVolumeType.GP3,
+                    throughput=props.root_volume_mib_per_s,
+                    iops=max(INCLUDED_IOPS, IOPS_PER_MIB_S * props.root_volume_mib_per_s),
                     delete_on_termination=True,
                 ),
             )

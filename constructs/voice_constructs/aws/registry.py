@@ -1,4 +1,4 @@
-"""Image repositories."""
+"""Image repositories, and the bucket of what engines read."""
 
 from aws_cdk import RemovalPolicy
 from aws_cdk import aws_ecr as ecr
@@ -6,6 +6,7 @@ from constructs import Construct
 
 from blueprint.contract.images import Image
 from blueprint.hosts import AWS_IMAGES
+from voice_constructs.aws.artifacts import artifacts
 from voice_constructs.aws.encryption import EncryptionKey
 
 UNTAGGED_IMAGES_KEPT = 10
@@ -17,11 +18,12 @@ class ImageRegistry(Construct):
 
     Attributes:
         repositories: By image.
+        artifacts: The bucket of weights and compiled programs.
     """
 
     def __init__(self, scope: Construct, id_: str, *, prefix: str, removal_policy: RemovalPolicy) -> None:
         super().__init__(scope, id_)
-        key = EncryptionKey(self, "Key", purpose="container images", removal_policy=removal_policy)
+        key = EncryptionKey(self, "Key", purpose="container images and artifacts", removal_policy=removal_policy)
         self.repositories: dict[Image, ecr.Repository] = {
             image: ecr.Repository(
                 self,
@@ -39,3 +41,4 @@ class ImageRegistry(Construct):
             )
             for image in AWS_IMAGES
         }
+        self.artifacts = artifacts(self, key=key, removal_policy=removal_policy)

@@ -67,9 +67,9 @@ class VadFleet(Construct):
         self._fleet = context.deployment.aws.vad
         self._vfio = self._fleet.data_path.mode is DataPathMode.VFIO
         # Both stand and are exported whatever the mode is: the other stacks may use either, so a fleet can change over.
-        by_instance = self._build_target_group("Targets", elbv2.TargetType.INSTANCE)
+        self._by_instance = self._build_target_group("Targets", elbv2.TargetType.INSTANCE)
         by_address = self._build_target_group("AddressTargets", elbv2.TargetType.IP)
-        self.target_group = by_address if self._vfio else by_instance
+        self.target_group = by_address if self._vfio else self._by_instance
         role = context.role(self, "Role", groups=names.vad_groups(self._deployment), tier=Tier.VAD, images=VAD_IMAGES)
         if self._vfio:
             role.allow_target_registration(self.target_group.target_group_arn)
@@ -113,6 +113,7 @@ class VadFleet(Construct):
                 security_group=self._context.security_group(Tier.VAD),
                 volume_key=self._context.key,
                 root_volume_gib=self._fleet.root_volume_gib,
+                root_volume_mib_per_s=self._fleet.root_volume_mib_per_s,
                 user_data=userdata.render(self._boot(name)),
                 purchase=OnDemand(),
                 secondary_interface=self._vfio,
@@ -138,8 +139,8 @@ class VadFleet(Construct):
                 behind_load_balancer=not self._vfio,
             ),
         )
-        if not self._vfio:
-            group.attach_to_network_target_group(self.target_group)
+        # With vfio too: a group that is detached takes its hosts of the mode before from callers at once.
+        group.attach_to_network_target_group(self._by_instance)
         return group
 
     def _boot(self, group: str) -> userdata.HostBoot:

@@ -82,6 +82,22 @@ def quota_rows(account: Account) -> Iterator[Row]:
         yield _row(account, client, need, requested[need.service])
 
 
+def vcpu_room(account: Account, family: str, *, spot: bool) -> int | None:
+    """Return the vCPUs of a family that the account may still launch, now that the deployment runs.
+
+    Returns:
+        The quota less all that runs; ``None`` where Service Quotas knows no such quota, or does not answer.
+    """
+    codes = {row.family: row.code for row in catalog.quotas().values()}
+    need = Need("ec2", SPOT_CODES[family] if spot else (codes[family],), "vCPU", 0, 0, lambda _: 0)
+    try:
+        quota = _quota(account.session.client("service-quotas"), need)
+        running = _running_vcpus(account, with_ours=True)
+    except ERRORS:
+        return None
+    return int(quota["Value"]) - running[family, spot] if quota else None
+
+
 def _row(account: Account, client: ServiceQuotasClient, need: Need, requested: dict[str, Pending]) -> Row:
     quota = _quota(client, need)
     if quota is None:
@@ -172,8 +188,8 @@ def family_of(instance_type: str) -> str | None:
     return {"inf": "inf", "trn": "trn", "p": "p", "g": "g-vt", "gr": "g-vt", "vt": "g-vt"}.get(prefix)
 
 
-def _running_vcpus(account: Account) -> Counter[tuple[str, bool]]:
-    """Count the vCPUs of running instances that are none of the deployment's.
+def _running_vcpus(account: Account, *, with_ours: bool = False) -> Counter[tuple[str, bool]]:
+    """Count the vCPUs of running instances, by default of those that are none of the deployment's.
 
     Quotas count a type's default vCPUs, whatever CPU options an instance was launched with.
     """
@@ -181,7 +197,7 @@ def _running_vcpus(account: Account) -> Counter[tuple[str, bool]]:
     filters = [{"Name": "instance-state-name", "Values": ["pending", "running"]}]
     for instance in account.listed("ec2", "describe_instances", "Reservations[].Instances[]", Filters=filters):
         tags = {tag["Key"]: tag["Value"] for tag in instance.get("Tags", [])}
-        if tags.get("aws:autoscaling:groupName") not in account.groups:
+        if with_ours or tags.get("aws:autoscaling:groupName") not in account.groups:
             running[instance["InstanceType"], instance.get("InstanceLifecycle") == "spot"] += 1
     types = sorted({kind for kind, _ in running})
     rows = account.listed("ec2", "describe_instance_types", "InstanceTypes[]", InstanceTypes=types) if types else ()

@@ -4,6 +4,7 @@ import copy
 import re
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ from ops.cost.traffic import PRICED
 from sandbox.azure.graph import Graph, Resource
 from tests.stacks.azure.manifests import workloads
 from tests.stacks.azure.recorded import cluster, edited
-from tests.synthesized import ROOT, shipped
+from tests.synthesized import ROOT, edited_sandbox, shipped
 
 SANDBOX = blueprint.load(ROOT / "deployments/sandbox.yaml")
 AZURE = blueprint.load(ROOT / "deployments/cells.yaml")
@@ -92,8 +93,9 @@ def test_every_row_of_the_price_table_is_used_by_a_rule() -> None:
         for use in each.uses
     }
     by_use = {item for rules in (aws.BY_USE, azure.BY_USE) for uses in rules.values() for _, item in uses}
-    # The shipped file's Grafana is not zone-redundant.
-    assert set(catalog.service_prices()) <= used | by_use | {"grafana-zone-redundant-hour"}
+    # The shipped files' Grafana is not zone-redundant, and their volumes take no IOPS beyond those that come with them.
+    by_choice = {"grafana-zone-redundant-hour", "ebs-gp3-throughput", "ebs-gp3-iops"}
+    assert set(catalog.service_prices()) <= used | by_use | by_choice
 
 
 @pytest.mark.parametrize("cloud", ["aws", "azure"])
@@ -115,6 +117,14 @@ def test_hosts_cost_what_aws_lists(instance_type: str, usd_per_hour: float, low:
     assert usd.low == pytest.approx(low * usd_per_hour * HOURS_PER_MONTH)
     assert usd.peak == pytest.approx(peak * usd_per_hour * HOURS_PER_MONTH)
     assert usd.expected == pytest.approx((low + 0.35 * (peak - low)) * usd_per_hour * HOURS_PER_MONTH)
+
+
+def test_a_faster_volume_costs_what_is_beyond_its_price(tmp_path: Path) -> None:
+    stacks = edited_sandbox({"aws.asr.0.root_volume_mib_per_s": 1024 + 125}, tmp_path)
+    estimate = priced({f"sandbox-{tier}": stack.template for tier, stack in stacks.items()})
+    # One host at the minimum and one in the warm pool, each with 4 IOPS a MiB/s.
+    assert of_item(estimate, "ebs-gp3-throughput").low == pytest.approx(2 * 40.96)
+    assert of_item(estimate, "ebs-gp3-iops").low == pytest.approx(2 * (4 * 1149 - 3000) * 0.005)
 
 
 def test_what_belongs_to_hosts_and_alarms_is_counted() -> None:

@@ -13,11 +13,12 @@ from moto.ec2.models.instance_types import InstanceTypeBackend
 from blueprint import Deployment, checks
 from blueprint.aws.machine_images import PUBLIC_PARAMETERS
 from blueprint.checks.capacity import quota_need
-from ops.preflight.aws.quotas import family_of, vcpu_needs
+from ops.aws.account import Account
+from ops.preflight.aws.quotas import family_of, vcpu_needs, vcpu_room
 from ops.preflight.report import Row, Status
 from tests.blueprint.documents import ABSENT, Edits
 from tests.ops.preflight.aws_faults import fail
-from tests.ops.preflight.conftest import AwsAccount, allow, bad, edited, execution_role, templates_of_sandbox
+from tests.ops.preflight.conftest import AMPLE, AwsAccount, allow, bad, edited, execution_role, templates_of_sandbox
 
 ALLOW_ALL: dict[str, Any] = {"Effect": "Allow", "Action": "*", "Resource": "*"}
 STANDARD, INF = "L-1216C47A", "L-1945791B"
@@ -104,6 +105,21 @@ def test_addresses_networks_and_load_balancers_of_others_count(account: AwsAccou
     assert (addresses.status, addresses.found) == (Status.BLOCKS, "2 addresses, 2 used by others")
     assert account.answer(sandbox, "VPCs").found == "1 VPCs, 1 used by others"
     assert account.answer(sandbox, "Network Load Balancers").needed == "2 at the minimum, 2 at the maximum"
+
+
+def test_the_room_for_a_rollout_is_what_all_running_hosts_leave(account: AwsAccount, sandbox: Deployment) -> None:
+    """The deployment's own hosts count too: while they roll, they run beside the new ones."""
+    asked = Account(sandbox, templates_of_sandbox(), account.session)
+    ec2 = account.session.client("ec2")
+    assert vcpu_room(asked, "inf", spot=False) == AMPLE
+    launch: Any = {"ImageId": "ami-12c6146b", "InstanceType": "inf2.48xlarge", "MinCount": 2, "MaxCount": 2}
+    own = [host["InstanceId"] for host in ec2.run_instances(**launch)["Instances"]]
+    ec2.create_tags(Resources=own, Tags=[{"Key": "aws:autoscaling:groupName", "Value": "sandbox-inf2"}])
+    account.set_quota(INF, 500)
+    assert vcpu_room(asked, "inf", spot=False) == 500 - 2 * 192
+    assert vcpu_room(asked, "standard", spot=False) == AMPLE
+    del account.quotas.values["ec2", INF]
+    assert vcpu_room(asked, "inf", spot=False) is None
 
 
 @pytest.mark.parametrize(("status", "is_open"), [("PENDING", True), ("CASE_OPENED", True), ("DENIED", False)])

@@ -11,6 +11,7 @@ from blueprint.contract.metrics import START_PHASES_FILE
 from blueprint.engines.launch.services import fleet_launch
 from blueprint.file.model.aws import Engine
 from blueprint.file.model.serving import VllmOptions
+from blueprint.hosts import artifacts_name
 from tests.contract.sources import deployment
 from tests.synthesized import ASR, HOSTS, Properties, Stack, Stacks, edited_sandbox, shipped, user_data
 from voice_constructs.aws.vad import DATAPLANE_CAPABILITIES, VFIO_CAPABILITIES
@@ -25,8 +26,10 @@ def groups(stack: Stack) -> dict[str, Properties]:
     return {group["AutoScalingGroupName"]: group for group in stack.properties("AutoScaling::AutoScalingGroup")}
 
 
-def launch_data(stack: Stack) -> list[dict[str, Any]]:
-    return [template["LaunchTemplateData"] for template in stack.properties("EC2::LaunchTemplate")]
+def launch_data(stack: Stack, *, of_job: bool = False) -> list[dict[str, Any]]:
+    """Return what hosts of the groups are launched from, or the host of a fleet's job, which is started by name."""
+    templates = stack.properties("EC2::LaunchTemplate")
+    return [each["LaunchTemplateData"] for each in templates if ("LaunchTemplateName" in each) is of_job]
 
 
 def alarms(stack: Stack) -> dict[str, Properties]:
@@ -91,6 +94,16 @@ def test_udp_targets_are_checked_over_tcp(sandbox: Stacks) -> None:
     assert all(group["TargetGroupARNs"] for group in groups(sandbox["vad"]).values())
 
 
+def test_a_volume_is_as_fast_as_the_file_says_and_has_the_iops_for_it(tmp_path: Path) -> None:
+    stacks = edited_sandbox({"aws.vad.root_volume_mib_per_s": 250, "aws.asr.0.root_volume_mib_per_s": 1000}, tmp_path)
+    speeds = {}
+    for tier in ("vad", "asr-inf2"):
+        volumes = [data["BlockDeviceMappings"][0]["Ebs"] for data in launch_data(stacks[tier])]
+        speeds[tier] = [(volume["Throughput"], volume["Iops"]) for volume in volumes]
+    # gp3 gives a quarter of a MiB/s for each I/O operation a second, and 3,000 of these with every volume.
+    assert speeds == {"vad": [(250, 3000)] * 3, "asr-inf2": [(1000, 4000)]}
+
+
 def test_hosts_boot_from_the_image_that_the_file_names(sandbox: Stacks, tmp_path: Path) -> None:
     chosen = {"aws.vad.machine_image": "/voice/vad:3", "aws.asr.0.machine_image": "ami-0123456789abcdef0"}
     pinned = edited_sandbox(chosen, tmp_path)
@@ -114,7 +127,7 @@ def test_vfio_adds_an_interface_and_registers_its_address(tmp_path: Path) -> Non
     vad = edited_sandbox({"aws.vad.data_path.mode": "vfio"}, tmp_path)["vad"]
     for data in launch_data(vad):
         assert [nic["DeviceIndex"] for nic in data["NetworkInterfaces"]] == [0, 1]
-    assert not any(group.get("TargetGroupARNs") for group in groups(vad).values())
+    assert {group["HealthCheckType"] for group in groups(vad).values()} == {"EC2"}
     statements = vad.the("IAM::Policy")["PolicyDocument"]["Statement"]
     (register,) = [s for s in statements if "elasticloadbalancing:RegisterTargets" in s["Action"]]
     address_targets = vad.of_type("ElasticLoadBalancingV2::TargetGroup")[register["Resource"]["Ref"]]
@@ -241,6 +254,33 @@ def test_telemetry_reads_the_phases_of_a_start_on_every_accelerator_host(sandbox
         script = user_data({"LaunchTemplateData": data})
         assert f"--volume={folder}:{folder}:ro" in script
         assert re.search(r"^STARTING=(asr-neuron|whisper-engine)$", script, re.MULTILINE)
+
+
+def test_a_job_fills_what_hosts_fetch_once_the_file_names_it(sandbox: Stacks, tmp_path: Path) -> None:
+    fleet = deployment("sandbox").aws.asr[0]
+    name = artifacts_name(deployment("sandbox"), fleet)
+    (job,) = launch_data(sandbox["asr-inf2"], of_job=True)
+    assert job["InstanceInitiatedShutdownBehavior"] == "terminate"
+    assert "SubnetId" in job["NetworkInterfaces"][0]
+    assert f"/{name}" in user_data({"LaunchTemplateData": job})
+    (without,) = launch_data(sandbox["asr-inf2"])
+    assert "HF_HUB_OFFLINE" not in user_data({"LaunchTemplateData": without})
+    (data,) = launch_data(edited_sandbox({"aws.asr.0.artifacts": name}, tmp_path)["asr-inf2"])
+    text = user_data({"LaunchTemplateData": data})
+    assert "HF_HUB_OFFLINE=1" in text
+    assert f"/{name}" in text
+
+
+def test_another_image_or_model_has_other_artifacts() -> None:
+    file = deployment("sandbox")
+    fleet = file.aws.asr[0]
+    others = [
+        artifacts_name(file, fleet.model_copy(update={"revision": "a" * 40})),
+        artifacts_name(file, fleet.model_copy(update={"model": "callers/whisper"})),
+        artifacts_name(file, fleet.model_copy(update={"instance_type": "inf2.24xlarge"})),
+        artifacts_name(file.model_copy(update={"images": {}}), fleet),
+    ]
+    assert len({artifacts_name(file, fleet), *others}) == 5
 
 
 def test_the_warm_pool_holds_stopped_hosts(sandbox: Stacks) -> None:

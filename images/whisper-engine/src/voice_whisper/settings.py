@@ -55,6 +55,8 @@ class ModelSettings(BaseSettings):
 
     model: str = Field(min_length=1)
     """Folder of a converted model, or a repository at Hugging Face that is downloaded at the first start."""
+    model_revision: str = Field(default="", pattern=r"^([0-9a-f]{40})?$")
+    """Commit of that repository; empty for its newest."""
     cache_dir: Path
     backend: Literal["ctranslate2", "neuron"] = "ctranslate2"
 

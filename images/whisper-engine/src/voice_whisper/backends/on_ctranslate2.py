@@ -160,7 +160,7 @@ def load(settings: ModelSettings, role: Role, threads: int, number: int) -> CTra
     Raises:
         CannotLoadError: The model is not there, or the device is not.
     """
-    folder = folder_of(settings.model, settings.cache_dir)
+    folder = folder_of(settings.model, settings.model_revision, settings.cache_dir)
     try:
         gpus = ctranslate2.get_cuda_device_count()
         model = ctranslate2.models.Whisper(

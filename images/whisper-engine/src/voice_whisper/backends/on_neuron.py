@@ -62,7 +62,7 @@ def load(settings: ModelSettings, role: Role, threads: int, number: int) -> Neur
     # A launcher names all cores of the host: each worker takes a free one.
     os.environ.pop("NEURON_RT_VISIBLE_CORES", None)
     os.environ["NEURON_RT_NUM_CORES"] = CORES_OF_A_WORKER
-    folder = folder_of(settings.model, settings.cache_dir)
+    folder = folder_of(settings.model, settings.model_revision, settings.cache_dir)
     halves = [half for half in (Role.ENCODER, Role.DECODER) if role in {half, Role.COLOCATED}]
     try:
         application = _application(folder)

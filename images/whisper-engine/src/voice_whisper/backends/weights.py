@@ -8,8 +8,11 @@ from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntry
 from voice_whisper.backends.base import CannotLoadError
 
 
-def folder_of(model: str, cache_dir: Path) -> Path:
+def folder_of(model: str, revision: str, cache_dir: Path) -> Path:
     """Return the folder of a model: itself, or what is downloaded of a repository, once, into the cache.
+
+    Args:
+        revision: Commit of the repository; empty for its newest.
 
     Raises:
         CannotLoadError: There is no such folder, and no such repository can be reached.
@@ -17,7 +20,7 @@ def folder_of(model: str, cache_dir: Path) -> Path:
     if Path(model).is_dir():
         return Path(model)
     try:
-        return Path(snapshot_download(model, cache_dir=cache_dir / "weights"))
+        return Path(snapshot_download(model, revision=revision or None, cache_dir=cache_dir / "weights"))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
         raise CannotLoadError(
             f"VOICE_MODEL={model}: no such folder, and it cannot be downloaded ({type(error).__name__}): "
