@@ -90,7 +90,7 @@ def vfio_hosts_are_checked(deployment: Deployment) -> Iterator[Violation]:
     if deployment.aws_half and deployment.aws_half.vad.data_path.mode is DataPathMode.VFIO:
         yield Violation(
             ("aws", Tier.VAD.value, "data_path", "mode"),
-            "mode vfio takes the interface that callers send to away from the kernel, and nothing there answers the load "
-            "balancer's TCP health checks: it takes every host for dead, and so sends to all of them, dead ones too",
+            "mode vfio takes the interface that callers send to away from the kernel, and nothing there answers the "
+            "load balancer's TCP health checks: it takes every host for dead, and so sends to all of them, dead ones too",
             "set mode: af_xdp, or watch the alarms vad-stopped and telemetry-silent",
         )
