@@ -91,6 +91,6 @@ def vfio_hosts_are_checked(deployment: Deployment) -> Iterator[Violation]:
         yield Violation(
             ("aws", Tier.VAD.value, "data_path", "mode"),
             "mode vfio takes the interface that callers send to away from the kernel, and nothing there answers the "
-            "load balancer's TCP health checks: it takes every host for dead, and so sends to all of them, dead ones too",
+            "load balancer's TCP health checks: it takes every host for dead, and so sends to all, dead ones too",
             "set mode: af_xdp, or watch the alarms vad-stopped and telemetry-silent",
         )
