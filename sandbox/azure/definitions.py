@@ -23,6 +23,8 @@ REQUIRED, READ_ONLY = 1, 2
 _OPEN = re.compile(r"\.streams\[\d+\]$")
 """Where definitions list examples: a stream is named by whoever sends it, such as Container Insights.
 https://learn.microsoft.com/azure/azure-monitor/containers/container-insights-data-collection-configure"""
+FRACTIONS = {"amount", "spotMaxPrice", "threshold"}
+"""What OpenAPI calls a number: Bicep has whole ones only, and so have its types. The SDK's types tell those apart."""
 _KEBAB = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 Node = Any
@@ -146,7 +148,8 @@ def _string(told: Mapping[str, Any], value: Any, at: str) -> Iterator[str]:
 
 
 def _int(told: Mapping[str, Any], value: Any, at: str) -> Iterator[str]:
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value):
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or (value != int(value) and at.rpartition(".")[2] not in FRACTIONS):
         yield f"{at}: {value!r} is no whole number"
         return
     yield from _within(told, value, at, "")
