@@ -158,6 +158,7 @@ def told(stacks: Stacks) -> dict[str, set[str]]:
         fleet: {
             calls
             for template in stacks[stack].properties("EC2::LaunchTemplate")
+            if not template.get("LaunchTemplateName", "").endswith("-artifacts")
             for calls in re.findall(rf"\b{variable}=(\d+)", user_data(template))
         }
         for fleet, (stack, variable) in fleets.items()

@@ -111,10 +111,12 @@ def test_only_the_speech_model_is_not_for_business() -> None:
 
 
 def test_gpus_report_less_than_the_number_on_the_box() -> None:
-    boxes = {"A100-80": 80, "H100": 80, "H100-NVL": 94, "H200": 141, "L40S": 48, "A10": 24, "A4500": 20}
+    boxes = {"A100-80": 80, "H100": 80, "H100-NVL": 94, "H200": 141, "L40S": 48, "L4": 24, "A10": 24, "A10G": 24,
+             "A4500": 20}  # fmt: skip
     for name, gpu in catalog.gpus().items():
         assert boxes[name] * 0.9 < gpu.memory_gib < boxes[name]
 
 
 def test_fp8_is_arithmetic_from_ada_on() -> None:
-    assert {name for name, gpu in catalog.gpus().items() if gpu.computes_fp8} == {"H100", "H100-NVL", "H200", "L40S"}
+    ada_and_newer = {"H100", "H100-NVL", "H200", "L40S", "L4"}
+    assert {name for name, gpu in catalog.gpus().items() if gpu.computes_fp8} == ada_and_newer

@@ -29,6 +29,7 @@ from blueprint.contract.metrics import (
     DEPLOYMENT_DIMENSION,
     EVENT_DIMENSION,
     FLEET_DIMENSION,
+    LOSS_DIMENSION,
     METRICS,
     NAMESPACE,
     PHASE_DIMENSION,
@@ -54,9 +55,9 @@ def repeated(items: Iterable[Hashable]) -> list[Hashable]:
 
 
 def test_chunk_header_is_16_bytes_without_padding() -> None:
-    assert CHUNK_HEADER.size == 8 + 4 + 1 + 1 + 2 == 16
-    packed = CHUNK_HEADER.pack(0x0102030405060708, 0x090A0B0C, 0x0D, 0x0E, 0x0F10)
-    assert packed == bytes.fromhex("0807060504030201 0c0b0a09 0d 0e 100f")
+    assert CHUNK_HEADER.size == 4 + 4 + 4 + 1 + 1 + 2 == 16
+    packed = CHUNK_HEADER.pack(0x01020304, 0x05060708, 0x090A0B0C, 0x0D, 0x0E, 0x0F10)
+    assert packed == bytes.fromhex("04030201 08070605 0c0b0a09 0d 0e 100f")
 
 
 def test_chunk_payload_is_100_ms_in_either_kind() -> None:
@@ -159,7 +160,8 @@ def test_publisher_knows_the_value_of_every_dimension(metric: Metric) -> None:
     known = {variable.name for variable in ENVIRONMENT[metric.publisher]}
     assert {DEPLOYMENT.name, FLEET.name} <= known
     assert metric.dimensions[:2] == (DEPLOYMENT_DIMENSION, FLEET_DIMENSION)
-    assert set(metric.dimensions[2:]) <= {REASON_DIMENSION, PHASE_DIMENSION, EVENT_DIMENSION, ALLOWANCE_DIMENSION}
+    of_one = {REASON_DIMENSION, PHASE_DIMENSION, EVENT_DIMENSION, ALLOWANCE_DIMENSION, LOSS_DIMENSION}
+    assert set(metric.dimensions[2:]) <= of_one
     assert repeated(metric.dimensions) == []
 
 

@@ -124,6 +124,8 @@ SETTINGS: tuple[tuple[Variable, Setting], ...] = (
     (variables.DRAIN_TIMEOUT_S, Setting("aws.asr.2.drain_timeout_s", 613, "613", (Image.WHISPER_ENGINE,))),
     (variables.MODEL, Setting("aws.asr.0.model", "openai/whisper-tiny", "openai/whisper-tiny", (Image.ASR_NEURON,))),
     (variables.MODEL, Setting("aws.asr.2.model", "some/tiny", "some/tiny", (Image.WHISPER_ENGINE,))),
+    (variables.MODEL_REVISION, Setting("aws.asr.0.revision", "b" * 40, "b" * 40, (Image.ASR_NEURON,))),
+    (variables.MODEL_REVISION, Setting("aws.asr.2.revision", "b" * 40, "b" * 40, (Image.WHISPER_ENGINE,))),
     (variables.CHUNK_KIND, Setting("aws.asr.2.model", "some/tiny", "pcm16")),
     (variables.SESSIONS, Setting("aws.asr.0.measured", MEASURED | {"calls": 77}, "77", (Image.ASR_NEURON,))),
     (variables.SESSIONS, Setting("aws.asr.2.measured", MEASURED | {"calls": 78}, "78", (Image.WHISPER_ENGINE,))),
