@@ -68,10 +68,11 @@ def test_production_keeps_keys_logs_images_and_a_snapshot_at_their_price() -> No
 
 
 def test_what_is_charged_by_size_costs_its_size_once_that_is_known() -> None:
-    (bucket,) = kept_of(planned(NAME), "AWS::S3::Bucket")
-    assert (bucket.usd, bucket.usd_per_month) == (0.023, None)
-    (measured,) = kept_of(planned(NAME, {(bucket.stack, bucket.name): 200.0}), "AWS::S3::Bucket")
+    artifacts, logs = kept_of(planned(NAME), "AWS::S3::Bucket")
+    assert (logs.usd, logs.usd_per_month) == (0.023, None)
+    unknown, measured = kept_of(planned(NAME, {(logs.stack, logs.name): 200.0}), "AWS::S3::Bucket")
     assert measured.usd_per_month == pytest.approx(4.6)
+    assert unknown == artifacts
 
 
 def test_reservations_outlive_the_fleet_that_used_them() -> None:
