@@ -128,8 +128,8 @@ class VadFleet(Model):
     root_volume_gib: int = Field(default=40, ge=30)
     """Root volume of a host, GiB; it holds the images."""
     root_volume_mib_per_s: VolumeThroughput = 125
-    """Throughput of the root volume, MiB a second; images are unpacked to it at a first boot. IOPS follow: four for each,
-    at least the 3,000 that are part of the price."""
+    """Throughput of the root volume, MiB a second; images are unpacked to it at a first boot. IOPS follow: four for
+    each, at least the 3,000 that are part of the price."""
     drain_timeout_s: int = Field(default=600, ge=30, le=7200)
     """Longest that a terminating host may take to hand over its sessions, seconds."""
     warm_up_s: int = Field(default=120, ge=0, le=3600)
@@ -253,8 +253,8 @@ class AsrFleet(Model):
     root_volume_gib: int = Field(default=200, ge=30)
     """Root volume of a host, GiB; it holds the images."""
     root_volume_mib_per_s: VolumeThroughput = 125
-    """Throughput of the root volume, MiB a second; an image of 25 GiB takes three minutes to unpack at the default. IOPS
-    follow: four for each, at least the 3,000 that are part of the price."""
+    """Throughput of the root volume, MiB a second; an image of 25 GiB takes three minutes to unpack at the default.
+    IOPS follow: four for each, at least the 3,000 that are part of the price."""
     drain_timeout_s: int = Field(default=900, ge=30, le=7200)
     """Longest that a terminating host may take to finish its sessions, seconds."""
     warm_up_s: int = Field(default=300, ge=0, le=3600)
