@@ -79,7 +79,7 @@ class Account:
 
     @cached_property
     def providers(self) -> ResourceManagementClient:
-        """Resource providers."""
+        """What a subscription has registered with Azure Resource Manager."""
         return ResourceManagementClient(self.credential, self.subscription, **self._options)
 
     @cached_property

@@ -82,7 +82,7 @@ class Agreement:
 
 
 def text_of(words: Sequence[Word]) -> str:
-    """Return words as a text."""
+    """Return words as they are printed."""
     return "".join(word.text for word in words).strip()
 
 
