@@ -56,7 +56,7 @@ def test_the_secret_goes_where_the_jobs_read_it(graph: Graph) -> None:
 def test_the_transcript_is_asked_of_what_answers() -> None:
     found = workloads(MINE)
     (service,) = [each for each in manifests(found, "Service") if each["metadata"]["name"] == said(r"service/(\S+)")]
-    assert service["metadata"]["namespace"] == said(r"kubectl --namespace (\S+)") == NAMESPACE
+    assert service["metadata"]["namespace"] == said(r"port-forward --namespace=(\S+)") == NAMESPACE
     assert service["spec"]["ports"][0]["port"] == int(said(r"8080:(\d+)")) == ROUTER_HTTP.number
     assert said(r"curl \S+ http://localhost:8080(\S+)") in {each.path for each in published("vllm").endpoints}
     model = said(r"--form model=(\S+)")
