@@ -195,7 +195,7 @@ class ReferenceVad(asyncio.DatagramProtocol):
                 await self._write_behind(live)
                 await self._forget_closed(live)
             for stream in live:
-                if stream.host:
+                if stream.sent:
                     self._pin(stream, starts=False)
                 if time.monotonic() - stream.heard_at > CLOSED_AFTER_S:
                     self._ship(stream, stream.close())
@@ -252,8 +252,8 @@ class ReferenceVad(asyncio.DatagramProtocol):
         if taker is None:
             return
         stream.host = taker
-        # A host that drained before it left has finished what it had.
-        if had and has is None and not had.draining:
+        # A host that drained before it left has finished what it had; where there was none yet, nobody has it.
+        if had is None or (has is None and not had.draining):
             for datagram in stream.sent:
                 self._send(taker, datagram)
 

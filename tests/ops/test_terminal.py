@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import re
+import select
 import subprocess
 import sys
 from pathlib import Path
@@ -22,20 +23,19 @@ def on_a_terminal(columns: int, *arguments: str) -> str:
     ours, theirs = pty.openpty()
     environment = os.environ | {"COLUMNS": str(columns), "TERM": "dumb"}
     with subprocess.Popen([*VOICE, *arguments], cwd=ROOT, stdout=theirs, stderr=theirs, env=environment) as running:  # noqa: S603
-        os.close(theirs)
         printed = b""
-        while chunk := _read(ours):
-            printed += chunk
+        # The program's side stays open here: what a terminal holds when the last one closes it may never be read.
+        while running.poll() is None or _has_more(ours):
+            if _has_more(ours):
+                printed += os.read(ours, 65_536)
+    os.close(theirs)
     os.close(ours)
     assert running.returncode == 0, printed
     return printed.decode()
 
 
-def _read(terminal: int) -> bytes:
-    try:
-        return os.read(terminal, 65_536)
-    except OSError:  # the other side has gone
-        return b""
+def _has_more(terminal: int) -> bool:
+    return bool(select.select([terminal], [], [], 0.5)[0])
 
 
 @pytest.mark.parametrize(
