@@ -8,7 +8,7 @@ from typing import Any
 import typer
 from rich import box
 from rich.cells import cell_len
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
@@ -62,6 +62,11 @@ class WholeTable(Table):
             whole = texts if column.no_wrap else [word for text in texts for word in text.split()]
             column.min_width = max(column.min_width or 0, *map(cell_len, whole), 0)
         super().add_row(*cells, **how)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        # Of too narrow a terminal rich takes whole columns away.
+        least = sum((column.min_width or 0) + 3 for column in self.columns)
+        return super().__rich_console__(console, options.update_width(max(options.max_width, least)))
 
 
 def empty_table(title: str, words: Iterable[str], numbers: Iterable[str], last: str = "", caption: str = "") -> Table:

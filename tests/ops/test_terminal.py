@@ -21,7 +21,7 @@ VOICE = (sys.executable, "-c", "from ops.cli import main; main()")
 def on_a_terminal(columns: int, *arguments: str) -> str:
     """Return what a command prints where its output is a terminal of so many columns."""
     ours, theirs = pty.openpty()
-    environment = os.environ | {"COLUMNS": str(columns), "TERM": "dumb"}
+    environment = os.environ | {"COLUMNS": str(columns), "LINES": "50", "TERM": "dumb"}
     with subprocess.Popen([*VOICE, *arguments], cwd=ROOT, stdout=theirs, stderr=theirs, env=environment) as running:  # noqa: S603
         printed = b""
         # The program's side stays open here: what a terminal holds when the last one closes it may never be read.
