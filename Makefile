@@ -76,7 +76,7 @@ test-mutants: $(SETUP) ## Change the sources one place at a time and see that a 
 
 test-voice: $(SETUP) ## The whole voice path with real processes: faults, a drain, the page in a browser
 	$(INSTALL) tests/voice/packages.txt
-	pytest tests/voice
+	pytest tests/voice $(ARGS)
 
 demo: $(SETUP) ## Speech in, transcript out on this machine: store, gateway, VAD, Whisper
 	$(INSTALL) tests/packages.txt

@@ -4,7 +4,6 @@ import asyncio
 import os
 import random
 import socket
-import statistics
 import time
 from pathlib import Path
 
@@ -17,16 +16,17 @@ from ops.call.session import TIMEOUT_S
 from ops.demo.services import LOOPBACK, Gateway, VoicePath
 from tests.voice.callers import Caller
 
-SOAK_S = float(os.environ.get("VOICE_SOAK_S", "40"))
-"""The nightly run takes five minutes."""
+SOAK_S = float(os.environ.get("VOICE_SOAK_S", "300"))
 CALLERS = 6
 ENDED_WITHIN_S = 120
-SHORTEST_ROUNDS = 3
+SHORTEST_ROUNDS = 9
 REFUSED_PER_ROUND = 500
 GROWTH = 0.03
-"""Of a program's memory, from the middle of the soak to its end: a place that is lost with every call is more."""
+"""Of a program's memory, from the most that it had in the middle third of the soak to the least in the last third: an
+allocator goes up and down in steps of 5 %, and what is lost with every call only goes up."""
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(SOAK_S + 900)
 async def test_memory_of_every_program_is_flat(path: VoicePath) -> None:
     gateway = path.start_gateway()
@@ -41,7 +41,7 @@ async def test_memory_of_every_program_is_flat(path: VoicePath) -> None:
         )
     middle, end = samples[len(samples) // 3 : -(len(samples) // 3)], samples[-(len(samples) // 3) :]
     for name in path.services:
-        before, after = (statistics.median(sample[name] for sample in part) for part in (middle, end))
+        before, after = max(sample[name] for sample in middle), min(sample[name] for sample in end)
         assert after < before * (1 + GROWTH), f"{name}: {[round(sample[name], 1) for sample in samples]} MiB"
 
 
