@@ -17,7 +17,7 @@ INSTALL := images/vad-dataplane/tests/install.sh
 # How the data plane is built for its tests: Meson's b_sanitize.
 SANITIZERS := none address,undefined
 
-.PHONY: help setup demo demo-page test test-machines test-nightly test-native test-arm64 test-mutants test-voice images refresh-engines refresh-azure-types sandbox rehearse-hosts bench-cli bench-dataplane bench-vad bench-voice bench-simulate diagram schema reference docs lint format lock clean
+.PHONY: help setup demo demo-page test types pytest test-machines test-nightly test-native test-arm64 test-mutants test-voice images refresh-engines refresh-azure-types sandbox rehearse-hosts bench-cli bench-dataplane bench-vad bench-voice bench-simulate diagram schema reference docs lint format lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -53,8 +53,14 @@ test: $(SETUP) ## Run every check and test
 	hadolint images/*/Dockerfile
 	actionlint
 	zizmor --offline --quiet .github
-	mypy
 	$(INSTALL) tests/packages.txt
+	$(MAKE) --jobs=2 types pytest
+
+# Beside each other: without its cache mypy keeps one core busy for minutes, and tests often wait for time to pass.
+types: $(SETUP)
+	mypy
+
+pytest: $(SETUP)
 	pytest -n 2 --dist loadfile --no-loadscope-reorder --ignore tests/voice
 
 test-nightly: $(SETUP) $(CHECKOV) ## The tests that are too long for every change
