@@ -12,6 +12,9 @@ from blueprint.aws.alarms import COMPARISON_OPERATOR, TREAT_MISSING_DATA
 from blueprint.contract.metrics import DEPLOYMENT_DIMENSION, FLEET_DIMENSION, NAMESPACE
 from blueprint.file.model.scaling import ScalingRule, Statistic
 
+IN_L2 = "Resource"
+"""Id of an L1 in its L2: at another path a deployed alarm would be made anew, under the name that it has already."""
+
 
 @dataclass(frozen=True)
 class ScalingProps:
@@ -45,8 +48,8 @@ class RuleScaling(Construct):
         rule = props.rule
         verb = "grows" if rule.adds_hosts else "shrinks"
         self.alarm = cloudwatch.CfnAlarm(
-            self,
-            "Alarm",
+            Construct(self, "Alarm"),
+            IN_L2,
             alarm_name=props.alarm_name,
             alarm_description=(
                 f"Fleet {props.fleet} {verb}: {rule.metric} {rule.comparison} {rule.threshold:g}. "
@@ -74,8 +77,8 @@ class RuleScaling(Construct):
         self, id_: str, rule: ScalingRule, group: autoscaling.AutoScalingGroup
     ) -> autoscaling.CfnScalingPolicy:
         return autoscaling.CfnScalingPolicy(
-            self,
-            id_,
+            Construct(self, id_),
+            IN_L2,
             auto_scaling_group_name=group.auto_scaling_group_name,
             policy_type="StepScaling",
             adjustment_type="ChangeInCapacity",
