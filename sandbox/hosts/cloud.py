@@ -134,9 +134,16 @@ class Cloud:
         return Store(self.network.services, at, users, authority=authority, folder=self.folder)
 
     def _open_balancer(self) -> Balancer:
-        """Start the load balancer with the target group of the audio, and whom Auto Scaling registers there."""
+        """Start the load balancer with the target group that its UDP listener leads to, and who is registered there."""
         client = self.aws.client("elbv2")
-        (group,) = [each for each in client.describe_target_groups()["TargetGroups"] if each["Protocol"] == "UDP"]
+        listeners = [
+            listener
+            for balancer in client.describe_load_balancers()["LoadBalancers"]
+            for listener in client.describe_listeners(LoadBalancerArn=balancer["LoadBalancerArn"])["Listeners"]
+        ]
+        (audio,) = [each for each in listeners if each["Protocol"] == "UDP"]
+        arns = [audio["DefaultActions"][0]["TargetGroupArn"]]
+        (group,) = client.describe_target_groups(TargetGroupArns=arns)["TargetGroups"]
         rules = Rules(
             port=group["Port"],
             health_port=int(group["HealthCheckPort"]),
