@@ -55,8 +55,10 @@ def image_gone(cloud: Cloud, _: Host) -> Iterator[None]:
     (revisions,) = cloud.folder.glob("registry/**/vad-dataplane/_manifests/revisions")
     aside = revisions.with_name("aside")
     revisions.rename(aside)
-    yield
-    aside.rename(revisions)
+    try:
+        yield
+    finally:
+        aside.rename(revisions)
 
 
 @contextmanager
@@ -64,22 +66,28 @@ def secret_gone(cloud: Cloud, _: Host) -> Iterator[None]:
     client = cloud.aws.client("secretsmanager")
     (arn,) = [secret["ARN"] for secret in client.list_secrets()["SecretList"] if "StoreVad" in secret["Name"]]
     client.delete_secret(SecretId=arn, RecoveryWindowInDays=7)
-    yield
-    client.restore_secret(SecretId=arn)
+    try:
+        yield
+    finally:
+        client.restore_secret(SecretId=arn)
 
 
 @contextmanager
 def registry_silent(cloud: Cloud, _: Host) -> Iterator[None]:
     cloud.registry_refuses = 10**6
-    yield
-    cloud.registry_refuses = 0
+    try:
+        yield
+    finally:
+        cloud.registry_refuses = 0
 
 
 @contextmanager
 def route_lost(cloud: Cloud, host: Host) -> Iterator[None]:
     cloud.network.reserve(host.mac, host.address, route=False)
-    yield
-    cloud.network.reserve(host.mac, host.address, route=True)
+    try:
+        yield
+    finally:
+        cloud.network.reserve(host.mac, host.address, route=True)
 
 
 @dataclass(frozen=True)
