@@ -23,11 +23,10 @@ def prepared(account: Account) -> Iterator[tuple[AsrFleet, str, bool]]:
     for fleet in deployment.aws.asr:
         if fleet.artifacts and not held_back(deployment, asr_images(fleet)):
             name = artifacts_name(deployment, fleet)
-            yield (
-                fleet,
-                f"s3://{bucket}/{name}" if bucket else name,
-                bool(bucket) and _is_complete(account, bucket, name),
-            )
+            if bucket is None:
+                yield fleet, name, False
+            else:
+                yield fleet, f"s3://{bucket}/{name}", _is_complete(account, bucket, name)
 
 
 def remedy(account: Account, fleet: AsrFleet) -> str:

@@ -57,7 +57,7 @@ class MendedElbv2(ELBv2Backend):
             listener.certificates = [each["CertificateArn"] for each in asked["certificates"]]
             listener.certificate = listener.certificates[0]
         for action in listener.default_actions:
-            group = self.target_groups.get(action.data.get("TargetGroupArn"))
+            group = self.target_groups.get(action.data.get("TargetGroupArn", ""))
             if group and listener.load_balancer_arn not in group.load_balancer_arns:
                 group.load_balancer_arns.append(listener.load_balancer_arn)
         return listener
