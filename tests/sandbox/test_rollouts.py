@@ -85,6 +85,11 @@ def test_rollout_says_what_a_deploy_replaces_and_a_bad_probe_takes_it_back(
 ) -> None:
     (image,) = {booted for booted, _ in fleet.hosts().values()}
     served = {"images.asr-neuron": NEW, "aws.asr.0.machine_image": image}
+    unprepared = fleet.file({**served, "aws.asr.0.artifacts": True}).source.file
+    refused = CliRunner().invoke(app, ["rollout", str(unprepared), "--deploy"])
+    assert refused.exit_code == 1
+    assert "is not complete, so no new host of inf2 would start" in " ".join(refused.output.split())
+
     file = fleet.file({**served, "images.asr-neuron": BAD, "aws.rollout": {"checkpoint_pause_s": 3600}}).source.file
     planned = json.loads(CliRunner().invoke(app, ["rollout", str(file), "--json"]).stdout)["rolls"]
     assert [(roll["group"], roll["hosts"], roll["changed"]) for roll in planned] == [(GROUP, 2, ["UserData"])]
@@ -94,11 +99,6 @@ def test_rollout_says_what_a_deploy_replaces_and_a_bad_probe_takes_it_back(
         refused = CliRunner().invoke(app, ["rollout", str(file), "--deploy"])
     assert refused.exit_code == 1
     assert "192 vCPU more than run now, and the quota inf leaves 191" in " ".join(refused.output.split())
-
-    unprepared = fleet.file({**served, "aws.asr.0.artifacts": True}).source.file
-    refused = CliRunner().invoke(app, ["rollout", str(unprepared), "--deploy"])
-    assert refused.exit_code == 1
-    assert "is not complete, so no new host of inf2 would start" in " ".join(refused.output.split())
 
     monkeypatch.setattr(follow, "POLL_S", 0.5)
     monkeypatch.setattr(command, "_prober", lambda *_: lambda: "half of the words are wrong")
