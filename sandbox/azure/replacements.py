@@ -77,19 +77,24 @@ AZURE: Mapping[str, Mapping[str, str]] = {
     },
 }
 """What the SDK's definitions do not say: the input's path, and who says that it cannot change."""
-_KUBERNETES: Mapping[str, tuple[str, ...]] = {
-    "apps/v1:DaemonSet": ("spec.selector",),
-    "apps/v1:Deployment": ("spec.selector",),
-    "apps/v1:StatefulSet": (
-        "spec.podManagementPolicy",
-        "spec.selector",
-        "spec.serviceName",
-        "spec.volumeClaimTemplates",
+_CONCEPTS = "https://kubernetes.io/docs/concepts"
+_STORAGE_CLASS = "https://github.com/kubernetes/kubernetes/blob/master/pkg/apis/storage/validation/validation.go"
+_CLAIM = f"{_CONCEPTS}/storage/persistent-volumes/#expanding-persistent-volumes-claims (nothing but the size)"
+KUBERNETES: Mapping[str, Mapping[str, str]] = {
+    "apps/v1:DaemonSet": {"spec.selector": f"{_CONCEPTS}/workloads/controllers/daemonset/#pod-selector"},
+    "apps/v1:Deployment": {"spec.selector": f"{_CONCEPTS}/workloads/controllers/deployment/#label-selector-updates"},
+    "batch/v1:Job": dict.fromkeys(
+        ("spec.completionMode", "spec.selector", "spec.template"),
+        "https://github.com/kubernetes/kubernetes/blob/master/pkg/apis/batch/validation/validation.go",
     ),
-    "batch/v1:Job": ("spec.completionMode", "spec.selector", "spec.template"),
-    "core/v1:PersistentVolumeClaim": ("spec.accessModes", "spec.storageClassName", "spec.volumeName"),
-    "storage.k8s.io/v1:StorageClass": ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"),
+    "core/v1:PersistentVolumeClaim": dict.fromkeys(
+        ("spec.accessModes", "spec.storageClassName", "spec.volumeName"), _CLAIM
+    ),
+    "storage.k8s.io/v1:StorageClass": dict.fromkeys(
+        ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"), f"{_STORAGE_CLASS} (updates are forbidden)"
+    ),
 }
+"""The same of Kubernetes, whose definitions say it of nothing."""
 
 
 def triggers(resource: Resource) -> tuple[str, ...]:
@@ -99,7 +104,7 @@ def triggers(resource: Resource) -> tuple[str, ...]:
     if resource.type.startswith("azure-native:"):
         return (*own, *arm.path_inputs(kind), "location", *defined(resource.type), *AZURE.get(kind, ()))
     if resource.type.startswith("kubernetes:"):
-        return (*own, "apiVersion", "kind", "metadata.name", "metadata.namespace", *_KUBERNETES.get(kind, ()))
+        return (*own, "apiVersion", "kind", "metadata.name", "metadata.namespace", *KUBERNETES.get(kind, ()))
     return own
 
 

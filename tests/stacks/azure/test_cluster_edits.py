@@ -7,7 +7,7 @@ import pytest
 from sandbox.azure.diff import Op, compare
 from sandbox.azure.graph import Graph
 from sandbox.azure.outages import DOWN, outages
-from sandbox.azure.replacements import AZURE, defined
+from sandbox.azure.replacements import AZURE, KUBERNETES, defined
 from sandbox.azure.schema import args_shape, resource_shape
 from tests.blueprint.documents import ABSENT, Edits
 from tests.stacks.azure.recorded import azure_resources, cluster, edited, inputs
@@ -146,11 +146,13 @@ def test_definitions_are_read_where_they_say_that_an_input_cannot_change() -> No
     assert "kubernetesVersion" not in aks
 
 
-@pytest.mark.parametrize("kind", AZURE)
+@pytest.mark.parametrize("kind", [*AZURE, *KUBERNETES])
 def test_what_definitions_do_not_say_is_an_input_and_has_a_source(kind: str) -> None:
-    for path, source in AZURE[kind].items():
+    token = f"{package(kind)}:{kind}"
+    for path, source in (AZURE | KUBERNETES)[kind].items():
         assert source.startswith("https://"), path
-        shape = resource_shape(f"azure-native:{kind}")
+        assert path not in defined(token)  # or the row can go
+        shape = resource_shape(token)
         for name in path.split("."):
             assert shape
             assert name in shape.inputs, path
