@@ -95,7 +95,7 @@ def router(tmp_path: Path) -> Iterator[str]:
 
 # Writes its log when it is asked, as UCX does at the first transfer, then serves until it is stopped.
 ENGINE = """
-import pathlib, signal, sys, time
+import pathlib, signal, subprocess, sys, time
 folder, log = pathlib.Path(sys.argv[1]), sys.argv[2]
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
 print("serving", file=sys.stderr, flush=True)
@@ -106,6 +106,7 @@ print(log, end="", file=sys.stderr, flush=True)
 (folder / "wrote").touch()
 while not (folder / "end").exists():
     time.sleep(0.01)
+subprocess.Popen(["sleep", "60"])  # a worker that outlives its engine, and holds its stderr
 sys.exit(3)
 """
 
@@ -140,7 +141,7 @@ def test_callers_come_once_kv_cache_has_gone_from_gpu_to_gpu(tmp_path: Path, rou
         wait_for(tmp_path / "wrote")
         wait_for(tmp_path / "ready")
         (tmp_path / "end").touch()
-        said = running.communicate()[1]
+        said = running.communicate(timeout=40)[1]
     assert running.returncode == 3  # the engine's own
     assert "serving" in said
     assert "cuda_ipc/cuda" in said

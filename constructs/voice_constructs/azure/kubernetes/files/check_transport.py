@@ -155,12 +155,15 @@ def passed_on(log: Iterable[str]) -> Iterator[str]:
 def main() -> int:
     expected = Expectation(**json.loads(os.environ[EXPECTED_VARIABLE]))
     Path(expected.ready).unlink(missing_ok=True)  # of this container's earlier life
-    with subprocess.Popen(sys.argv[1:], stderr=subprocess.PIPE, text=True, errors="replace") as engine:  # noqa: S603
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda received, _: engine.send_signal(received))
-        watch = Watch(expected, engine)
-        threading.Thread(target=watch.hand_over, daemon=True).start()
-        watch.follow(passed_on(engine.stderr or ()))
+    engine = subprocess.Popen(sys.argv[1:], stderr=subprocess.PIPE, text=True, errors="replace")  # noqa: S603
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda received, _: engine.send_signal(received))
+    watch = Watch(expected, engine)
+    reader = threading.Thread(target=watch.follow, args=(passed_on(engine.stderr or ()),), daemon=True)
+    reader.start()
+    threading.Thread(target=watch.hand_over, daemon=True).start()
+    engine.wait()
+    reader.join(GRACE_S)  # workers that outlive their engine keep the pipe open
     if watch.refusal:
         Path(expected.ready).unlink(missing_ok=True)
         sys.stderr.write(f"refused: {watch.refusal}\n")
