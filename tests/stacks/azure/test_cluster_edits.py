@@ -150,7 +150,7 @@ def test_definitions_are_read_where_they_say_that_an_input_cannot_change() -> No
 @pytest.mark.parametrize("kind", [*AZURE, *KUBERNETES])
 def test_what_definitions_do_not_say_is_an_input_and_has_a_source(kind: str) -> None:
     token = f"{package(kind)}:{kind}"
-    for path, source in (AZURE | KUBERNETES)[kind].items():
+    for path, source in {**AZURE, **KUBERNETES}[kind].items():
         assert source.startswith("https://"), path
         assert path not in defined(token)  # or the row can go
         shape = resource_shape(token)
