@@ -191,14 +191,36 @@ def test_bands_below_a_threshold_are_negative_distances(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("tier", HOSTS)
+def test_an_alarm_says_which_way_its_fleet_changes(sandbox: Stacks, tier: str) -> None:
+    for alarm in alarms(sandbox[tier]).values():
+        grows = all(change > 0 for change in changes(sandbox[tier], alarm))
+        assert f"/fleet-{'grows' if grows else 'shrinks'}.md" in alarm["AlarmDescription"]
+        assert f" {'grows' if grows else 'shrinks'}: " in alarm["AlarmDescription"]
+
+
 def test_nvme_is_mounted_where_the_type_has_it(sandbox: Stacks) -> None:
     texts = {
         fleet: user_data({"LaunchTemplateData": launch_data(sandbox[f"asr-{fleet.lower()}"])[0]})
         for fleet in ("Inf2", "Trn1", "P5")
     }
-    assert "INSTANCE_STORE=" not in texts["Inf2"]
-    assert "INSTANCE_STORE=/mnt/nvme" in texts["Trn1"]
-    assert "INSTANCE_STORE=/mnt/nvme" in texts["P5"]
+    jobs = {
+        fleet: user_data({"LaunchTemplateData": data})
+        for fleet in texts
+        for data in launch_data(sandbox[f"asr-{fleet.lower()}"], of_job=True)
+    }
+    for scripts in (texts, jobs):
+        assert {fleet: "INSTANCE_STORE=/mnt/nvme" in script for fleet, script in scripts.items()} == {
+            "Inf2": False,
+            "Trn1": True,
+            "P5": True,
+        }
+        assert "INSTANCE_STORE=" not in scripts["Inf2"]
+    assert {fleet: "--volume=/opt/aws/neuron:" in script for fleet, script in texts.items()} == {
+        "Inf2": True,
+        "Trn1": True,
+        "P5": False,
+    }
     assert "VOICE_HOST_KIND=neuron" in texts["Inf2"]
     assert "VOICE_HOST_KIND=gpu" in texts["P5"]
 
