@@ -42,7 +42,7 @@ OPERATORS = re.compile(
 
 AREAS = {
     "blueprint/aws/alerts": ("tests/stacks/aws/test_alert_table.py", "tests/blueprint/test_alerts.py"),
-    "blueprint/checks": ("tests/blueprint/checks",),
+    "blueprint/checks": ("tests/blueprint/checks", "tests/test_site.py::test_the_references_are_what_the_code_says"),
     "constructs/voice_constructs/aws": (
         "tests/stacks/aws/test_numbers.py",
         "tests/stacks/aws",
@@ -100,8 +100,6 @@ def _is_python(source: str) -> bool:
 def named(pattern: str) -> Iterator[Mutant]:
     for each in NAMED:
         source = (ROOT / each.file).read_text(encoding="utf-8")
-        if each.old not in source:
-            raise SystemExit(f"tests/mutants/named.py: {each.file} has no {each.old!r} any more")
         if pattern in each.what:
             yield Mutant(each.file, source.replace(each.old, each.new), each.tests)
 
