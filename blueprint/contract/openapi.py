@@ -52,7 +52,7 @@ ROUTES = (
         (_SWITCHED, _UNKNOWN, _FULL),
     ),
     Route(
-        "WebSocket", session_api.REALTIME_PATH, "audio and transcripts for [OpenAI's clients](../clients.md)", "key",
+        "WebSocket", session_api.REALTIME_PATH, "audio and transcripts for OpenAI's clients", "key",
         (_SWITCHED, _NO_KEY, _FULL), query=(("intent", "transcription"), ("model", "any name")),
     ),
     Route(

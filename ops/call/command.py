@@ -11,7 +11,8 @@ import typer
 from rich.markup import escape
 
 from ops.call.access import Access, AccessError, Auth, ClientAuth, access, secret_of
-from ops.call.other_apis import Api, speak
+from ops.call.dialects import Api
+from ops.call.other_apis import speak
 from ops.call.recording import RATE, RecordingError, read
 from ops.call.senders import Samples, sender_of
 from ops.call.session import TIMEOUT_S, CallError, Heard, Session

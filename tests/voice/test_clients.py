@@ -5,6 +5,7 @@ import base64
 import contextlib
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
+from time import perf_counter
 from typing import Any
 
 import httpx2
@@ -16,12 +17,17 @@ from deepgram import AsyncDeepgramClient
 from deepgram.core.events import EventType
 from deepgram.environment import DeepgramClientEnvironment
 from openai import AsyncOpenAI
+from yarl import URL
 
 from ops.call.recording import RATE, read
 from ops.call.senders import Samples
 from ops.call.session import TIMEOUT_S, Session
 from ops.demo.command import SAMPLE, SAMPLE_TEXT, word_error_rate
 from ops.demo.services import Gateway, VoicePath, free_port
+from ops.loadtest import client_session
+from ops.loadtest.endpoint import Endpoint
+from ops.loadtest.inputs import Recording
+from ops.loadtest.trace import Trace
 from tests.voice.callers import SENTENCES, speech
 
 ENDED_WITHIN_S = 120
@@ -278,3 +284,15 @@ async def test_client_is_told_all_before_its_gateway_stops(
         with contextlib.suppress(websockets.ConnectionClosed):
             await caller.call(spoken, meanwhile=stop)
     assert word_error_rate(SENTENCES[0], caller.heard) <= WORST_ERROR_RATE, caller.heard
+
+
+@pytest.mark.parametrize("driver", [client_session.OpenAi, client_session.Deepgram])
+async def test_load_goes_by_their_protocols_too(gateway: Gateway, driver: type[client_session.ClientSession]) -> None:
+    pcm = speech(SENTENCES[:1], 0.0).astype("<i2").tobytes()
+    trace = Trace("1", perf_counter(), perf_counter())
+    async with asyncio.timeout(ENDED_WITHIN_S):
+        async with Endpoint("gateway", URL(gateway.url), "", {}) as endpoint:
+            await driver(endpoint, (Recording("sentence", b"", pcm),)).send(0, trace)
+    assert trace.first_s
+    assert trace.input_ended_s
+    assert trace.ended_s >= trace.input_ended_s
