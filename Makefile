@@ -18,7 +18,7 @@ INSTALL := images/vad-dataplane/tests/install.sh
 # How the data plane is built for its tests: Meson's b_sanitize.
 SANITIZERS := none address,undefined
 
-.PHONY: help setup demo demo-page test test-machines test-nightly test-native test-arm64 test-mutants test-voice images refresh-engines refresh-azure-types sandbox rehearse-hosts bench-cli bench-dataplane bench-vad bench-voice bench-simulate diagram schema reference docs lint format lock clean
+.PHONY: help setup demo demo-page test test-machines test-nightly test-native test-arm64 test-mutants test-voice images refresh-engines refresh-azure-types sandbox rehearse-hosts bench-cli bench-dataplane bench-vad bench-voice bench-simulate diagram baseline schema reference docs lint format lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -123,6 +123,9 @@ bench-simulate: $(SETUP) ## Simulate a day of a million calls, in bulk beside on
 
 diagram: $(SETUP) ## Draw docs/architecture.svg anew, from the templates
 	voice diagram deployments/production-us-east-1.yaml --output docs/architecture.svg
+
+baseline: $(SETUP) ## Record what the shipped files make, as the release VERSION that later ones are compared with
+	tests/releases/record.sh $(VERSION)
 
 schema: $(SETUP) ## Write deployments/schema.json and docs/deployment-file.md anew, from the model
 	voice schema > deployments/schema.json

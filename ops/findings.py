@@ -1,5 +1,6 @@
 """Deployment files as the commands read them, and what speaks against one."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import typer
@@ -11,7 +12,8 @@ from blueprint import checks
 from blueprint.checks import Finding, Level
 from blueprint.file.model.deployment import Deployment
 from ops.exits import REFUSED
-from ops.output import complain, err
+from ops.output import complain, err, stop
+from sandbox.changes import Outage
 
 MARKS = {Level.ERROR: "[red]✗ error[/]", Level.WARNING: "[yellow]! warning[/]", Level.INFO: "[blue]i info[/]"}
 
@@ -64,3 +66,10 @@ def finding_as_dict(deployment: Deployment, finding: Finding) -> dict[str, objec
         "source": check.source,
         "accepted_because": finding.accepted_because,
     }
+
+
+def refuse(away: Sequence[Outage]) -> None:
+    """End the command where something would be away."""
+    if away:
+        lines = [*(each.text() for each in away), *(f"--accept-replace {each.name}" for each in away)]
+        raise stop("refused: what serves or holds state would be replaced or deleted\n" + "\n".join(lines), REFUSED)

@@ -13,6 +13,6 @@ AcceptReplace = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME",
-        help="Name of a resource that may be replaced, though it serves or holds state; repeat for more.",
+        help="Name of a resource that may be replaced or deleted, though it serves or holds state; repeat for more.",
     ),
 ]

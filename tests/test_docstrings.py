@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 FOLDERS = ("bench", "blueprint", "constructs", "images", "ops", "sandbox", "stacks", "userdata")
 EMPTY = re.compile(
     "returns?|yields?|the|an?|of|its?|for|from|to|and|in|is|this|what|one|every|each|that|are|as|by|with|on|at|be|all|"
-    "them|they|whether|there|give|make|get|tell|so|where|which|how",
+    "them|they|whether|there|give|make|get|tell|so|where|which|how|answer",
     re.IGNORECASE,
 )
 """Words that say nothing by themselves."""

@@ -39,6 +39,8 @@ class DropReason(StrEnum):
 
     RING_FULL = "ring-full"
     NOT_RTP = "not-rtp"
+    WRONG_PAYLOAD = "wrong-payload"
+    """A payload type, or a size, that the session's record does not name."""
     UNKNOWN_SESSION = "unknown-session"
     BLOCKED = "blocked"
     ADMISSION_FULL = "admission-full"

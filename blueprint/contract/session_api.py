@@ -5,6 +5,8 @@ API Gateway refuses a request that does not match; responses are documentation, 
 
 from typing import Any
 
+from blueprint.contract.media import CODECS, DYNAMIC, MOST_PAYLOAD_BYTES, PACKET_MS, TELEPHONE_EVENT
+
 HEALTH_PATH = "/healthz"
 """Both ports of the gateway answer 200 here while the task can take callers."""
 
@@ -48,6 +50,34 @@ SRTP_KEY_BASE64_CHARACTERS = 40
 
 Schema = dict[str, Any]
 
+MEDIA: dict[str, Schema] = {
+    "codec": {
+        "type": "string",
+        "enum": [codec.value for codec in CODECS],
+        "description": "By its name in SDP; `L16` unless another is named.",
+    },
+    "rate": {
+        "type": "integer",
+        "description": "Samples a second, and ticks of the timestamps' clock. L16: 16000 unless it is one of "
+        f"{', '.join(map(str, sorted(next(iter(CODECS.values())).rates)))}; G.711: 8000; Opus: 48000.",
+    },
+    "channels": {"type": "integer", "description": "L16: 1 unless it is 2, which are mixed; G.711: 1; Opus: 2."},
+    "packet_ms": {
+        "type": "integer",
+        "minimum": PACKET_MS.start,
+        "maximum": PACKET_MS.stop - 1,
+        "description": f"20 unless another is named; a payload has at most {MOST_PAYLOAD_BYTES} bytes.",
+    },
+    "payload_type": {
+        "type": "integer",
+        "minimum": 0,
+        "maximum": DYNAMIC.stop - 1,
+        "description": "Of packets with audio: the codec's own (PCMU 0, PCMA 8), or any from "
+        f"{DYNAMIC.start} to {DYNAMIC.stop - 1} but {TELEPHONE_EVENT}.",
+    },
+}
+"""What a session's packets hold."""
+
 SESSION_REQUEST: Schema = {
     "type": "object",
     "additionalProperties": False,
@@ -63,6 +93,12 @@ SESSION_REQUEST: Schema = {
             "pattern": "^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*$",
             "maxLength": 35,
             "description": "Spoken language (BCP 47); found out from the audio where it is missing.",
+        },
+        "media": {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": MEDIA,
+            "description": "What packets are to hold; of `srtp` only.",
         },
     },
 }
@@ -86,7 +122,7 @@ SESSION: Schema = {
                 "websocket": {"type": "string", "format": "uri", "description": "WebSocket over TLS, port 443."},
                 "srtp": {
                     "type": "object",
-                    "required": ["host", "port", "ssrc", "suite", "key"],
+                    "required": ["host", "port", "ssrc", "suite", "key", *MEDIA, "sdp"],
                     "properties": {
                         "host": {"type": "string"},
                         "port": {"type": "integer"},
@@ -98,6 +134,8 @@ SESSION: Schema = {
                             "maxLength": SRTP_KEY_BASE64_CHARACTERS,
                             "description": "Master key and salt of this session alone, in base64.",
                         },
+                        **MEDIA,
+                        "sdp": {"type": "string", "description": "All of that as the stream's sender describes it."},
                     },
                 },
             },

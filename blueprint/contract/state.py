@@ -71,6 +71,9 @@ class SessionField(StrEnum):
     BEGINS_AT = "begins_at"
     """Gateway: RTP timestamp of the first frame that its first socket sends: what places in the audio count from,
     whichever VAD host hears it."""
+    MEDIA = "media"
+    """Gateway: what packets hold, such as ``96 L16/16000/1 20``: payload type, codec, rate, channels, milliseconds;
+    absent: that."""
     EXPIRES_AT = "expires_at"
     """Gateway: seconds since 1970 (UTC) after which no audio is taken."""
     LAPSES_AT = "lapses_at"

@@ -14,6 +14,7 @@ import socket
 import struct
 import time
 from collections import deque
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from ops.demo.utterances import NO_MARK, Utterances
 from voice_runtime import environment, state
 from voice_runtime.chunk import AudioChunk
 from voice_runtime.hosts import Host, HostKind, HostRegistry
+from voice_runtime.media import OF_GATEWAYS
 from voice_runtime.sessions import Session, SessionKind, Sessions, SessionState
 from voice_runtime.store import StoreSettings, connect
 
@@ -89,7 +91,9 @@ class Stream:
             except SrtpError:
                 return []
         self.heard_at = time.monotonic()
-        _, _, sequence, timestamp, _ = _RTP.unpack_from(packet)
+        _, marked_type, sequence, timestamp, _ = _RTP.unpack_from(packet)
+        if marked_type & 0x7F != self.session.media.payload_type:
+            return []
         samples = np.frombuffer(packet[_RTP.size :], ">i2").astype(np.int16)
         if len(samples) != CHUNK_FRAME_SAMPLES:
             return []
@@ -209,6 +213,9 @@ class ReferenceVad(asyncio.DatagramProtocol):
         except (RedisError, OSError):
             session = None
         admitted = session is not None and session.state is SessionState.OPEN and session.expires_at > time.time()
+        if session and admitted and replace(session.media, payload_type=OF_GATEWAYS.payload_type) != OF_GATEWAYS:
+            log.warning("session refused: only the data plane takes %s", session.media)
+            admitted = False
         self._streams[ssrc] = Stream(session) if session and admitted else None
         if not admitted:
             asyncio.get_running_loop().call_later(10, self._streams.pop, ssrc, None)

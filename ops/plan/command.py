@@ -11,7 +11,7 @@ from blueprint.checks.fleets import fleets
 from blueprint.file.model.deployment import Deployment
 from blueprint.file.model.load import CallLoad
 from ops.exits import REFUSED
-from ops.findings import finding_as_dict, load, print_findings
+from ops.findings import finding_as_dict, load, print_findings, refuse
 from ops.options import AcceptReplace, DeploymentFile, Json
 from ops.output import out, print_json, stack_table, stop
 from ops.plan.capacity import capacity_as_dict, capacity_table
@@ -20,10 +20,8 @@ from ops.plan.sizing import sizing_as_dict, sizing_tables
 from ops.synthesis import templates
 
 CALLS_HELP = "Size the AWS half for so many calls at a time (mean of a month) instead of the file's `load.calls`."
-AGAINST_HELP = (
-    "Show what of a recorded release the Azure half would replace, before it is deployed; "
-    "RECORDED is the folder that `voice preview azure --state` has written."
-)
+AGAINST_HELP = "Show what a deploy would replace or delete of the release that `--record` has kept in FOLDER."
+RECORD_HELP = "Keep what this file makes now in FOLDER, to compare a later release or file with it."
 RESOURCES_HELP = "Synthesize the AWS half too, and count its resources by stack and type."
 
 
@@ -33,13 +31,14 @@ def plan(
     calls: Annotated[int | None, typer.Option("--calls", metavar="N", min=1, help=CALLS_HELP)] = None,
     as_json: Json = False,
     resources: Annotated[bool, typer.Option("--resources", help=RESOURCES_HELP)] = False,
-    against: Annotated[Path | None, typer.Option("--against", metavar="RECORDED", help=AGAINST_HELP)] = None,
+    against: Annotated[Path | None, typer.Option("--against", metavar="FOLDER", help=AGAINST_HELP)] = None,
+    record: Annotated[Path | None, typer.Option("--record", metavar="FOLDER", help=RECORD_HELP)] = None,
     accept_replace: AcceptReplace = None,
 ) -> None:
     """Check a deployment file; show its fleets, pools, sizing and what speaks against it.
 
     Needs no credentials and no network. Exits with 2 when a check refuses the file, and when something of the recorded
-    release that serves or holds state would be replaced.
+    release that serves or holds state would be replaced or deleted.
 
     Example: voice plan deployments/production-us-east-1.yaml --calls 500
     """
@@ -54,11 +53,13 @@ def plan(
             f"{file}: has no section `aws`; `voice preview azure` shows the resources of its section `azure`", REFUSED
         )
     counts = resource_counts(deployment) if resources and not refused else {}
-    release = None
-    if against and not refused:
-        from ops.plan.against import Comparison  # noqa: PLC0415  needs the extra `azure`, which a plan by itself does not
+    comparison = None
+    if (against or record) and not refused:
+        from ops.plan import release  # noqa: PLC0415  a plan by itself synthesizes nothing
 
-        release = Comparison.of(deployment, against, accept_replace or ())
+        comparison = release.Comparison.of(deployment, against, accept_replace or ()) if against else None
+        if record and not (comparison and comparison.away):
+            release.record(deployment, record)
     if as_json:
         print_json(
             {
@@ -70,19 +71,19 @@ def plan(
                 "sizing": sizing_as_dict(deployment),
             }
             | ({"resources": counts} if resources else {})
-            | ({"outages": [vars(each) for each in release.away]} if release else {}),
+            | ({"outages": [vars(each) for each in comparison.away]} if comparison else {}),
             deployment.name,
         )
     else:
         _print_tables(deployment, counts)
         print_findings(out, deployment, findings)
-        if release:
-            out.print(f"against {against}: {release.summary}", soft_wrap=True)
+        if comparison:
+            out.print(f"against {against}: {comparison.summary}", soft_wrap=True)
     if refused:
         blocking = sum(finding.blocks for finding in findings)
         raise stop(f"refused: {blocking} error(s)", REFUSED)
-    if release:
-        release.refuse()
+    if comparison:
+        refuse(comparison.away)
 
 
 def resource_counts(deployment: Deployment) -> dict[str, Counter[str]]:

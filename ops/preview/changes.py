@@ -9,9 +9,10 @@ from ops.output import stop
 from sandbox.azure import state
 from sandbox.azure.diff import Step, compare
 from sandbox.azure.errors import EngineError, PolicyPackError, ProgramError, ProjectError
-from sandbox.azure.outages import Outage, outages
+from sandbox.azure.outages import outages
 from sandbox.azure.policy import PolicyViolation
 from sandbox.azure.rehearsal import Rehearsal, Rehearsed
+from sandbox.changes import Outage
 
 
 def rehearse(deployment: Deployment) -> tuple[list[Rehearsed], list[PolicyViolation]]:
@@ -40,10 +41,3 @@ def steps_since(recorded: Sequence[Path], done: Sequence[Rehearsed]) -> list[lis
 def unaccepted(steps: Sequence[list[Step]], accepted: Sequence[str]) -> list[Outage]:
     """Return what would be away, without what is accepted by name."""
     return [outage for changes in steps for outage in outages(changes, accepted)]
-
-
-def refuse(away: Sequence[Outage]) -> None:
-    """End the command where something would be away."""
-    if away:
-        lines = [*(each.text() for each in away), *(f"--accept-replace {each.name}" for each in away)]
-        raise stop("refused: what serves or holds state would be replaced\n" + "\n".join(lines), REFUSED)

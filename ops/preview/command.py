@@ -9,16 +9,17 @@ from rich.markup import escape
 
 from blueprint.file.model.deployment import Deployment
 from ops.exits import HELP, REFUSED
-from ops.findings import load_checked
+from ops.findings import load_checked, refuse
 from ops.options import AcceptReplace, DeploymentFile, Json
 from ops.output import out, print_json, stop
-from ops.preview.changes import recordings, refuse, rehearse, steps_since, unaccepted
-from ops.preview.tree import describe_changes, describe_counts, print_violations, tree
+from ops.preview.changes import recordings, rehearse, steps_since, unaccepted
+from ops.preview.tree import describe_counts, print_violations, tree
 from sandbox.azure import state
 from sandbox.azure.cli_json import preview_json
 from sandbox.azure.diff import Step
 from sandbox.azure.policy import PolicyViolation
 from sandbox.azure.rehearsal import ROOT, Rehearsed
+from sandbox.changes import describe
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
@@ -96,7 +97,8 @@ def report(
 def _print_project(each: Rehearsed, steps: list[Step], *, dependencies: bool) -> None:
     out.print(tree(each.preview.graph, steps, dependencies=dependencies))
     out.print(f"  {describe_counts(each.preview.graph)}", soft_wrap=True)
-    out.print(f"  {describe_changes(steps)}; every resource waits for what it needs [dim]{each.up.duration_s:.1f} s[/]")
+    changed = describe(step.op for step in steps)
+    out.print(f"  {changed}; every resource waits for what it needs [dim]{each.up.duration_s:.1f} s[/]")
     for message in each.preview.messages:
         out.print(f"  [yellow]![/] {escape(message)}", soft_wrap=True)
 

@@ -8,10 +8,11 @@ from rich.markup import escape
 from rich.tree import Tree
 
 from ops.output import describe_types
-from sandbox.azure.diff import Op, Step, summary
+from sandbox.azure.diff import Step
 from sandbox.azure.graph import Graph, label_of, short_type
 from sandbox.azure.policy import PolicyViolation
 from sandbox.azure.values import plain
+from sandbox.changes import Op
 
 _MARKS = {
     Op.CREATE: "[green]+[/]",
@@ -65,14 +66,6 @@ def _line(step: Step) -> str:
 def _short(value: object) -> str:
     text = "nothing" if value is None else str(plain(value))
     return escape(text if len(text) <= _VALUE_WIDTH else f"{text[:_VALUE_WIDTH]}…")
-
-
-def describe_changes(steps: list[Step]) -> str:
-    """Return a line such as "12 to create, 1 to replace, 3 unchanged"."""
-    words = {"create": "to create", "update": "to update", "replace": "to replace", "delete": "to delete"}
-    counts = summary(steps)
-    said = [f"{counts[op]} {words.get(op, 'unchanged')}" for op in (*words, "same") if counts[op]]
-    return ", ".join(said) or "nothing"
 
 
 def describe_counts(graph: Graph) -> str:

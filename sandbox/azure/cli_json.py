@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from sandbox.azure.diff import Change, Op, Step, summary
+from sandbox.azure.diff import Change, Step, summary
 from sandbox.azure.graph import Resource
 from sandbox.azure.project import Project
 from sandbox.azure.run import Run
 from sandbox.azure.values import SECRET_TEXT, plain
+from sandbox.changes import Op
 
 _NANOSECONDS = 1_000_000_000
 

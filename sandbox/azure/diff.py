@@ -11,16 +11,7 @@ from typing import Any
 from sandbox.azure.graph import Graph, Resource
 from sandbox.azure.replacements import covers, replaces
 from sandbox.azure.values import Digest, Secret, Unknown
-
-
-class Op(enum.Enum):
-    """What happens to a resource."""
-
-    CREATE = "create"
-    UPDATE = "update"
-    REPLACE = "replace"
-    DELETE = "delete"
-    SAME = "same"
+from sandbox.changes import Op
 
 
 class Kind(enum.Enum):

@@ -1,12 +1,12 @@
-"""What is away while a resource is replaced: what serves callers or holds state is not replaced by accident."""
+"""What is away when a resource is replaced or deleted: what serves callers or holds state does not go by accident."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
-from sandbox.azure.diff import Op, Step
+from sandbox.azure.diff import Step
 from sandbox.azure.graph import short_type
+from sandbox.changes import Op, Outage
 
 _ENGINES = "until new engines have loaded: 15 to 25 minutes, or longer where no GPU node is free"
 _CLUSTER = "every service, until cluster, pools and engines are made anew: an hour or more"
@@ -28,42 +28,21 @@ DOWN: Mapping[str, str] = {
     "resources:ResourceGroup": f"everything in it: {_CLUSTER}",
 }
 """By type; the times are those of `docs/cold-start.md`, and estimates."""
-
-
-@dataclass(frozen=True)
-class Outage:
-    """A replacement that takes something away.
-
-    Attributes:
-        name: Name of the resource, which accepts it.
-        label: Its type and name.
-        changes: Which inputs cannot change in place.
-        down: What is away, and for how long.
-        along: How many resources it takes along.
-    """
-
-    name: str
-    label: str
-    changes: tuple[str, ...]
-    down: str
-    along: int
-
-    def text(self) -> str:
-        """What it is, on one line."""
-        along = f", and {self.along} resources with it" if self.along else ""
-        return f"{self.label}{along}: {', '.join(self.changes)} cannot change in place. Away: {self.down}"
+_EMPTY_BEFORE = frozenset({"network:PublicIPAddress", "network:Subnet"})
+"""Azure deletes them only once nothing uses them: what did is deleted too, and says what is away."""
 
 
 def outages(steps: Sequence[Step], accepted: Iterable[str] = ()) -> list[Outage]:
-    """Return the replacements that nobody accepted, by the resources whose own inputs cause them."""
+    """Return the replacements and removals that nobody accepted, by the resources whose own inputs cause them."""
     replaced = [step for step in steps if step.op is Op.REPLACE]
-    causes = [step for step in replaced if any(change.replaces for change in step.changes)]
     found = []
-    for step in causes:
+    for step in steps:
         kind, name = short_type(step.resource.type), step.resource.name
-        if kind in DOWN and name not in set(accepted):
-            changes = tuple(change.path for change in step.changes if change.replaces)
-            found.append(Outage(name, step.resource.label, changes, DOWN[kind], len(_along(step, replaced))))
+        changes = tuple(change.path for change in step.changes if change.replaces)
+        deleted = step.op is Op.DELETE and kind not in _EMPTY_BEFORE
+        if (deleted or changes) and kind in DOWN and name not in set(accepted):
+            along = len(_along(step, replaced)) if changes else 0
+            found.append(Outage(name, step.resource.label, changes, DOWN[kind], along))
     return found
 
 

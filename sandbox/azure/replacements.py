@@ -1,16 +1,19 @@
 """Inputs whose change makes a provider replace a resource instead of updating it.
 
 Names and ids that are part of a resource's place, and a resource's region, replace it everywhere in Azure. What else
-cannot change is read from the SDK's own definitions where those say so, and stands below with its source where they do
-not. Where the provider does not know one of them, it tries an update that the cloud refuses: a new resource is needed
-all the same.
+cannot change is read from the SDK's own definitions where those say so, and stands in replacements.yaml with its source
+where they do not. Where the provider does not know one of them, it tries an update that the cloud refuses: a new
+resource is needed all the same.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
+
+import yaml
 
 from sandbox.azure import arm
 from sandbox.azure.graph import Resource, short_type
@@ -20,76 +23,15 @@ _INDEX = re.compile(r"\[\d+\]")
 _DEPTH = 3
 """How deep definitions are read; below lie no properties of a resource's own."""
 
-_FORCE_NEW = "https://github.com/hashicorp/terraform-provider-azurerm/blob/main/internal/services"
-_POOL: Mapping[str, str] = {
-    "vmSize": "https://learn.microsoft.com/azure/aks/create-node-pools#limitations",
-    "kubeletConfig": "https://learn.microsoft.com/azure/aks/custom-node-configuration",
-    "linuxOSConfig": "https://learn.microsoft.com/azure/aks/custom-node-configuration",
-    "availabilityZones": "https://learn.microsoft.com/azure/aks/availability-zones",
-    "scaleSetPriority": "https://learn.microsoft.com/azure/aks/spot-node-pool",
-    "scaleSetEvictionPolicy": "https://learn.microsoft.com/azure/aks/spot-node-pool",
-    "spotMaxPrice": "https://learn.microsoft.com/azure/aks/spot-node-pool",
-    "gpuInstanceProfile": "https://learn.microsoft.com/azure/aks/gpu-multi-instance",
-    "gpuProfile": "https://learn.microsoft.com/azure/aks/use-nvidia-gpu",
-    "proximityPlacementGroupID": "https://learn.microsoft.com/azure/aks/reduce-latency-ppg",
-    "capacityReservationGroupID": "https://learn.microsoft.com/azure/aks/use-capacity-reservation-groups",
-    **dict.fromkeys(
-        (
-            *("creationData", "enableFIPS", "enableUltraSSD", "maxPods", "osDiskSizeGB", "osDiskType", "osSKU"),
-            *("osType", "podSubnetID", "vnetSubnetID"),
-        ),
-        f"{_FORCE_NEW}/containers/kubernetes_cluster_node_pool_resource.go (ForceNew)",
-    ),
+_TABLE = yaml.safe_load(Path(__file__).with_name("replacements.yaml").read_text(encoding="utf-8"))
+AZURE: dict[str, dict[str, str]] = {
+    kind: {path: source for source, paths in said.items() for path in paths} for kind, said in _TABLE["azure"].items()
 }
-_CLUSTER = f"{_FORCE_NEW}/containers/kubernetes_cluster_resource.go (ForceNew)"
-AZURE: Mapping[str, Mapping[str, str]] = {
-    "authorization:RoleAssignment": dict.fromkeys(
-        ("principalId", "principalType", "roleDefinitionId", "scope"),
-        "https://learn.microsoft.com/azure/role-based-access-control/troubleshooting",
-    ),
-    "containerservice:AgentPool": _POOL,
-    "containerservice:ManagedCluster": {
-        "apiServerAccessProfile.enablePrivateCluster": "https://learn.microsoft.com/azure/aks/private-clusters#limitations",
-        "apiServerAccessProfile.privateDNSZone": "https://learn.microsoft.com/azure/aks/private-clusters",
-        **dict.fromkeys(
-            (
-                "networkProfile.dnsServiceIP",
-                "networkProfile.networkPlugin",
-                "networkProfile.podCidr",
-                "networkProfile.serviceCidr",
-                "nodeResourceGroup",
-            ),
-            _CLUSTER,
-        ),
-        # The system pool is a part of the cluster: the cluster is refused, and nothing less can be replaced.
-        **{f"agentPoolProfiles.{path}": source for path, source in _POOL.items()},
-    },
-    "network:PublicIPAddress": dict.fromkeys(
-        ("sku", "zones"), f"{_FORCE_NEW}/network/public_ip_resource.go (ForceNew)"
-    ),
-    "network:Subnet": {
-        "addressPrefix": "https://learn.microsoft.com/azure/virtual-network/virtual-network-manage-subnet (not while "
-        "anything has an address in it)"
-    },
-    "network:VirtualNetwork": {
-        "addressSpace": "https://learn.microsoft.com/azure/virtual-network/manage-virtual-network (no range with "
-        "subnets can be removed)"
-    },
+"""By type, the inputs of which the SDK's definitions do not say that they cannot change, and who says so."""
+AZURE["containerservice:ManagedCluster"] |= {
+    f"agentPoolProfiles.{path}": source for path, source in AZURE["containerservice:AgentPool"].items()
 }
-"""What the SDK's definitions do not say: the input's path, and who says that it cannot change."""
-_KUBERNETES: Mapping[str, tuple[str, ...]] = {
-    "apps/v1:DaemonSet": ("spec.selector",),
-    "apps/v1:Deployment": ("spec.selector",),
-    "apps/v1:StatefulSet": (
-        "spec.podManagementPolicy",
-        "spec.selector",
-        "spec.serviceName",
-        "spec.volumeClaimTemplates",
-    ),
-    "batch/v1:Job": ("spec.completionMode", "spec.selector", "spec.template"),
-    "core/v1:PersistentVolumeClaim": ("spec.accessModes", "spec.storageClassName", "spec.volumeName"),
-    "storage.k8s.io/v1:StorageClass": ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"),
-}
+KUBERNETES: dict[str, list[str]] = _TABLE["kubernetes"]
 
 
 def triggers(resource: Resource) -> tuple[str, ...]:
@@ -99,7 +41,7 @@ def triggers(resource: Resource) -> tuple[str, ...]:
     if resource.type.startswith("azure-native:"):
         return (*own, *arm.path_inputs(kind), "location", *defined(resource.type), *AZURE.get(kind, ()))
     if resource.type.startswith("kubernetes:"):
-        return (*own, "apiVersion", "kind", "metadata.name", "metadata.namespace", *_KUBERNETES.get(kind, ()))
+        return (*own, "apiVersion", "kind", "metadata.name", "metadata.namespace", *KUBERNETES.get(kind, ()))
     return own
 
 

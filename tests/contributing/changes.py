@@ -271,9 +271,9 @@ CHANGES: dict[str, Change] = {
                     "        key.allow_publishers(PUBLISHERS)\n",
                 ),
             ),
-            "sandbox/aws/adapters/table.py": Edit(
-                '    "AWS::SQS::Queue": Kind("sqs", "create_queue", id="{QueueUrl}", delete="delete_queue", key="QueueUrl", name="QueueName"),\n',
-                "KINDS: dict[str, Kind] = {\n",
+            "sandbox/aws/adapters/table.yaml": Edit(
+                "AWS::SQS::Queue: {service: sqs, create: create_queue, id: '{QueueUrl}', delete: delete_queue, key: QueueUrl, name: QueueName}\n",
+                "client certificates.\n",
             ),
             "tests/sandbox/aws/samples/observability.py": Edit(
                 '        "Unread": resource("SQS::Queue"),\n', "    return {\n"
@@ -282,7 +282,7 @@ CHANGES: dict[str, Change] = {
         tests=("tests/sandbox/aws/test_adapters.py",),
         without={
             "constructs/voice_constructs/aws/alert_topic.py": "nothing in constructs/voice_constructs/aws makes these",
-            "sandbox/aws/adapters/table.py": "these need a row in sandbox/aws/adapters/table.py",
+            "sandbox/aws/adapters/table.yaml": "these need a row in sandbox/aws/adapters/table.yaml",
             "tests/sandbox/aws/samples/observability.py": "these need a sample in tests/sandbox/aws/samples",
         },
     ),

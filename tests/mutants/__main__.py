@@ -100,8 +100,6 @@ def _is_python(source: str) -> bool:
 def named(pattern: str) -> Iterator[Mutant]:
     for each in NAMED:
         source = (ROOT / each.file).read_text(encoding="utf-8")
-        if each.old not in source:
-            raise SystemExit(f"tests/mutants/named.py: {each.file} has no {each.old!r} any more")
         if pattern in each.what:
             yield Mutant(each.file, source.replace(each.old, each.new), each.tests)
 

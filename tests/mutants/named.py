@@ -21,7 +21,7 @@ class Named(NamedTuple):
 
 
 NAMED = (
-    Named("ring alert at 60 %", TIERS, "above(95, 6, 6)", "above(60, 6, 6)", ALERTS),
+    Named("ring alert at 60 %", TIERS, "above(80, 2, 3)", "above(60, 2, 3)", ALERTS),
     Named("first transcript after 9 s", TIERS, "above(1000, 3, 5)", "above(9000, 3, 5)", ALERTS),
     Named("median for p95", TIERS, '"FirstTranscriptLatency", "p95"', '"FirstTranscriptLatency", "p50"', ALERTS),
     Named("10 % of requests fail", TIERS, "above(0.01, 3, 5)", "above(0.1, 3, 5)", ALERTS),
@@ -30,7 +30,8 @@ NAMED = (
     Named("callers notice nothing", TIERS, "callers_affected=True", "callers_affected=False", ALERTS),
     Named("budget at 8 %", f"{CONSTRUCTS}/budget.py", "SPENT_PERCENT = 80", "SPENT_PERCENT = 8", ALERTS),
     Named("heartbeat of 90 s", f"{CONSTRUCTS}/host.py", "HEARTBEAT_S = 900", "HEARTBEAT_S = 90", NUMBERS),
-    Named("50 hosts replaced at once", f"{CONSTRUCTS}/host.py", "max_batch_size=1,", "max_batch_size=50,", NUMBERS),
+    Named("half of the hosts replaced at once", f"{CONSTRUCTS}/host.py",
+          "min_healthy_percentage=100 if room", "min_healthy_percentage=50 if room", NUMBERS),
     Named("flows stay 300 s with a host that left", f"{CONSTRUCTS}/vad.py",
           "deregistration_delay=Duration.seconds(0)", "deregistration_delay=Duration.seconds(300)", NUMBERS),
     Named("gateway grows each 15 min", f"{CONSTRUCTS}/gateway.py",

@@ -1,6 +1,13 @@
 """The inventory sees every kind of thing that is deployed, or a teardown's "0 left" would mean little."""
 
-from sandbox.aws.inventory import LISTERS, added
+import re
+from typing import Any
+
+import boto3
+import pytest
+from botocore.model import ListShape, Shape, StructureShape
+
+from sandbox.aws.inventory import KINDS, LISTED, added
 from tests.synthesized import shipped
 
 SEEN_AS = {
@@ -94,7 +101,25 @@ def test_every_deployed_type_is_seen_or_goes_with_something_that_is() -> None:
         for resource in stack.template["Resources"].values()
     }
     assert deployed == set(SEEN_AS) | set(GONE_WITH)
-    assert set(SEEN_AS.values()) <= set(LISTERS)
+    assert set(SEEN_AS.values()) <= KINDS
+
+
+def members(shape: Shape) -> set[str]:
+    """The names of all members that an answer may have."""
+    if isinstance(shape, ListShape):
+        return members(shape.member)
+    if not isinstance(shape, StructureShape):
+        return set()
+    return {name for key, inner in shape.members.items() for name in (key, *members(inner))}
+
+
+@pytest.mark.parametrize("kind", LISTED)
+def test_a_misspelt_path_would_list_nothing(kind: str) -> None:
+    service, operation, path, *_ = LISTED[kind]
+    meta: Any = boto3.client(service, region_name="us-east-1").meta
+    answer = meta.service_model.operation_model(meta.method_to_api_mapping[operation]).output_shape
+    named = set(re.findall(r"[A-Za-z]+", re.sub("'[^']*'", "", path)))
+    assert named - members(answer) == set()
 
 
 def test_only_what_is_new_counts_as_left() -> None:

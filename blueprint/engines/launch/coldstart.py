@@ -3,16 +3,20 @@
 No figure was measured by this project; hosts report their own as the metric ``ColdStart``, a phase each.
 """
 
+import json
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from pathlib import Path
 
+import yaml
+from pydantic import TypeAdapter
+
+from blueprint.base import Model
 from blueprint.contract.images import Image
 from blueprint.contract.metrics import StartPhase
 
 
-@dataclass(frozen=True)
-class Lever:
+class Lever(Model):
     """Something that shortens a phase, and where it can be seen.
 
     Attributes:
@@ -26,56 +30,7 @@ class Lever:
     shows_as: str
 
 
-KEPT_IMAGE = Lever(
-    "an image that the disk has is not pulled again: warm pools and baked AMIs pull nothing",
-    "userdata/steps/images.sh",
-    "docker image inspect",
-)
-WARM_POOL = Lever(
-    "hosts of a warm pool pull before they are stopped",
-    "userdata/steps/every_boot.sh",
-    "Warmed:*) touch",
-)
-FETCHED = Lever(
-    "hosts fetch weights, and what Neuron compiled of them, from a bucket that a job fills beforehand; those of a warm "
-    "pool before they are stopped",
-    "userdata/steps/artifacts.sh",
-    "aws s3 sync",
-)
-KEPT_WEIGHTS = Lever(
-    "weights outlive the container: on NVMe (AWS), on the shared model cache (Azure), which a job fills beforehand",
-    "blueprint/engines/launch/vllm.py",
-    "HF_HOME=",
-)
-PARALLEL_LOAD = Lever(
-    "weight files are read in parallel; models in Mistral's own layout cannot",
-    "blueprint/engines/launch/vllm.py",
-    "--load-format fastsafetensors",
-)
-COMPILE_CACHE = Lever(
-    "torch.compile's and Triton's results outlive the container",
-    "blueprint/engines/launch/vllm.py",
-    "VLLM_CACHE_ROOT=",
-)
-FEWER_GRAPHS = Lever(
-    "graphs are captured for batch sizes that can occur, not for vLLM's default list",
-    "blueprint/engines/launch/vllm.py",
-    "cudagraph_capture_sizes",
-)
-STARTUP_PLAN = Lever(
-    "the result of memory profiling is kept beside the compile cache",
-    "blueprint/engines/launch/vllm.py",
-    "VLLM_ENABLE_STARTUP_PLAN=1",
-)
-NEURON_CACHE = Lever(
-    "compiled NEFF files outlive the container",
-    "blueprint/engines/launch/neuron.py",
-    "NEURON_COMPILE_CACHE_URL=",
-)
-
-
-@dataclass(frozen=True)
-class PhaseBudget:
+class PhaseBudget(Model):
     """One phase of a first start, with empty caches.
 
     Attributes:
@@ -85,47 +40,14 @@ class PhaseBudget:
     """
 
     phase: StartPhase
-    seconds: float | None
-    source: str
-    levers: tuple[Lever, ...]
+    seconds: float | None = None
+    source: str = "not published"
+    levers: tuple[Lever, ...] = ()
 
 
-_UNKNOWN = "not published"
-_BREAKDOWN = "11-minute breakdown of a vLLM start, pull request 1848 of talos"
-_PULL = "15-20 GB in 4-6 minutes, AWS blog; vllm-openai is about 12 GB compressed (vllm issue 27154)"
-
-BUDGETS: dict[Image, tuple[PhaseBudget, ...]] = {
-    Image.ASR_VLLM: (
-        PhaseBudget(StartPhase.PULL, 300, _PULL, (KEPT_IMAGE, WARM_POOL)),
-        PhaseBudget(
-            StartPhase.WEIGHTS,
-            63 + 243,
-            f"63 s from disk: {_BREAKDOWN}; 243 s to fetch the 48.6 GB of Voxtral-24B at 200 MB/s, assumed",
-            (FETCHED, KEPT_WEIGHTS, PARALLEL_LOAD),
-        ),
-        PhaseBudget(StartPhase.COMPILE, 166, _BREAKDOWN, (COMPILE_CACHE,)),
-        PhaseBudget(StartPhase.GRAPHS, 90, f"{_BREAKDOWN}; vLLM's default list of sizes", (FEWER_GRAPHS,)),
-        PhaseBudget(StartPhase.WARM_UP, 131, f"memory profiling alone: {_BREAKDOWN}", (STARTUP_PLAN,)),
-    ),
-    Image.TTS_OMNI: (
-        PhaseBudget(StartPhase.PULL, 300, f"as asr-vllm, which has the same base: {_PULL}", ()),
-        PhaseBudget(StartPhase.WEIGHTS, None, _UNKNOWN, (KEPT_WEIGHTS,)),
-        PhaseBudget(StartPhase.COMPILE, None, _UNKNOWN, (COMPILE_CACHE,)),
-        PhaseBudget(StartPhase.GRAPHS, None, _UNKNOWN, ()),
-        PhaseBudget(StartPhase.WARM_UP, None, _UNKNOWN, ()),
-    ),
-    Image.ASR_NEURON: (
-        PhaseBudget(StartPhase.PULL, None, _UNKNOWN, (KEPT_IMAGE, WARM_POOL)),
-        PhaseBudget(StartPhase.WEIGHTS, None, _UNKNOWN, (FETCHED,)),
-        PhaseBudget(
-            StartPhase.COMPILE,
-            385,
-            "Mistral-Small-3.1-24B on trn1.32xlarge (NxDI contrib): a larger model than Whisper",
-            (FETCHED, NEURON_CACHE),
-        ),
-        PhaseBudget(StartPhase.WARM_UP, None, _UNKNOWN, ()),
-    ),
-}
+_ROWS = TypeAdapter(dict[Image, tuple[PhaseBudget, ...]])
+_TEXT = Path(__file__).with_name("coldstart.yaml").read_text(encoding="utf-8")
+BUDGETS = _ROWS.validate_json(json.dumps(yaml.safe_load(_TEXT)["budgets"]))
 """The images whose start takes minutes."""
 
 

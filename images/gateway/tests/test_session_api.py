@@ -83,6 +83,46 @@ async def test_session_for_a_native_caller(gateway: GatewayProcess, store: Redis
     record = await store.hgetall(state.session(srtp["ssrc"]))
     assert record[b"kind"] == b"external"
     assert text(record[b"srtp_key"]) == srtp["key"]
+    assert text(record[b"media"]) == "96 L16/16000/1 20"
+    assert (srtp["payload_type"], srtp["codec"], srtp["rate"]) == (96, "L16", 16_000)
+
+
+async def test_session_of_a_telephone(gateway: GatewayProcess, store: Redis) -> None:
+    wanted = {"codec": "PCMA", "packet_ms": 30}
+    answer = await ask(gateway, "POST", SESSIONS, json={"transport": "srtp", "media": wanted})
+    found = answer.json()
+    jsonschema.validate(found, session_api.SESSION)
+    srtp = found["media"]["srtp"]
+    assert text((await store.hgetall(state.session(srtp["ssrc"])))[b"media"]) == "8 PCMA/8000/1 30"
+    described = srtp["sdp"].split("\r\n")
+    assert f"m=audio {srtp['port']} RTP/SAVP 8 101 13" in described
+    assert {"a=rtpmap:8 PCMA/8000", "a=ptime:30", f"a=ssrc:{srtp['ssrc']} cname:{srtp['ssrc']}"} <= set(described)
+    assert f"a=crypto:1 AES_CM_128_HMAC_SHA1_80 inline:{srtp['key']}" in described
+
+
+@pytest.mark.parametrize(
+    ("media", "detail"),
+    [
+        ({"codec": "PCMU", "rate": 16_000}, "PCMU at 16000 Hz is not taken; 8000 are"),
+        ({"codec": "L16", "rate": 44_000}, "48000 are"),
+        ({"codec": "opus", "channels": 1}, "opus with 1 channels"),
+        ({"rate": 11_025, "packet_ms": 10}, "whole samples"),
+        ({"packet_ms": 61}, "10 to 60 ms"),
+        ({"rate": 48_000, "channels": 2, "packet_ms": 10}, "1920 bytes"),
+        ({"payload_type": 101}, "but for 101"),
+        ({"payload_type": 0}, "payload type 0"),
+    ],
+)
+async def test_media_that_the_data_plane_does_not_take_is_refused(
+    gateway: GatewayProcess, media: dict[str, object], detail: str
+) -> None:
+    answer = await ask(gateway, "POST", SESSIONS, json={"transport": "srtp", "media": media})
+    assert detail in is_refusal(answer, 400, "unsupported media")
+
+
+async def test_a_websocket_has_no_media(gateway: GatewayProcess) -> None:
+    answer = await ask(gateway, "POST", SESSIONS, json={"transport": "websocket", "media": {}})
+    assert "L16 at 16000 Hz" in is_refusal(answer, 400, "unsupported media")
 
 
 def test_request_is_what_the_api_describes() -> None:
@@ -93,6 +133,7 @@ def test_request_is_what_the_api_describes() -> None:
     language, _null = ours["properties"]["language"]["anyOf"]
     assert language["pattern"] == described["properties"]["language"]["pattern"]
     assert language["maxLength"] == described["properties"]["language"]["maxLength"]
+    assert ours["$defs"]["MediaRequest"]["properties"].keys() == described["properties"]["media"]["properties"].keys()
 
 
 BAD_BODIES = [
@@ -105,6 +146,7 @@ BAD_BODIES = [
     (b'{"transport": "srtp", "volume": 11}', "volume: Extra inputs"),
     (b'{"transport": "srtp", "language": "Klingon, as spoken"}', "language"),
     (b'{"transport": "srtp", "language": 7}', "language"),
+    (b'{"transport": "srtp", "media": {"codec": "G729"}}', "media.codec: Input should be 'L16', 'PCMU'"),
 ]
 
 

@@ -1,12 +1,16 @@
 #!/usr/bin/env bash
-# Builds a fuzz target with libFuzzer, which comes with clang whatever compiles the rest, and gives it 100,000
-# inputs, which are the same each time, or VOICE_FUZZ_INPUTS of them.
-#   fuzz.sh SOURCE...
+# Builds a fuzz target with libFuzzer, which comes with clang whatever compiles the rest, and gives it inputs for
+# VOICE_FUZZ_S seconds. What it has found goes on in VOICE_FUZZ_CORPORA, a folder for each target, where one is named.
+#   fuzz.sh NAME SOURCE...
 set -euo pipefail
 
+name=$1
+shift
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 clang++ -std=c++20 -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
-  -I "$(dirname "$0")/../src" "$@" -o "$work/fuzz"
+  -I "$(dirname "$0")/../src" -I subprojects/libsrtp-2.5.0/include "$@" -lopus -lspeexdsp -lhiredis -lssl -lcrypto -o "$work/fuzz"
+corpus=$(realpath -m "${VOICE_FUZZ_CORPORA:-$work}")/$name
+mkdir -p "$corpus"
 cd "$work"
-./fuzz -runs="${VOICE_FUZZ_INPUTS:-100000}" -max_len=512 -seed=1 -verbosity=0 -print_final_stats=1
+./fuzz "$corpus" -max_total_time="${VOICE_FUZZ_S:-12}" -max_len=2048 -seed=1 -verbosity=0 -print_final_stats=1

@@ -28,7 +28,8 @@ using namespace voice;
 constexpr std::uint32_t kTicksPerS = 50;
 constexpr std::uint32_t kWarmUpTicks = 100;
 constexpr std::uint32_t kRoundPackets = 200'000;
-constexpr std::array<const char*, pipeline::kStages> kStageNames{"SRTP", "jitter buffer", "VAD (wasm)", "log-mel and ring"};
+constexpr std::array<const char*, pipeline::kStages> kStageNames{"SRTP", "decoding", "jitter buffer", "VAD (wasm)",
+                                                                  "log-mel and ring"};
 
 double thread_ns() {
     timespec now{};
@@ -152,11 +153,11 @@ public:
             rest -= ns;
         }
         into[first].rounds.push_back(rest);
-        into[first + 4].rounds.push_back(spent.shipper_ns / packets);
-        into[first + 5].rounds.push_back(streams);
-        into[first + 6].rounds.push_back(1e9 / kTicksPerS / ((spent.poller_ns + spent.shipper_ns) / packets));
+        into[first + 5].rounds.push_back(spent.shipper_ns / packets);
+        into[first + 6].rounds.push_back(streams);
+        into[first + 7].rounds.push_back(1e9 / kTicksPerS / ((spent.poller_ns + spent.shipper_ns) / packets));
         const session::Counters& audio = counters.audio;
-        into[first + 7].rounds.push_back(static_cast<double>(audio.shipped_frames) / static_cast<double>(audio.frames));
+        into[first + 8].rounds.push_back(static_cast<double>(audio.shipped_frames) / static_cast<double>(audio.frames));
     }
 
     [[nodiscard]] std::vector<bench::Result> names() const {
@@ -164,6 +165,7 @@ public:
                                   std::to_string(batch_) + " at a time";
         return {{group, "headers, session, state", "ns", {}}, {group, kStageNames[1], "ns", {}},
                 {group, kStageNames[2], "ns", {}},            {group, kStageNames[3], "ns", {}},
+                {group, kStageNames[4], "ns", {}},
                 {group, "shipping (UDP)", "ns", {}},          {group, "poller alone", "streams a core", {}},
                 {group, "with shipping", "streams a core", {}}, {group, "frames shipped", "share", {}}};
     }

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from pydantic import ConfigDict, ImportString
+from pydantic.dataclasses import dataclass
 
 from sandbox.aws.adapters.adapter import Adapter
 
+_STRICT = ConfigDict(extra="forbid")
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, config=_STRICT)
 class Setting:
     """A property that is set by a call of its own, and by the creation too where that takes it.
 
@@ -26,7 +31,7 @@ class Setting:
     otherwise: Any = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=_STRICT)
 class Members:
     """A list whose items are added and removed by a call each. An item that is an object is the call's arguments.
 
@@ -43,7 +48,7 @@ class Members:
     hold: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=_STRICT)
 class Kind:
     """A row: a resource type in the terms of its service's API. Operations have boto3's names.
 
@@ -79,7 +84,7 @@ class Kind:
         live: Operation that shows the resource as it is, its argument for the physical id, and where in the answer the
             resource lies (of a list the first item). Types without one are not looked at by drift detection.
         own: Properties that the class of the type changes.
-        adapter: The class that carries out the row.
+        adapter: The class that carries out the row, by its dotted name.
     """
 
     service: str
@@ -106,4 +111,4 @@ class Kind:
     attributes: Mapping[str, str] = field(default_factory=dict)
     live: tuple[str, str, str] | None = None
     own: tuple[str, ...] = ()
-    adapter: type[Adapter] = Adapter
+    adapter: ImportString[type[Adapter]] = Adapter

@@ -26,3 +26,11 @@ def create_only(resource_type: str) -> list[list[str]]:
     """
     paths: list[str] = schema(resource_type).get("createOnlyProperties", [])
     return [path.split("/")[2:] for path in paths]
+
+
+def identifier(resource_type: str) -> list[str]:
+    """Return the settings that are a resource's name, where all of them are given and not made by AWS."""
+    whole = schema(resource_type)
+    keys = [path.split("/")[-1] for path in whole.get("primaryIdentifier", [])]
+    made = {path.split("/")[-1] for path in whole.get("readOnlyProperties", [])}
+    return [] if made & set(keys) else keys

@@ -26,7 +26,6 @@ class SandboxCloudFormationResponse(CloudFormationResponse):
         return cast("SandboxCloudFormation", cloudformation_backends[self.current_account][self.region])
 
     def delete_stack(self) -> ActionResult:
-        """Answer DeleteStack."""
         self.stacks.delete_stack(self._get_param("StackName"), self._get_param("RetainResources", []))
         return EmptyResult()
 
@@ -45,23 +44,19 @@ class SandboxCloudFormationResponse(CloudFormationResponse):
         return EmptyResult()
 
     def update_termination_protection(self) -> ActionResult:
-        """Answer UpdateTerminationProtection."""
         protected = bool(self._get_bool_param("EnableTerminationProtection"))
         stack = self.stacks.protect(self._get_param("StackName"), protected=protected)
         return ActionResult({"StackId": stack.stack_id})
 
     def describe_stack_resource(self) -> ActionResult:
-        """Answer DescribeStackResource."""
         stack, resources = self._resources()
         return ActionResult({"StackResourceDetail": _shown(stack, resources[0])})
 
     def describe_stack_resources(self) -> ActionResult:
-        """Answer DescribeStackResources."""
         stack, resources = self._resources()
         return ActionResult({"StackResources": [_shown(stack, item) for item in resources]})
 
     def list_stack_resources(self) -> ActionResult:
-        """Answer ListStackResources."""
         stack, resources = self._resources()
         return ActionResult({"StackResourceSummaries": [_shown(stack, item) for item in resources]})
 
@@ -72,7 +67,6 @@ class SandboxCloudFormationResponse(CloudFormationResponse):
         )
 
     def detect_stack_resource_drift(self) -> ActionResult:
-        """Answer DetectStackResourceDrift."""
         stack, (resource, *_) = self._resources()
         drifts = self.stacks.detect_drift(stack.name, [resource.logical_id]).drifts
         if not drifts:
@@ -80,11 +74,9 @@ class SandboxCloudFormationResponse(CloudFormationResponse):
         return ActionResult({"StackResourceDrift": drifts[0]})
 
     def describe_stack_drift_detection_status(self) -> ActionResult:
-        """Answer DescribeStackDriftDetectionStatus."""
         return ActionResult(self.stacks.drift_detection(self._get_param("StackDriftDetectionId")))
 
     def describe_stack_resource_drifts(self) -> ActionResult:
-        """Answer DescribeStackResourceDrifts."""
         stack = self.stacks.get_stack(self._get_param("StackName"))
         wanted = self._get_param("StackResourceDriftStatusFilters")
         drifts = [item.drift for item in stack.resources.values() if item.drift]
@@ -97,11 +89,9 @@ class SandboxCloudFormationResponse(CloudFormationResponse):
         return super().create_change_set()
 
     def describe_change_set(self) -> ActionResult:
-        """Answer DescribeChangeSet."""
         return ActionResult(self.stacks.describe_change_set(*self._change_set()))
 
     def delete_change_set(self) -> ActionResult:
-        """Answer DeleteChangeSet."""
         self.stacks.delete_change_set(*self._change_set())
         return EmptyResult()
 

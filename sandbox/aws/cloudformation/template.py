@@ -68,7 +68,7 @@ def check(template: Mapping[str, Any], known: Container[str]) -> None:
     if unknown:
         raise TemplateError(
             f"Template format error: Unrecognized resource types: [{', '.join(unknown)}]. "
-            "A type that the sandbox is to deploy needs a row in sandbox/aws/adapters/table.py"
+            "A type that the sandbox is to deploy needs a row in sandbox/aws/adapters/table.yaml"
         )
     in_order(dependencies(resources))
 

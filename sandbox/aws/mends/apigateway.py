@@ -51,7 +51,6 @@ class MendedApiGateway(APIGatewayResponse):
     """moto's API Gateway API with what it lacks."""
 
     def put_integration(self) -> TYPE_RESPONSE:
-        """Answer PutIntegration."""
         status, headers, _ = super().put_integration()
         _, _, api, _, resource, _, method = self.path.split("/")[:7]
         integration: Any = self.backend.get_integration(api, resource, method)
@@ -60,7 +59,6 @@ class MendedApiGateway(APIGatewayResponse):
         return status, headers, json.dumps(integration.to_json())
 
     def update_rest_api(self) -> TYPE_RESPONSE:
-        """Answer UpdateRestApi."""
         api = self.backend.get_rest_api(self._named())
         for patch in self._get_param("patchOperations"):
             if patch["path"].startswith("/endpointConfiguration/types/"):
@@ -70,18 +68,15 @@ class MendedApiGateway(APIGatewayResponse):
         return 200, {}, json.dumps(api.to_dict())
 
     def update_deployment(self) -> TYPE_RESPONSE:
-        """Answer UpdateDeployment."""
         _, _, api, _, deployment = self.path.split("/")[:5]
         found = self.backend.get_deployment(api, deployment)
         return self._patched(found, {"/description": ("description", str)})
 
     def update_vpc_link(self) -> TYPE_RESPONSE:
-        """Answer UpdateVpcLink."""
         link = self.backend.get_vpc_link(self._named())
         return self._patched(link, _VPC_LINK)
 
     def update_domain_name(self) -> TYPE_RESPONSE:
-        """Answer UpdateDomainName."""
         return self._patched(self.backend.get_domain_name(self._named()), _DOMAIN_NAME)
 
     def _patched(self, model: VpcLink | DomainName | Deployment, fields: Fields) -> TYPE_RESPONSE:

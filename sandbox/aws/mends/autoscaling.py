@@ -98,14 +98,12 @@ class MendedAutoScaling(AutoScalingResponse):
         return ActionResult({"PolicyARN": result(answer)["PolicyArn"], "Alarms": []})
 
     def complete_lifecycle_action(self) -> ActionResult:
-        """Answer CompleteLifecycleAction."""
         group, host, action = self._action()
         outcome = self._get_param("LifecycleActionResult")
         group.complete(host, action.hook.name, outcome, f"Lifecycle Action Completed with {outcome} Result")
         return EmptyResult()
 
     def record_lifecycle_action_heartbeat(self) -> ActionResult:
-        """Answer RecordLifecycleActionHeartbeat."""
         _, _, action = self._action()
         action.beat()
         return EmptyResult()
@@ -128,7 +126,6 @@ class MendedAutoScaling(AutoScalingResponse):
         return ActionResult({"Activity": host.activity})
 
     def set_instance_health(self) -> ActionResult:
-        """Answer SetInstanceHealth."""
         self._backend.set_instance_health(
             self._get_param("InstanceId"),
             self._get_param("HealthStatus"),
@@ -149,7 +146,6 @@ class MendedAutoScaling(AutoScalingResponse):
         return ActionResult({"Activities": found})
 
     def start_instance_refresh(self) -> ActionResult:
-        """Answer StartInstanceRefresh."""
         params, group = self._get_params(), self._group()
         if group.refresh:
             message = "An Instance Refresh is already in progress and blocks the execution of this Instance Refresh."
@@ -177,13 +173,11 @@ class MendedAutoScaling(AutoScalingResponse):
         return ActionResult({"InstanceRefreshId": refresh.id})
 
     def put_warm_pool(self) -> ActionResult:
-        """Answer PutWarmPool."""
         answer = super().put_warm_pool()
         self._group().balance()
         return answer
 
     def describe_warm_pool(self) -> ActionResult:
-        """Answer DescribeWarmPool."""
         group = self._group()
         return ActionResult({"WarmPoolConfiguration": group.warm_pool, "Instances": group.pool})
 

@@ -15,14 +15,12 @@ class MendedBudgets(BudgetsResponse):
     """moto's Budgets API with what it lacks."""
 
     def update_budget(self) -> str:
-        """Answer UpdateBudget."""
         new = self._get_param("NewBudget")
         budget = self._budget(new["BudgetName"])
         budget.budget = {**budget.budget, **new}
         return "{}"
 
     def describe_subscribers_for_notification(self) -> str:
-        """Answer DescribeSubscribersForNotification."""
         wanted = self._get_param("Notification")
         notifications = self._budget(self._get_param("BudgetName")).notifications
         found = [item.subscribers for item in notifications if item.details == wanted]

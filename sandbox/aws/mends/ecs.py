@@ -30,13 +30,11 @@ class MendedEcs(EC2ContainerServiceResponse):
     """moto's ECS API with what it lacks."""
 
     def create_service(self) -> ActionResult:
-        """Answer CreateService."""
         answer = super().create_service()
         self._settle(result(answer)["service"])
         return answer
 
     def update_service(self) -> ActionResult:
-        """Answer UpdateService."""
         answer = super().update_service()
         self._settle(result(answer)["service"])
         return answer

@@ -50,7 +50,6 @@ class MendedElastiCache(GroupResponses):
         return answer
 
     def modify_replication_group(self) -> ActionResult:
-        """Answer ModifyReplicationGroup."""
         params = self._get_params()
         answer = super().modify_replication_group()
         group = self._replication_group()
@@ -79,7 +78,6 @@ class MendedElastiCache(GroupResponses):
         return answer
 
     def modify_replication_group_shard_configuration(self) -> ActionResult:
-        """Answer ModifyReplicationGroupShardConfiguration."""
         group = self._replication_group()
         replicas = len(group.node_groups[0]["NodeGroupMembers"]) - 1
         self._lay_out(group, self._get_param("NodeGroupCount"), replicas)

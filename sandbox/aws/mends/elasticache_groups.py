@@ -36,12 +36,10 @@ class GroupResponses(ElastiCacheResponse):
         return ActionResult(group)
 
     def describe_user_groups(self) -> ActionResult:
-        """Answer DescribeUserGroups."""
         name = self._get_param("UserGroupId")
         return ActionResult({"UserGroups": [self._user_group(name)] if name else list(self._user_groups.values())})
 
     def modify_user_group(self) -> ActionResult:
-        """Answer ModifyUserGroup."""
         params = self._get_params()
         group = self._user_group(params["UserGroupId"])
         gone = params.get("UserIdsToRemove", [])
@@ -64,7 +62,6 @@ class GroupResponses(ElastiCacheResponse):
         return ActionResult({**group, "Status": "deleting"})
 
     def modify_user(self) -> ActionResult:
-        """Answer ModifyUser."""
         params = self._get_params()
         user = self.elasticache_backend.describe_users(params["UserId"])[0]
         mode = params.get("AuthenticationMode", {})
@@ -88,7 +85,6 @@ class GroupResponses(ElastiCacheResponse):
         return answer
 
     def create_cache_parameter_group(self) -> ActionResult:
-        """Answer CreateCacheParameterGroup."""
         params = self._get_params()
         name = params["CacheParameterGroupName"]
         if name in self._parameter_groups:
@@ -122,14 +118,12 @@ class GroupResponses(ElastiCacheResponse):
         return ActionResult({"Parameters": shown})
 
     def modify_cache_parameter_group(self) -> ActionResult:
-        """Answer ModifyCacheParameterGroup."""
         group = self._parameter_group(self._get_param("CacheParameterGroupName"))
         for item in self._get_param("ParameterNameValues", []):
             group["parameters"][item["ParameterName"]] = item["ParameterValue"]
         return ActionResult(group)
 
     def reset_cache_parameter_group(self) -> ActionResult:
-        """Answer ResetCacheParameterGroup."""
         group = self._parameter_group(self._get_param("CacheParameterGroupName"))
         named = [item["ParameterName"] for item in self._get_param("ParameterNameValues", [])]
         for name in named or list(group["parameters"]):
@@ -145,7 +139,6 @@ class GroupResponses(ElastiCacheResponse):
         return ActionResult({})
 
     def modify_cache_subnet_group(self) -> ActionResult:
-        """Answer ModifyCacheSubnetGroup."""
         params = self._get_params()
         name = params["CacheSubnetGroupName"]
         group = self.elasticache_backend.describe_cache_subnet_groups(name)[0]

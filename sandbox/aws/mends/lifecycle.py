@@ -200,7 +200,6 @@ class LivingGroup(FakeAutoScalingGroup):
             self._end(host)
 
     def complete(self, host: Host, hook: str, result: str, why: str) -> None:
-        """Answer a hook for a host."""
         action = host.actions.pop(hook)
         if result == "ABANDON":
             host.actions.clear()

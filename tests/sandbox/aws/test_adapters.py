@@ -34,14 +34,14 @@ def test_the_table_has_what_is_deployed_and_nothing_else() -> None:
     assert len(templates) > 7
     templates.append(parse(BOOTSTRAP.read_text(encoding="utf-8")))
     emitted = {body["Type"] for template in templates for body in template["Resources"].values()}
-    assert emitted - KINDS.keys() == set(), "these need a row in sandbox/aws/adapters/table.py"
+    assert emitted - KINDS.keys() == set(), "these need a row in sandbox/aws/adapters/table.yaml"
     assert KINDS.keys() - emitted == set(), "nothing in constructs/voice_constructs/aws makes these"
 
 
 def test_every_type_is_deployed_by_a_sample() -> None:
     sampled = {body["Type"] for sample in ALL for body in sample().values()}
     assert KINDS.keys() - sampled == set(), "these need a sample in tests/sandbox/aws/samples"
-    assert sampled - KINDS.keys() == set(), "these need a row in sandbox/aws/adapters/table.py"
+    assert sampled - KINDS.keys() == set(), "these need a row in sandbox/aws/adapters/table.yaml"
 
 
 def adapter(kind: str, **properties: object) -> Adapter:

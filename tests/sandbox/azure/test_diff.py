@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from sandbox.azure.cli_json import preview_json
-from sandbox.azure.diff import Kind, Op, Step, compare, summary
+from sandbox.azure.diff import Kind, Step, compare, summary
 from sandbox.azure.graph import Graph
 from sandbox.azure.project import Project
 from sandbox.azure.recorder import Mode
 from sandbox.azure.state import load, save, state_file
 from sandbox.azure.values import Secret
+from sandbox.changes import Op
 from tests.sandbox.azure.programs import CLUSTER, sample, workloads
 
 

@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 
 from blueprint import load
 from ops.cli import app
-from ops.plan.against import Comparison
+from ops.findings import refuse
+from ops.plan.release import Comparison
 from ops.preview import command as preview
 from ops.preview import tree as azure_view
 from ops.progress import Progress
@@ -119,7 +120,7 @@ def test_a_plan_shows_what_a_preview_would_refuse(
     rehearsed: tuple[list[Rehearsed], list[PolicyViolation]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deployment, (done, _) = load(CELLS), rehearsed
-    monkeypatch.setattr("ops.plan.against.rehearse", lambda _: rehearsed)
+    monkeypatch.setattr("ops.preview.changes.rehearse", lambda _: rehearsed)
     with pytest.raises(typer.Exit):
         Comparison.of(deployment, tmp_path, [])  # nothing is recorded there
     for each in done:
@@ -135,7 +136,7 @@ def test_a_plan_shows_what_a_preview_would_refuse(
     assert [(each.name, each.changes) for each in found.away] == [("gpu", ("vmSize",))]
     assert "1 to replace" in found.summary
     with pytest.raises(typer.Exit) as caught:
-        found.refuse()
+        refuse(found.away)
     assert caught.value.exit_code == 2
     assert Comparison.of(deployment, tmp_path, ["gpu"]).away == []
 
@@ -156,7 +157,7 @@ def test_a_plan_against_a_recorded_release_exits_with_2_until_it_is_accepted(tmp
 def test_a_plan_without_a_release_says_how_to_record_one(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["plan", str(DEPLOYMENT), "--against", str(tmp_path)])
     assert result.exit_code == 2
-    assert "has no section `azure`" in result.stderr
+    assert "no release of sandbox is recorded there; `voice plan" in result.stderr
 
 
 def test_a_deployment_without_azure_has_nothing_to_preview() -> None:

@@ -40,7 +40,7 @@ def test_made_up_outputs_exist(kind: str, output: str) -> None:
 def test_replacing_inputs_exist(package: str) -> None:
     tables: dict[str, Mapping[str, Iterable[str]]] = {
         "azure-native": replacements.AZURE,
-        "kubernetes": replacements._KUBERNETES,
+        "kubernetes": replacements.KUBERNETES,
     }
     table = tables[package]
     for kind, paths in table.items():

@@ -4,11 +4,12 @@ import re
 
 import pytest
 
-from sandbox.azure.diff import Op, compare
+from sandbox.azure.diff import compare
 from sandbox.azure.graph import Graph
 from sandbox.azure.outages import DOWN, outages
 from sandbox.azure.replacements import AZURE, defined
 from sandbox.azure.schema import args_shape, resource_shape
+from sandbox.changes import Op
 from tests.blueprint.documents import ABSENT, Edits
 from tests.stacks.azure.recorded import azure_resources, cluster, edited, inputs
 

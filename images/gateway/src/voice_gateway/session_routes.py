@@ -5,20 +5,23 @@ import base64
 import logging
 import secrets
 import time
+from dataclasses import asdict
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from blueprint.contract.media import CODECS, Codec
 from blueprint.contract.session_api import TOKEN_HEADER
 from voice_gateway.gateway import Gateway
 from voice_gateway.refusals import Refusal, draining, no_capacity, retry_after
 from voice_runtime import state
+from voice_runtime.media import OF_GATEWAYS, Media
 from voice_runtime.sessions import Session, SessionKind, SessionState, TooManySessionsError, primary_language
 
 BODY_BYTES = 4096
-"""A request has two short fields."""
+"""A request has a few short fields."""
 BODY_TIMEOUT_S = 10.0
 SRTP_SUITE = "AES_CM_128_HMAC_SHA1_80"
 SRTP_KEY_BYTES = 30
@@ -31,6 +34,28 @@ log = logging.getLogger(__name__)
 Language = Annotated[str, Field(pattern="^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*$", max_length=35)]
 
 
+class MediaRequest(BaseModel):
+    """What packets are to hold; what is not named is what the codec usually has."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    codec: Annotated[Codec, Field(strict=False)] = Codec.L16
+    rate: int | None = None
+    channels: int | None = None
+    packet_ms: int = 20
+    payload_type: int | None = None
+
+    def media(self) -> Media:
+        form = CODECS[self.codec]
+        return Media(
+            self.codec,
+            form.rates[0] if self.rate is None else self.rate,
+            form.channels[0] if self.channels is None else self.channels,
+            self.packet_ms,
+            form.payload_types[0] if self.payload_type is None else self.payload_type,
+        )
+
+
 class SessionRequest(BaseModel):
     """The body of a request for a session; ``blueprint.contract.session_api`` describes it to API Gateway."""
 
@@ -38,6 +63,7 @@ class SessionRequest(BaseModel):
 
     transport: Literal["websocket", "srtp"]
     language: Language | None = None
+    media: MediaRequest | None = None
 
 
 async def create(request: Request) -> Response:
@@ -65,6 +91,7 @@ async def open_session(gateway: Gateway, caller: str, wanted: SessionRequest) ->
         Refusal: The caller may have no more, or no host has room or knows the language.
     """
     check_language(gateway, wanted.language)
+    _check_media(wanted)
     _check_capacity(gateway, wanted)
     session = await _open(gateway, caller, wanted)
     gateway.metrics.count("SessionsCreated")
@@ -99,6 +126,16 @@ def check_language(gateway: Gateway, language: str | None) -> None:
             f"language {language!r} is understood by no engine here; they have {', '.join(sorted(known))}; "
             "without a language it is found out from the audio",
         )
+
+
+def _check_media(wanted: SessionRequest) -> None:
+    if wanted.media is None:
+        return
+    problem = wanted.media.media().problem
+    if wanted.transport == "websocket":
+        problem = "a WebSocket takes L16 at 16000 Hz, one channel, and no media; leave it out, or take SRTP"
+    if problem:
+        raise Refusal(400, "unsupported media", problem)
 
 
 def _check_capacity(gateway: Gateway, wanted: SessionRequest) -> None:
@@ -153,6 +190,7 @@ async def _open(gateway: Gateway, caller: str, wanted: SessionRequest) -> Sessio
             caller=caller,
             expires_at=int(time.time()) + gateway.settings.session_max_s,
             srtp_key=base64.b64encode(secrets.token_bytes(SRTP_KEY_BYTES)).decode() if external else None,
+            media=wanted.media.media() if wanted.media else OF_GATEWAYS,
             language=wanted.language,
         )
         try:
@@ -175,16 +213,11 @@ async def _take_place(gateway: Gateway, session: Session) -> None:
 def _describe(gateway: Gateway, session: Session) -> dict[str, object]:
     token, expires_at = gateway.tokens.make(session.id)
     media: dict[str, object] = {"websocket": gateway.settings.audio_url(session.id)}
-    if session.kind is SessionKind.EXTERNAL:
-        media = {
-            "srtp": {
-                "host": gateway.settings.media_host,
-                "port": gateway.settings.rtp_port,
-                "ssrc": session.ssrc,
-                "suite": SRTP_SUITE,
-                "key": session.srtp_key,
-            }
-        }
+    if session.srtp_key:
+        host, port = gateway.settings.media_host, gateway.settings.rtp_port
+        srtp = {"ssrc": session.ssrc, "suite": SRTP_SUITE, "key": session.srtp_key}
+        sdp = session.media.sdp(host, port, ssrc=session.ssrc, suite=SRTP_SUITE, key=session.srtp_key)
+        media = {"srtp": {"host": host, "port": port, **srtp, **asdict(session.media), "sdp": sdp}}
     return {
         "id": session.id,
         "token": token,

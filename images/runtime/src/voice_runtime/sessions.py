@@ -9,6 +9,7 @@ from redis.asyncio import Redis
 
 from blueprint.contract.state import SessionField
 from voice_runtime import state
+from voice_runtime.media import OF_GATEWAYS, Media
 from voice_runtime.replies import texts
 
 
@@ -55,6 +56,7 @@ class Session:
     lapses_at: int = 0
     refused_at: int = 0
     srtp_key: str | None = None
+    media: Media = OF_GATEWAYS
     language: str | None = None
     last_sequence: int = -1
     chunks: int = 0
@@ -89,6 +91,7 @@ class Session:
                 lapses_at=int(read.get(SessionField.LAPSES_AT, 0)),
                 refused_at=int(read.get(SessionField.REFUSED_AT, 0)),
                 srtp_key=read.get(SessionField.SRTP_KEY),
+                media=Media.of(read.get(SessionField.MEDIA, str(OF_GATEWAYS))),
                 language=read.get(SessionField.LANGUAGE),
                 told=read.get(SessionField.TOLD, ""),
                 last_sequence=int(read.get(SessionField.LAST_SEQUENCE, -1)),
@@ -219,6 +222,7 @@ def _fields(session: Session) -> dict[Any, str]:
         SessionField.CALLER: session.caller,
         SessionField.EXPIRES_AT: str(session.expires_at),
         SessionField.SRTP_KEY: session.srtp_key,
+        SessionField.MEDIA: str(session.media),
         SessionField.LANGUAGE: session.language,
     }
     return {name: value for name, value in fields.items() if value is not None}

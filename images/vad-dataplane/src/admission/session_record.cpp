@@ -106,6 +106,13 @@ std::variant<SessionRecord, Refusal> read_session(const valkey::Fields& fields, 
     if (is_gateway && inet_pton(AF_INET, gateway.c_str(), &record.gateway) != 1) {
         return Refusal::kMalformed;
     }
+    if (const auto text = valkey::value_of(fields, kMedia); !text.empty()) {
+        const auto media = media::read_description(text);
+        if (!media) {
+            return Refusal::kMalformed;
+        }
+        record.media = *media;
+    }
     if (!valkey::value_of(fields, kBeginsAt).empty()) {
         record.begins_at = static_cast<std::uint32_t>(read_count(fields, kBeginsAt));
     }

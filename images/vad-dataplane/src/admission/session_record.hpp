@@ -4,6 +4,7 @@
 //   kind        `gateway`: plain RTP from inside the network; `external`: SRTP from outside
 //   srtp_key    base64 of the 30 bytes of master key and salt; required of `external`, refused for `gateway`
 //   gateway     IPv4 address that plain RTP of a `gateway` session comes from; written before the first packet
+//   media       what its packets hold, such as `96 L16/16000/1 20` (media/description.hpp); that, where there is none
 //   expires_at  seconds since 1970 (UTC) after which nothing is let in
 //
 // and this tier's state/write_behind.hpp, so that the next host, or this one when it starts again, goes on counting:
@@ -20,6 +21,7 @@
 #include <string>
 #include <variant>
 
+#include "media/description.hpp"
 #include "session/progress.hpp"
 #include "srtp/receiver.hpp"
 #include "valkey/client.hpp"
@@ -34,6 +36,7 @@ inline constexpr std::string_view kKindGateway = "gateway";
 inline constexpr std::string_view kKindExternal = "external";
 inline constexpr std::string_view kSrtpKey = "srtp_key";
 inline constexpr std::string_view kGateway = "gateway";
+inline constexpr std::string_view kMedia = "media";
 inline constexpr std::string_view kExpiresAt = "expires_at";
 inline constexpr std::string_view kChunks = "chunks";
 inline constexpr std::string_view kLastSequence = "last_sequence";
@@ -45,6 +48,7 @@ struct SessionRecord {
     std::uint32_t gateway = 0;  // otherwise: IPv4 address that RTP is taken from, in network order
     std::int64_t expires_at = 0;
     std::optional<std::uint32_t> begins_at;  // RTP timestamp of the session's first frame, where a gateway tells it
+    media::Description media;
     session::Progress progress;
 };
 

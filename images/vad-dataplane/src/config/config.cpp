@@ -46,7 +46,7 @@ constexpr std::array kOwn{
     Variable{"VOICE_CONTROL_SOCKET", "/run/voice/dataplane/control.sock"},
     Variable{"VOICE_STATE_FILE", "/run/voice/dataplane/sessions"},
     Variable{"VOICE_VAD_MODULE", "/usr/lib/voice/vad.so"},
-    Variable{"VOICE_SESSION_PACKETS_PER_S", "100"},
+    Variable{"VOICE_SESSION_PACKETS_PER_S", "200"},  // twice those of 10 ms
     Variable{"VOICE_ADMISSIONS_PER_S", "2000"},
     Variable{"VOICE_SILENT_AFTER_S", "60"},
     // A host's last heartbeat is read up to a second after its death, it is dead three seconds later, which is found out

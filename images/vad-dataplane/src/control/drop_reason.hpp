@@ -11,6 +11,7 @@ namespace voice::control {
 enum class DropReason : std::uint8_t {
     kRingFull,  // of chunks, or of packets between two pollers
     kNotRtp,
+    kWrongPayload,  // a payload type, or a size, that the session's record does not name
     kUnknownSession,
     kBlocked,
     kAdmissionFull,
@@ -23,9 +24,9 @@ enum class DropReason : std::uint8_t {
     kShed,         // the ASR hosts or the network take less than comes
 };
 
-inline constexpr std::array<std::string_view, 12> kDropReasonNames{
-    "ring-full", "not-rtp", "unknown-session", "blocked",   "admission-full", "unauthenticated",
-    "late",      "replay",  "rate-limited",    "no-socket", "no-host",        "shed",
+inline constexpr std::array<std::string_view, 13> kDropReasonNames{
+    "ring-full", "not-rtp", "wrong-payload", "unknown-session", "blocked", "admission-full", "unauthenticated",
+    "late",      "replay",  "rate-limited",  "no-socket",       "no-host", "shed",
 };
 
 using Drops = std::array<std::uint64_t, kDropReasonNames.size()>;

@@ -58,7 +58,7 @@ void pin_to(int index) {
 
 std::int64_t now_ns() noexcept { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
-constexpr std::array<const char*, kStages> kStageNames{"unprotect", "reorder", "vad", "features"};
+constexpr std::array<const char*, kStages> kStageNames{"unprotect", "decode", "reorder", "vad", "features"};
 
 }  // namespace
 

@@ -183,8 +183,41 @@ void Poller::follow_source(Slot& slot, std::uint32_t at, std::uint64_t source) n
 }
 
 void Poller::hear(Slot& slot, std::uint32_t stream, const rtp::Packet& packet) noexcept {
+    const bool is_audio = !rtp::holds_no_audio(packet);
+    if (is_audio && packet.payload_type != slot.payload_type) {
+        return drop(control::DropReason::kWrongPayload);
+    }
+    if (slot.transcoder == nullptr) {
+        return hear_plain(slot, stream, packet);
+    }
+    auto arrival = slot.transcoder->insert(packet);
+    if (arrival == rtp::JitterBuffer::Arrival::kBeyond) {
+        transcode(slot, stream, &media::Transcoder::run_out);
+        slot.transcoder->skip_to(packet);
+        arrival = slot.transcoder->insert(packet);
+    }
+    note(arrival);
+    transcode(slot, stream, &media::Transcoder::next);
+}
+
+void Poller::transcode(Slot& slot, std::uint32_t stream,
+                       std::optional<rtp::Packet> (media::Transcoder::*next)() noexcept) noexcept {
+    while (true) {
+        StageCounters& spent = stage(Stage::kDecode);
+        const std::uint64_t start = cycles();
+        const auto made = (*slot.transcoder.*next)();
+        spent.cycles += cycles() - start;
+        if (!made) {
+            return;
+        }
+        ++spent.items;
+        hear_plain(slot, stream, *made);
+    }
+}
+
+void Poller::hear_plain(Slot& slot, std::uint32_t stream, const rtp::Packet& packet) noexcept {
     using Arrival = rtp::JitterBuffer::Arrival;
-    if (packet.payload_type == rtp::kComfortNoise || packet.payload_type == rtp::kTelephoneEvent) {
+    if (rtp::holds_no_audio(packet)) {
         return slot.jitter.pass(packet);
     }
     if (slot.begins_at) {
@@ -196,24 +229,31 @@ void Poller::hear(Slot& slot, std::uint32_t stream, const rtp::Packet& packet) n
         const Stopwatch watch(stage(Stage::kReorder));
         arrival = slot.jitter.insert(packet);
     }
-    if (arrival == Arrival::kMalformed) {
-        return drop(control::DropReason::kNotRtp);
-    }
-    if (arrival == Arrival::kLate || arrival == Arrival::kSuspicious) {
-        return drop(control::DropReason::kLate);
-    }
     if (arrival == Arrival::kBeyond) {
-        fall_silent(slot, stream);
+        quieten(slot, stream);
         slot.utterances.skip(slot.jitter.skip_to(packet));
         arrival = slot.jitter.insert(packet);
     }
+    note(arrival);
+    if (arrival == Arrival::kMalformed || arrival == Arrival::kLate || arrival == Arrival::kSuspicious) {
+        return;
+    }
     silence_.start(stream, now_ns_);
-    counters_.duplicates += arrival == Arrival::kDuplicate ? 1 : 0;
-    counters_.restarts += arrival == Arrival::kRestarted ? 1 : 0;
     while (slot.jitter.next()) {
         hear_frame(slot, stream);
     }
     live_.follow(slot, now_ns_);
+}
+
+void Poller::note(rtp::JitterBuffer::Arrival arrival) noexcept {
+    using Arrival = rtp::JitterBuffer::Arrival;
+    if (arrival == Arrival::kMalformed) {
+        drop(control::DropReason::kWrongPayload);
+    } else if (arrival == Arrival::kLate || arrival == Arrival::kSuspicious) {
+        drop(control::DropReason::kLate);
+    }
+    counters_.duplicates += arrival == Arrival::kDuplicate ? 1 : 0;
+    counters_.restarts += arrival == Arrival::kRestarted ? 1 : 0;
 }
 
 void Poller::hear_frame(Slot& slot, std::uint32_t stream) noexcept {
@@ -224,7 +264,16 @@ void Poller::hear_frame(Slot& slot, std::uint32_t stream) noexcept {
     slot.utterances.take(slot.jitter.frames(), frame.concealed, decision, chunks_, counters_.audio);
 }
 
-void Poller::fall_silent(Slot& slot, std::uint32_t stream) noexcept {
+void Poller::run_out(Slot& slot, std::uint32_t stream) noexcept {
+    if (slot.transcoder != nullptr) {
+        transcode(slot, stream, &media::Transcoder::run_out);
+    }
+    while (slot.jitter.run_out()) {
+        hear_frame(slot, stream);
+    }
+}
+
+void Poller::quieten(Slot& slot, std::uint32_t stream) noexcept {
     while (slot.jitter.run_out()) {
         hear_frame(slot, stream);
     }
@@ -235,17 +284,18 @@ void Poller::fall_silent(Slot& slot, std::uint32_t stream) noexcept {
     }
 }
 
+void Poller::fall_silent(Slot& slot, std::uint32_t stream) noexcept {
+    run_out(slot, stream);
+    quieten(slot, stream);
+}
+
 void Poller::commit(Slot& slot, std::uint32_t stream) noexcept {
-    while (slot.jitter.run_out()) {
-        hear_frame(slot, stream);
-    }
+    run_out(slot, stream);
     slot.utterances.close(slot.jitter.frames(), chunks_, counters_.audio, VOICE_CHUNK_COMMIT);
 }
 
 void Poller::end(Slot& slot, std::uint32_t stream, unsigned mark) noexcept {
-    while (slot.jitter.run_out()) {
-        hear_frame(slot, stream);
-    }
+    run_out(slot, stream);
     slot.utterances.close(slot.jitter.frames(), chunks_, counters_.audio, mark);
     silence_.stop(stream);
     vad_.reset(stream);

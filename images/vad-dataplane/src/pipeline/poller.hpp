@@ -69,8 +69,8 @@ private:
     HostNotes& notes_;
 };
 
-enum class Stage : std::uint8_t { kUnprotect, kReorder, kVad, kFeatures };
-inline constexpr std::size_t kStages = 4;
+enum class Stage : std::uint8_t { kUnprotect, kDecode, kReorder, kVad, kFeatures };
+inline constexpr std::size_t kStages = 5;
 
 struct StageCounters {
     Count cycles;
@@ -170,6 +170,16 @@ private:
     // The packet is its sender's.
     void follow_source(Slot& slot, std::uint32_t at, std::uint64_t source) noexcept;
     void hear(Slot& slot, std::uint32_t stream, const rtp::Packet& packet) noexcept;
+    // A packet of 20 ms of L16 at 16 kHz, or of no audio.
+    void hear_plain(Slot& slot, std::uint32_t stream, const rtp::Packet& packet) noexcept;
+    // Hears what the session's transcoder makes, by its next() or its run_out().
+    void transcode(Slot& slot, std::uint32_t stream,
+                   std::optional<rtp::Packet> (media::Transcoder::*next)() noexcept) noexcept;
+    void note(rtp::JitterBuffer::Arrival arrival) noexcept;
+    // Hears what is held, without waiting for what is missing.
+    void run_out(Slot& slot, std::uint32_t stream) noexcept;
+    // Hears what the jitter buffer holds, and ends what is being said.
+    void quieten(Slot& slot, std::uint32_t stream) noexcept;
     // The frame that the jitter buffer has moved to.
     void hear_frame(Slot& slot, std::uint32_t stream) noexcept;
     // Nothing comes any more, for now: hears what is held, and ends what is being said.

@@ -26,8 +26,15 @@ std::optional<std::uint32_t> SessionSlots::open(std::uint32_t ssrc, const admiss
             return std::nullopt;
         }
     }
+    if (!record.media.is_plain()) {
+        slot.transcoder = media::Transcoder::create(record.media);
+        if (slot.transcoder == nullptr) {
+            return std::nullopt;
+        }
+    }
     free_.pop_back();
     slot.ssrc = ssrc;
+    slot.payload_type = record.media.payload_type;
     slot.jitter = rtp::JitterBuffer();
     slot.utterances = session::Utterances(ssrc, kind_, record.progress);
     slot.begins_at = record.begins_at;
@@ -85,6 +92,7 @@ void SessionSlots::reclaim() noexcept {
     // Acquire: what the pollers did to the slot is over.
     while (!closing_.empty() && slots_[closing_.front()].known_to.load(std::memory_order_acquire) == 0) {
         slots_[closing_.front()].srtp.reset();
+        slots_[closing_.front()].transcoder.reset();
         free_.push_back(closing_.front());
         closing_.pop_front();
     }

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 
+#include "media/transcoder.hpp"
 #include "rtp/jitter_buffer.hpp"
 #include "session/utterances.hpp"
 #include "srtp/receiver.hpp"
@@ -23,6 +24,7 @@ inline constexpr int kNobody = -1;
 struct alignas(kCacheLine) Slot {
     // What every packet needs stands first, its audio last.
     std::uint32_t ssrc = 0;
+    std::uint8_t payload_type = 0;
     std::atomic<int> owner{kNobody};       // index of a poller
     std::atomic<unsigned> known_to{0};     // pollers that know it; a free slot is known to none
     std::atomic<bool> speaking{false};
@@ -30,6 +32,7 @@ struct alignas(kCacheLine) Slot {
     std::atomic<bool> disputed{false};  // plain RTP has come from elsewhere than from its gateway
     std::atomic<std::uint32_t> gateway{0};  // IPv4 address that plain RTP has to come from, in network order
     std::unique_ptr<srtp::Receiver> srtp;   // null: plain RTP
+    std::unique_ptr<media::Transcoder> transcoder;  // null: packets are as the jitter buffer takes them
     std::atomic<std::uint64_t> source{0};   // of its last authenticated packet
     __u64 others_paid_ns = 0;               // voice_allow() of packets from elsewhere
     std::atomic<std::int64_t> seen_ns{0};   // steady clock, of its last authenticated packet

@@ -23,6 +23,10 @@ struct Packet {
     std::span<const std::uint8_t> payload;
 };
 
+[[nodiscard]] inline bool holds_no_audio(const Packet& packet) noexcept {
+    return packet.payload_type == kComfortNoise || packet.payload_type == kTelephoneEvent;
+}
+
 // Reads a packet; nothing when the bytes are no whole RTP packet of version 2. Contributors, a header extension and
 // padding are skipped.
 [[nodiscard]] std::optional<Packet> parse(std::span<const std::uint8_t> bytes) noexcept;

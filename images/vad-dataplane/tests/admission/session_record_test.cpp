@@ -78,6 +78,14 @@ TEST(SessionRecord, TellsWhereTheSessionsClockBegan) {
     EXPECT_EQ(std::get<SessionRecord>(read_session(fields, kNow)).begins_at, 4294967295U);
 }
 
+TEST(SessionRecord, SaysWhatItsPacketsHold) {
+    Fields fields = record("gateway", "");
+    EXPECT_EQ(std::get<SessionRecord>(read_session(fields, kNow)).media, voice::media::Description{});
+    fields.emplace_back("media", "8 PCMA/8000/1 30");
+    const auto media = std::get<SessionRecord>(read_session(fields, kNow)).media;
+    EXPECT_EQ(media, (voice::media::Description{8, voice::media::Codec::kPcma, 8000, 1, 30}));
+}
+
 struct Refused {
     const char* name;
     Fields fields;
@@ -103,6 +111,9 @@ INSTANTIATE_TEST_SUITE_P(Each, RefusedRecord, ::testing::Values(
     Refused{"WithoutAGateway", {{"state", "open"}, {"kind", "gateway"}, {"expires_at", kLater}}, Refusal::kNotYet},
     Refused{"GatewayIsNoAddress",
             {{"state", "open"}, {"kind", "gateway"}, {"expires_at", kLater}, {"gateway", "gw"}}, Refusal::kMalformed},
+    Refused{"MediaThatIsNotTaken",
+            {{"state", "open"}, {"kind", "gateway"}, {"expires_at", kLater}, {"gateway", "10.0.0.9"}, {"media", "9 G722/8000/1 20"}},
+            Refusal::kMalformed},
     Refused{"UnknownKind", record("internal", ""), Refusal::kMalformed},
     Refused{"WithoutAKind", {{"state", "open"}, {"expires_at", kLater}}, Refusal::kMalformed},
     Refused{"ExternalWithoutAKey", record("external", ""), Refusal::kMalformed},

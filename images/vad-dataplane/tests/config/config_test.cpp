@@ -57,7 +57,7 @@ TEST(Configuration, ReadsTheContractAndFillsInTheRest) {
               std::filesystem::path(config.control_socket).parent_path())
         << "the folder of the host that outlives the container";
     EXPECT_TRUE(config.log_mel);
-    EXPECT_EQ(config.packets_per_s, 100U);
+    EXPECT_EQ(config.packets_per_s, 200U);
 }
 
 TEST(Configuration, OwnVariablesCanBeSet) {

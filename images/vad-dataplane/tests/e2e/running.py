@@ -82,10 +82,11 @@ class Store:
                 answer = connection.recv(4096)
             return answer
 
-    def open_session(self, ssrc: int, *, srtp_key: str | None = None, seconds: int = 3600) -> None:
+    def open_session(self, ssrc: int, *, srtp_key: str | None = None, seconds: int = 3600, media: str = "") -> None:
         """Write what the gateway writes when it opens a session and the caller's socket."""
         fields: list[object] = ["state", "open", "kind", "external" if srtp_key else "gateway"]
         fields += ["srtp_key", srtp_key] if srtp_key else ["gateway", self.network.far_address]
+        fields += ["media", media] if media else []
         self.do("HSET", f"session:{ssrc}", *fields, "expires_at", int(time.time()) + seconds)
 
     def stop(self) -> None:

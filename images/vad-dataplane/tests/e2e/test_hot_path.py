@@ -5,12 +5,16 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import ffmpeg
 import pytest
 from audio import silence, speech
 from running import BUILD, AsrHost, Caller, DataPlane, Store, wait_for
 from srtp import master, text_of
 
+from voice_runtime.media import Media
+
 ROW = struct.Struct("<qqq")
+PHONES = {3: Media.of("111 opus/48000/2 20"), 4: Media.of("96 L16/8000/1 40")}
 COUNTING = BUILD.parent / "tests" / "libcounting.so"
 
 
@@ -51,11 +55,16 @@ def run(store: Store, plane: DataPlane) -> tuple[dict[str, Counts], dict[str, Co
     store.open_session(1)
     store.open_session(2, srtp_key=text_of(key))
     callers = (plain, secret)
+    for ssrc, media in PHONES.items():
+        store.open_session(ssrc, media=str(media))
+        Caller(plane, ssrc).enter()
     said = speech() + silence(2)
     for who in callers:
         who.enter()
         who.say(said)
         who.is_taken()
+    for ssrc, media in PHONES.items():
+        ffmpeg.send(plane, ssrc, media, said)
     readings = plane.ask("counters")["events"]["registry"]["refreshes"]
     wait_for("the registry is read", lambda: plane.ask("counters")["events"]["registry"]["refreshes"] > readings)
     before, chunks = counts(plane), len(host.chunks)
@@ -68,6 +77,8 @@ def run(store: Store, plane: DataPlane) -> tuple[dict[str, Counts], dict[str, Co
             who.send(packet)
             time.sleep(0.002)
         who.say(silence(0.5))
+    for ssrc, media in PHONES.items():
+        ffmpeg.send(plane, ssrc, media, said, sequence=2000)
     wait_for("the last packets are taken", lambda: plane.ask("counters")["drops"]["unauthenticated"] > 0)
     wait_for("they are heard", lambda: len(host.chunks) >= chunks + 20)
     after = counts(plane)

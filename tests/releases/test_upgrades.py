@@ -1,0 +1,215 @@
+"""An upgrade of what the last release deployed: nothing that serves or holds state goes by accident."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from blueprint import checks, load
+from ops.plan.release import Comparison
+from sandbox.aws import diff
+from sandbox.aws import outages as aws
+from sandbox.azure import outages as azure
+from sandbox.azure import state
+from sandbox.azure.diff import compare
+from sandbox.azure.graph import Graph, Resource
+
+ROOT = Path(__file__).parents[2]
+RELEASED = re.findall(r"^## ([\d.]+), \d{4}-\d\d-\d\d$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M)
+BASELINE = Path(__file__).parent / RELEASED[0]
+FILES = sorted(BASELINE.glob("*.yaml"))
+AWS, AZURE = "production-us-east-1", "production-azure"
+
+Template = dict[str, Any]
+Change = Callable[[dict[str, Any]], None]
+
+
+def test_the_last_release_has_a_baseline_of_each_cloud() -> None:
+    assert {AWS, AZURE} <= {file.stem for file in FILES}
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_a_file_of_the_last_release_deploys_over_it(file: Path) -> None:
+    deployment = load(file)
+    assert not [finding for finding in checks.run(deployment) if finding.blocks]
+    away = Comparison.of(deployment, BASELINE, []).away
+    assert away == [], "\n".join(each.text() for each in away)
+
+
+def templates() -> dict[str, Template]:
+    files = (BASELINE / ".voice/aws" / AWS).glob("*.template.json")
+    return {file.name.partition(".")[0].removeprefix(f"{AWS}-"): json.loads(file.read_text()) for file in files}
+
+
+def of_type(template: Template, kind: str) -> tuple[str, dict[str, Any]]:
+    """Return the first resource of a type."""
+    return next((name, body) for name, body in template["Resources"].items() if body["Type"].endswith(f"::{kind}"))
+
+
+def set_property(stack: str, kind: str, name: str, value: object) -> Change:
+    def change(found: dict[str, Template]) -> None:
+        properties = of_type(found[stack], kind)[1]["Properties"]
+        assert properties.get(name) != value
+        properties[name] = value
+
+    return change
+
+
+def drop(stack: str, kind: str) -> Change:
+    def change(found: dict[str, Template]) -> None:
+        del found[stack]["Resources"][of_type(found[stack], kind)[0]]
+
+    return change
+
+
+def rename(stack: str, kind: str) -> Change:
+    """Give a resource another logical id, as a construct that moves does."""
+
+    def change(found: dict[str, Template]) -> None:
+        name, _ = of_type(found[stack], kind)
+        found[stack] = json.loads(json.dumps(found[stack]).replace(f'"{name}"', f'"Moved{name}"'))
+
+    return change
+
+
+def drop_stack(found: dict[str, Template]) -> None:
+    del found["asr-inf2"]
+
+
+def add_queue(found: dict[str, Template]) -> None:
+    found["edge"]["Resources"]["Queue"] = {"Type": "AWS::SQS::Queue"}
+
+
+DANGEROUS: dict[str, tuple[Change, str]] = {
+    "another address range": (
+        set_property("network", "VPC", "CidrBlock", "10.50.0.0/16"),
+        "every host, task and store",
+    ),
+    "another zone of a subnet": (
+        set_property("network", "Subnet", "AvailabilityZone", "us-east-1f"),
+        "every host, task and store",
+    ),
+    "another key of the store": (
+        set_property("state", "ReplicationGroup", "KmsKeyId", "arn:aws:kms:us-east-1:1:key/2"),
+        "all sessions",
+    ),
+    "the store in another construct": (rename("state", "ReplicationGroup"), "all sessions"),
+    "a password in another construct": (rename("state", "Secret"), "the password or key"),
+    "no key of the logs": (drop("asr", "Key"), "what it encrypted"),
+    "no bucket of artifacts": (drop("registry", "Bucket"), "what lies in it"),
+    "a repository of another name": (
+        set_property("registry", "Repository", "RepositoryName", "another"),
+        "all images",
+    ),
+    "an internal load balancer": (set_property("edge", "LoadBalancer", "Scheme", "internal"), "the address"),
+    "no fleet": (drop_stack, "its hosts"),
+    "another group of targets": (set_property("vad", "TargetGroup", "Port", 5005), "calls through it"),
+    "a replacement that keeps its name": (
+        set_property("registry", "Repository", "EncryptionConfiguration", {"EncryptionType": "AES256"}),
+        "keeps a name of its own",
+    ),
+}
+HARMLESS: dict[str, Change] = {
+    "another version of the store": set_property("state", "ReplicationGroup", "EngineVersion", "8.2"),
+    "a larger store": set_property("state", "ReplicationGroup", "CacheNodeType", "cache.r7g.2xlarge"),
+    "more replicas": set_property("state", "ReplicationGroup", "ReplicasPerNodeGroup", 3),
+    "logs kept for longer": set_property("asr", "LogGroup", "RetentionInDays", 400),
+    "more hosts": set_property("asr-inf2", "AutoScalingGroup", "MaxSize", "99"),
+    "a longer grace": set_property("vad", "AutoScalingGroup", "HealthCheckGracePeriod", 1),
+    "other user data": set_property("vad", "LaunchTemplate", "LaunchTemplateData", {"UserData": "x"}),
+    "another task": set_property("edge", "TaskDefinition", "Cpu", "4096"),
+    "other tags": set_property("network", "VPC", "Tags", []),
+    "another threshold": set_property("observability", "Alarm", "Threshold", 1),
+    "no alarm": drop("observability", "Alarm"),
+    "something new": add_queue,
+}
+
+
+def _both(change: Change) -> tuple[dict[str, Template], dict[str, Template]]:
+    old = templates()
+    new = deepcopy(old)
+    change(new)
+    return old, new
+
+
+@pytest.mark.parametrize("name", DANGEROUS)
+def test_a_dangerous_upgrade_is_refused_with_what_would_be_away(name: str) -> None:
+    change, down = DANGEROUS[name]
+    steps = diff.compare(*_both(change))
+    found = aws.outages(steps)
+    assert any(down in each.down for each in found), [each.text() for each in found]
+    assert aws.outages(steps, [each.name for each in found]) == []
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_a_harmless_upgrade_passes(name: str) -> None:
+    old, new = _both(HARMLESS[name])
+    assert old != new
+    assert aws.outages(diff.compare(old, new)) == []
+
+
+def test_what_is_made_of_a_replaced_resource_goes_along() -> None:
+    """Subnets stand in their network: a network that is replaced takes them, and what stands in them, along."""
+    steps = diff.compare(*_both(DANGEROUS["another address range"][0]))
+    (vpc,) = [each for each in aws.outages(steps) if "VPC " in each.label]
+    assert vpc.changes == ("CidrBlock",)
+    subnets = [step for step in steps if step.kind == "AWS::EC2::Subnet"]
+    assert len(subnets) == 9
+    assert all(step.op.value == "replace" and step.because for step in subnets)
+    stacks = {step.place[0] for step in steps if step.op.value == "replace"}
+    assert {"network", "vad", "edge"} <= stacks, "exports carry it to other stacks"
+    assert vpc.along > 30
+
+
+def graph() -> Graph:
+    found = state.load(state.state_file(BASELINE, AZURE, "voice-cluster"))
+    assert found
+    return found
+
+
+def edited(kind: str, change: Callable[[Resource], Resource | None]) -> Graph:
+    """Return the graph with its first resource of a type changed, or without it."""
+    old = graph()
+    first = next(each for each in old.resources if each.type.endswith(f":{kind}"))
+    made = [change(each) if each is first else each for each in old.resources]
+    return replace(old, resources=tuple(each for each in made if each))
+
+
+def inputs(**values: object) -> Callable[[Resource], Resource]:
+    return lambda resource: replace(resource, inputs={**resource.inputs, **values})
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "down"),
+    [
+        ("AgentPool", inputs(vmSize="Standard_NC48ads_A100_v4"), "what runs on the pool"),
+        ("AgentPool", lambda _: None, "what runs on the pool"),
+        ("Registry", lambda _: None, "all images"),
+        ("VirtualNetwork", inputs(location="westeurope"), "every service"),
+    ],
+)
+def test_a_dangerous_upgrade_of_azure_is_refused(
+    kind: str, change: Callable[[Resource], Resource | None], down: str
+) -> None:
+    found = azure.outages(compare(graph(), edited(kind, change)))
+    assert any(down in each.down for each in found), [each.text() for each in found]
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        ("AgentPool", inputs(maxCount=9)),
+        ("Workspace", inputs(retentionInDays=400)),
+        ("RoleAssignment", lambda _: None),
+        ("ManagedCluster", inputs(tags={"a": "b"})),
+    ],
+)
+def test_a_harmless_upgrade_of_azure_passes(kind: str, change: Callable[[Resource], Resource | None]) -> None:
+    assert azure.outages(compare(graph(), edited(kind, change))) == []
