@@ -70,7 +70,8 @@ async def only_ssrc(vad: VadHost) -> int:
 
 
 def event(kind: EventKind, utterance: int, text: str = "", committed: str = "", **more: Any) -> Transcript:
-    words = [TimedWord(text=word, start_ms=40, end_ms=80, confidence=0.5) for word in text.split()]
+    begin = utterance * 20
+    words = [TimedWord(text=word, start_ms=begin + 40, end_ms=begin + 80, confidence=0.5) for word in text.split()]
     return Transcript(
         kind=kind, utterance=utterance, text=text, committed=committed, words=words,
         start_ms=utterance * 20, end_ms=utterance * 20 + 500, **more,
@@ -244,7 +245,7 @@ async def test_listen_tells_interim_final_and_end_of_utterance(
         await say(store, ssrc, event(EventKind.FINAL, 50, "Bye.", commit=True))
         final, end = await client.receive(2)
         assert (final["speech_final"], final["from_finalize"]) == (True, True)
-        assert end == {"type": "UtteranceEnd", "channel": [0, 1], "last_word_end": 0.08}
+        assert end == {"type": "UtteranceEnd", "channel": [0, 1], "last_word_end": 1.08}
         await client.send("CloseStream")
         await holds("the goodbye", lambda: vad.notices[-1] == (ssrc, BYE))
         await say(store, ssrc, *spoken(100, "Really."), event(EventKind.END, 100))
@@ -252,6 +253,18 @@ async def test_listen_tells_interim_final_and_end_of_utterance(
         assert [each["type"] for each in rest] == ["SpeechStarted", "Results", "UtteranceEnd", "Metadata"]
         await connection.wait_closed()
         assert connection.close_code == 1000
+
+
+async def test_end_of_utterance_is_told_by_the_audio_however_late_a_final_is(
+    gateway: GatewayProcess, store: Redis, vad: VadHost
+) -> None:
+    async with connect(gateway, f"{LISTEN}&utterance_end_ms=5000") as connection:
+        client = Client(connection)
+        await connection.send(bytes(640 * FRAMES))
+        ssrc = await only_ssrc(vad)
+        await say(store, ssrc, *spoken(1, "one"), *spoken(250, "two"), *spoken(550, "three"))
+        told = await client.receive(4)
+    assert [each["type"] for each in told] == ["Results", "Results", "UtteranceEnd", "Results"]
 
 
 async def test_nonsense_closes(gateway: GatewayProcess) -> None:

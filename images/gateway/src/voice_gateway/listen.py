@@ -105,7 +105,7 @@ class ListenSocket(ClientSocket):
     def _hear(self, said: Transcript) -> Iterator[Json]:
         self._heard_ms = max(self._heard_ms, said.end_ms)
         if said.kind is EventKind.SPEECH_STARTED:
-            self._forget_end()
+            yield from self._go_on(said.start_ms / 1000)
             if self._asked.vad_events:
                 yield {"type": "SpeechStarted", "channel": CHANNEL, "timestamp": said.start_ms / 1000}
         elif said.kind is EventKind.FINAL and (said.text or said.commit):
@@ -158,6 +158,13 @@ class ListenSocket(ClientSocket):
     def _end_utterance(self) -> Iterator[Json]:
         if self._last_word_s is not None:
             yield {"type": "UtteranceEnd", "channel": CHANNEL, "last_word_end": self._last_word_s}
+        self._forget_end()
+
+    def _go_on(self, at_s: float) -> Iterator[Json]:
+        """Tell the end ahead of the next utterance, where it begins late enough: a final may come later than that."""
+        silence_ms = self._asked.utterance_end_ms
+        if self._last_word_s is not None and silence_ms is not None and 1000 * (at_s - self._last_word_s) >= silence_ms:
+            yield from self._end_utterance()
         self._forget_end()
 
     def _forget_end(self) -> None:
