@@ -4,7 +4,7 @@ import asyncio
 import base64
 import contextlib
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from time import perf_counter
 from typing import Any
 
@@ -38,7 +38,7 @@ SAID = SAMPLE_TEXT.read_text(encoding="utf-8")
 PIECE_S = 0.05
 MULAW_RATE = 8_000
 
-Break = Callable[[], Awaitable[None]]
+Break = Callable[[], Coroutine[None, None, None]]
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def mulaw(samples: Samples) -> np.ndarray:
     size = np.minimum(np.abs(samples.astype(int)), clip) + bias
     exponent = np.floor(np.log2(size)).astype(int) - 7
     code = exponent << 4 | size >> exponent + 3 & 15
-    return (~(code | np.where(samples < 0, 128, 0)) & 255).astype(np.uint8)
+    return np.asarray(~(code | np.where(samples < 0, 128, 0)) & 255, np.uint8)
 
 
 class OpenAiCaller:

@@ -128,8 +128,8 @@ async def test_refusals_say_what_to_do(gateway: GatewayProcess, hosts: Hosts) ->
 async def test_language_that_no_engine_has_is_refused(gateway: GatewayProcess, hosts: Hosts) -> None:
     hosts.put(Tier.ASR, "asr-1", languages=("en",))
     await hosts.beat()
-    async with gateway.client() as client:
-        while (await client.post("/v1/sessions", json={"transport": "websocket", "language": "de"})).is_success:
+    async with gateway.client() as http:
+        while (await http.post("/v1/sessions", json={"transport": "websocket", "language": "de"})).is_success:
             pass
     assert "understood by no engine" in (await refused(gateway, f"{LISTEN}&language=de"))[1]
     async with connect(gateway, REALTIME) as connection:
