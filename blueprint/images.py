@@ -58,7 +58,7 @@ class Base(Model):
 @functools.cache
 def bases() -> dict[str, Base]:
     """Distribution images by name; accelerator images stand in the catalogue of engines."""
-    items = yaml.safe_load((FOLDER / "bases.yaml").read_text(encoding="utf-8"))
+    items = yaml.load((FOLDER / "bases.yaml").read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
     return {base.name: base for base in (Base.model_validate_json(json.dumps(item)) for item in items)}
 
 
@@ -229,7 +229,8 @@ def load(file: Path) -> ImageSpec:
         pydantic.ValidationError: It does not fit the type, or names what the contract or catalogue lacks.
         ValueError: It describes another image than its folder is named after.
     """
-    spec = _ADAPTER.validate_json(json.dumps(yaml.safe_load(file.read_text(encoding="utf-8"))))
+    document = yaml.load(file.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
+    spec = _ADAPTER.validate_json(json.dumps(document))
     if spec.name != file.parent.name:
         raise ValueError(f"{file} describes {spec.name}")
     return spec

@@ -177,7 +177,7 @@ def rx_ring_size(deployment: Deployment) -> Iterator[Violation]:
     size = deployment.aws.vad.data_path.rx_ring_size
     low, high = RX_RING_BOUNDS
     if size & (size - 1) or not low <= size <= high:
-        nearest = min(max(1 << (size - 1).bit_length(), low), high)
+        nearest = min(max(1 << size.bit_length(), low), high)
         yield Violation(
             ("aws", "vad", "data_path", "rx_ring_size"),
             f"a receive ring of {size} is no power of two from {low} to {high}",

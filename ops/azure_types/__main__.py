@@ -13,10 +13,10 @@ import blueprint
 from ops.exits import FAILED
 from ops.output import out, stop
 from sandbox.azure import arm
-from sandbox.azure.definitions import READ_ONLY, TABLE, Node
+from sandbox.azure.definitions import READ_ONLY, Node
 from sandbox.azure.graph import short_type
 from sandbox.azure.rehearsal import ROOT, Rehearsal
-from sandbox.azure.schema import api_version
+from sandbox.azure.schema import DEFINITIONS, api_version
 from sandbox.azure.values import reveal
 
 REPOSITORY = "https://github.com/Azure/bicep-types-az"
@@ -153,7 +153,7 @@ def refresh(clone: Annotated[Path, typer.Argument(metavar="CLONE", help=CLONE_HE
         resources[kind] = known
     rows = ",\n".join(f"  {json.dumps(kind)}: {json.dumps(known)}" for kind, known in resources.items())
     origin = json.dumps({"repository": REPOSITORY, "commit": definitions.commit})
-    TABLE.write_text(f'{{\n "origin": {origin},\n "resources": {{\n{rows}\n }}\n}}\n', encoding="utf-8")
+    DEFINITIONS.write_text(f'{{\n "origin": {origin},\n "resources": {{\n{rows}\n }}\n}}\n', encoding="utf-8")
     out.print(f"{len(resources)} types from {definitions.commit}")
 
 

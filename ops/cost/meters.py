@@ -3,7 +3,10 @@
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 from blueprint import catalog
 
@@ -54,78 +57,9 @@ class AzureMeter:
 
 
 _LINUX = {"operatingSystem": "Linux", "tenancy": "Shared", "preInstalledSw": "NA", "capacitystatus": "Used"}
-_NLB = {"productFamily": "Load Balancer-Network"}
-_NAT = {"productFamily": "NAT Gateway"}
-_FROM = "fromRegionCode"
-
-_AWS: dict[str, AwsMeter] = {
-    "api-gateway-rest-requests": AwsMeter("AmazonApiGateway", "ApiGatewayRequest", "million requests", scale=1e6),
-    "cloudwatch-alarm": AwsMeter("AmazonCloudWatch", "CW:AlarmMonitorUsage", "metric-month"),
-    "cloudwatch-custom-metric": AwsMeter("AmazonCloudWatch", "CW:MetricMonitorUsage", "metric-month"),
-    "cloudwatch-high-resolution-alarm": AwsMeter("AmazonCloudWatch", "CW:HighResAlarmMonitorUsage", "alarm-month"),
-    "cloudwatch-requests": AwsMeter("AmazonCloudWatch", "CW:Requests", "thousand requests", scale=1000),
-    "ebs-gp3": AwsMeter("AmazonEC2", "EBS:VolumeUsage.gp3", "GB-month", filters={"volumeApiName": "gp3"}),
-    "ebs-gp3-iops": AwsMeter("AmazonEC2", "EBS:VolumeP-IOPS.gp3", "IOPS-month"),
-    "ebs-gp3-throughput": AwsMeter("AmazonEC2", "EBS:VolumeP-Throughput.gp3", "GiBps-month"),
-    "ecr-storage": AwsMeter("AmazonECR", "TimedStorage-ByteHrs", "GB-month"),
-    "fargate-arm-memory": AwsMeter("AmazonECS", "Fargate-ARM-GB-Hours", "GB-hour"),
-    "fargate-arm-vcpu": AwsMeter("AmazonECS", "Fargate-ARM-vCPU-Hours:perCPU", "vCPU-hour"),
-    "interface-endpoint-data": AwsMeter("AmazonVPC", "VpcEndpoint-Bytes", "GB"),
-    "interface-endpoint-hour": AwsMeter("AmazonVPC", "VpcEndpoint-Hours", "endpoint-hour"),
-    "internet-data": AwsMeter(
-        "AWSDataTransfer", "DataTransfer-Out-Bytes", "GB", filters={"toLocation": "External"}, region_field=_FROM
-    ),
-    "kms-key": AwsMeter("awskms", "KMS-Keys", "key-month"),
-    "logs-ingested": AwsMeter("AmazonCloudWatch", "DataProcessing-Bytes", "GB"),
-    "logs-stored": AwsMeter("AmazonCloudWatch", "TimedStorage-ByteHrs", "GB-month"),
-    "nat-gateway-data": AwsMeter("AmazonEC2", "NatGateway-Bytes", "GB", filters=_NAT),
-    "nat-gateway-hour": AwsMeter("AmazonEC2", "NatGateway-Hours", "gateway-hour", filters=_NAT),
-    "nlb-capacity-unit": AwsMeter("AWSELB", "LCUUsage", "NLCU-hour", filters=_NLB),
-    "nlb-hour": AwsMeter("AWSELB", "LoadBalancerUsage", "NLB-hour", filters=_NLB),
-    "public-ipv4-hour": AwsMeter("AmazonVPC", "PublicIPv4:InUseAddress", "address-hour"),
-    "s3-standard": AwsMeter("AmazonS3", "TimedStorage-ByteHrs", "GB-month", filters={"volumeType": "Standard"}),
-    "secret": AwsMeter("AWSSecretsManager", "AWSSecretsManager-Secrets", "secret-month"),
-    "waf-rule": AwsMeter("awswaf", "RuleV2", "rule-month"),
-    "waf-web-acl": AwsMeter("awswaf", "WebACLV2", "ACL-month"),
-    # The side that sends pays, and the side that receives.
-    "zone-crossing-data": AwsMeter("AWSDataTransfer", "DataTransfer-Regional-Bytes", "GB", scale=2, region_field=_FROM),
-}
-
-_DISKS = {"serviceName": "Storage", "productName": "Premium SSD Managed Disks"}
-_NETWORK = {"serviceName": "Virtual Network"}
-
-_AZURE: dict[str, AzureMeter] = {
-    "aks-standard-hour": AzureMeter(
-        {"serviceName": "Azure Kubernetes Service", "meterName": "Standard Uptime SLA"}, "1 Hour", "cluster-hour"
-    ),
-    "azure-nat-gateway-hour": AzureMeter(
-        {"serviceName": "NAT Gateway", "meterName": "Standard Gateway"}, "1 Hour", "gateway-hour", everywhere=True
-    ),
-    "azure-public-ipv4-hour": AzureMeter(
-        {**_NETWORK, "meterName": "Standard IPv4 Static Public IP"}, "1 Hour", "address-hour"
-    ),
-    "log-analytics-ingested": AzureMeter(
-        {"serviceName": "Log Analytics", "meterName": "Analytics Logs Data Ingestion"}, "1 GB", "GB"
-    ),
-    **{
-        f"os-disk-{tier}": AzureMeter({**_DISKS, "meterName": f"{tier.upper()} LRS Disk"}, "1/Month", "disk-month")
-        for tier in ("p10", "p15", "p20", "p30", "p40")
-    },
-    "premium-files": AzureMeter(
-        {"serviceName": "Storage", "productName": "Premium Files", "meterName": "Premium LRS Provisioned"},
-        "1 GiB/Month",
-        "GiB-month",
-    ),
-    "private-dns-zone": AzureMeter(
-        {"serviceName": "Azure DNS", "meterName": "Private Zone"}, "1", "zone-month", everywhere=True
-    ),
-    "private-endpoint-hour": AzureMeter(
-        {**_NETWORK, "meterName": "Standard Private Endpoint"}, "1 Hour", "endpoint-hour", everywhere=True
-    ),
-    "registry-premium-day": AzureMeter(
-        {"serviceName": "Container Registry", "meterName": "Premium Registry Unit"}, "1/Day", "registry-day"
-    ),
-}
+_TABLE = yaml.safe_load(Path(__file__).with_name("meters.yaml").read_text(encoding="utf-8"))
+_AWS = {item: AwsMeter(**row) for item, row in _TABLE["aws"].items()}
+_AZURE = {item: AzureMeter(**row) for item, row in _TABLE["azure"].items()}
 
 
 def aws_items() -> tuple[str, ...]:

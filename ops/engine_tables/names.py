@@ -11,7 +11,7 @@ class MovedError(Exception):
     """A release lacks something that a recipe names."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"this release has no {name}; say in ops/engine_tables/recipes.py where it is now")
+        super().__init__(f"this release has no {name}; say in ops/engine_tables/recipes.yaml where it is now")
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from blueprint.engines.published.release import Endpoint, PublishedMetric
 from ops.engine_tables.names import MovedError, Scope
@@ -206,3 +206,12 @@ def variables_of_settings(reader: Reader, prefix: str, mapping: str) -> dict[str
 
 def _calls(module: Module) -> Iterator[ast.Call]:
     return (node for node in ast.walk(module.tree) if isinstance(node, ast.Call))
+
+
+VARIABLES: Mapping[str, Callable[..., dict[str, object]]] = {
+    "read": variables_read,
+    "declared": variables_declared,
+    "listed": variables_listed,
+    "of_settings": variables_of_settings,
+}
+"""By what a recipe calls them."""

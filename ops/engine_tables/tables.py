@@ -60,7 +60,9 @@ def _class(reader: Reader, folder: str, name: str) -> Definition | None:
 
 
 def _environment(reader: Reader, recipe: Recipe) -> dict[str, JsonValue]:
-    found = {name: value for find in recipe.environment for name, value in find(reader).items()}
+    found: dict[str, object] = {}
+    for how, given in recipe.environment.items():
+        found |= offered.VARIABLES[how](reader, **given)
     return dict(sorted(found.items()))  # type: ignore[arg-type]
 
 

@@ -7,7 +7,7 @@ import re
 import uuid
 from collections.abc import Mapping
 
-from sandbox.azure.schema import resource_shape
+from sandbox.azure.schema import definitions, resource_shape
 from sandbox.azure.values import Properties, Unknown, reveal
 
 SUBSCRIPTION = "00000000-0000-4000-8000-5ab5c0000001"
@@ -16,44 +16,6 @@ CLIENT = "00000000-0000-4000-8000-c11e40000001"
 OBJECT = "00000000-0000-4000-8000-0b3ec0000001"
 
 _GROUP = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{{resourceGroupName}}"
-_CLUSTER = "Microsoft.ContainerService/managedClusters/{resourceName}"
-_DASHBOARD = "Microsoft.Dashboard/dashboards/{dashboardName}"
-_NETWORK = "Microsoft.Network/virtualNetworks/{virtualNetworkName}"
-
-_IN_GROUP: Mapping[str, str] = {
-    "compute:VirtualMachine": "Microsoft.Compute/virtualMachines/{vmName}",
-    "compute:VirtualMachineExtension": "Microsoft.Compute/virtualMachines/{vmName}/extensions/{vmExtensionName}",
-    "alertsmanagement:PrometheusRuleGroup": "Microsoft.AlertsManagement/prometheusRuleGroups/{ruleGroupName}",
-    "containerregistry:Registry": "Microsoft.ContainerRegistry/registries/{registryName}",
-    "containerservice:AgentPool": f"{_CLUSTER}/agentPools/{{agentPoolName}}",
-    "containerservice:MaintenanceConfiguration": f"{_CLUSTER}/maintenanceConfigurations/{{configName}}",
-    "containerservice:ManagedCluster": _CLUSTER,
-    "dashboard:Dashboard": _DASHBOARD,
-    "dashboard:DashboardDefinition": f"{_DASHBOARD}/dashboardDefinitions/{{definitionName}}",
-    "dashboard:Grafana": "Microsoft.Dashboard/grafana/{workspaceName}",
-    "keyvault:Vault": "Microsoft.KeyVault/vaults/{vaultName}",
-    "managedidentity:FederatedIdentityCredential": (
-        "Microsoft.ManagedIdentity/userAssignedIdentities/{resourceName}"
-        "/federatedIdentityCredentials/{federatedIdentityCredentialResourceName}"
-    ),
-    "managedidentity:UserAssignedIdentity": "Microsoft.ManagedIdentity/userAssignedIdentities/{resourceName}",
-    "monitor:ActionGroup": "Microsoft.Insights/actionGroups/{actionGroupName}",
-    "monitor:AzureMonitorWorkspace": "Microsoft.Monitor/accounts/{azureMonitorWorkspaceName}",
-    "network:BastionHost": "Microsoft.Network/bastionHosts/{bastionHostName}",
-    "network:NatGateway": "Microsoft.Network/natGateways/{natGatewayName}",
-    "network:NetworkInterface": "Microsoft.Network/networkInterfaces/{networkInterfaceName}",
-    "network:NetworkSecurityGroup": "Microsoft.Network/networkSecurityGroups/{networkSecurityGroupName}",
-    "network:PrivateEndpoint": "Microsoft.Network/privateEndpoints/{privateEndpointName}",
-    "network:PublicIPAddress": "Microsoft.Network/publicIPAddresses/{publicIpAddressName}",
-    "network:Subnet": f"{_NETWORK}/subnets/{{subnetName}}",
-    "network:VirtualNetwork": _NETWORK,
-    "network:VirtualNetworkPeering": f"{_NETWORK}/virtualNetworkPeerings/{{virtualNetworkPeeringName}}",
-    "operationalinsights:Workspace": "Microsoft.OperationalInsights/workspaces/{workspaceName}",
-    "privatedns:PrivateZone": "Microsoft.Network/privateDnsZones/{privateZoneName}",
-    "privatedns:VirtualNetworkLink": (
-        "Microsoft.Network/privateDnsZones/{privateZoneName}/virtualNetworkLinks/{virtualNetworkLinkName}"
-    ),
-}
 _ELSEWHERE: Mapping[str, str] = {
     "authorization:RoleAssignment": "{scope}/providers/Microsoft.Authorization/roleAssignments/{roleAssignmentName}",
     "consumption:Budget": "{scope}/providers/Microsoft.Consumption/budgets/{budgetName}",
@@ -64,7 +26,6 @@ _ELSEWHERE: Mapping[str, str] = {
     "monitor:DiagnosticSetting": "{resourceUri}/providers/Microsoft.Insights/diagnosticSettings/{name}",
     "resources:ResourceGroup": _GROUP,
 }
-_RULES = ("DataCollectionEndpoint", "DataCollectionRule")
 _PARAMETER = re.compile(r"\{(\w+)\}")
 
 
@@ -74,29 +35,35 @@ def template(kind: str) -> str:
     Args:
         kind: Type without its package, such as `containerservice:AgentPool`.
     """
-    if kind in _ELSEWHERE:
-        return _ELSEWHERE[kind]
-    known = _IN_GROUP.get(kind)
-    return f"{_GROUP}/providers/{known}" if known else _derived(kind)
+    return _ELSEWHERE.get(kind) or _derived(kind)
 
 
 def _derived(kind: str) -> str:
-    """Return a template for a type that no table knows: from its required names, and the name that is its own."""
+    """Return a template from Azure's name of a type, and from the names among its inputs: its parents', then its own.
+
+    A type that the definitions lack is taken to be called as the SDK calls it.
+    """
     module, _, name = kind.partition(":")
-    camel = name[0].lower() + name[1:]
     shape = resource_shape(f"azure-native:{kind}")
     inputs = shape.inputs if shape else {}
-    namespace = "Insights" if name.startswith(_RULES) else module.capitalize()
-    path = f"/providers/Microsoft.{namespace}"
-    scope = next((field for field in ("resourceUri", "scope") if field in inputs), None)
-    for field in inputs.values():
-        if field.required and field.name.endswith("Name") and field.name != "resourceGroupName":
-            path += f"/{field.name.removesuffix('Name')}s/{{{field.name}}}"
-    own = [field.name for field in inputs.values() if field.name.endswith("Name") and not field.required]
+    named = [field for field in inputs.values() if field.name.endswith("Name") and field.name != "resourceGroupName"]
+    parents = [field.name for field in named if field.required]
+    own = [field.name for field in named if not field.required]
     best = next((field for field in own if field.removesuffix("Name").lower() in name.lower()), None)
-    best = best or ("resourceName" if "resourceName" in own else own[0] if own else f"{camel}Name")
+    best = best or ("resourceName" if "resourceName" in own else own[0] if own else f"{_camel(name)}Name")
+    if known := definitions().get(kind):
+        provider, *types = known["type"].partition("@")[0].split("/")
+    else:
+        provider = f"Microsoft.{module.capitalize()}"
+        types = [f"{each}s" for each in (*(parent.removesuffix("Name") for parent in parents), _camel(name))]
+    scope = next((field for field in ("resourceUri", "scope") if field in inputs), None)
     base = f"{{{scope}}}" if scope else _GROUP if "resourceGroupName" in inputs else f"/subscriptions/{SUBSCRIPTION}"
-    return f"{base}{path}/{camel}s/{{{best}}}"
+    path = zip(types, [*parents[: len(types) - 1], best], strict=True)
+    return f"{base}/providers/{provider}" + "".join(f"/{part}/{{{field}}}" for part, field in path)
+
+
+def _camel(name: str) -> str:
+    return name[0].lower() + name[1:]
 
 
 def name_input(kind: str) -> str:

@@ -7,17 +7,14 @@ given; so a wrong name, value or number is refused here as Azure Resource Manage
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 from sandbox.azure import arm
+from sandbox.azure.schema import definitions
 from sandbox.azure.values import Secret, Unknown
 
-TABLE = Path(__file__).with_suffix(".json")
 REQUIRED, READ_ONLY = 1, 2
 """Flags of a property, as bicep-types has them."""
 _OPEN = re.compile(r"\.streams\[\d+\]$")
@@ -29,13 +26,6 @@ _KEBAB = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 Node = Any
 """A type: `any`, `bool`, or an object with one of `int`, `string`, `enum`, `list`, `map`, `object`, `choice`."""
-
-
-@cache
-def definitions() -> Mapping[str, Mapping[str, Any]]:
-    """Return the definition of each type: its name with the API's version, and its body."""
-    table: dict[str, Mapping[str, Any]] = json.loads(TABLE.read_text(encoding="utf-8"))["resources"]
-    return table
 
 
 def problems(kind: str, inputs: Mapping[str, Any]) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sandbox.azure import arm, definitions, fakes, invokes
+from sandbox.azure import arm, definitions, fakes, invokes, schema
 from sandbox.azure.errors import EngineError, OrderError, ResourceError
 from sandbox.azure.graph import PROVIDER_PREFIX, STACK_REFERENCE_TYPE, Graph, Resource, label_of, short_type
 from sandbox.azure.inputs import problems
@@ -50,7 +50,7 @@ class Recorder:
     """
 
     def __init__(self, project: str, stack: str, mode: Mode, existing: Existing) -> None:
-        definitions.definitions()  # read now: the first resource would fall behind others meanwhile
+        schema.definitions()  # read now: the first resource would fall behind others meanwhile
         self._project = project
         self._stack = stack
         self._existing = existing

@@ -1,4 +1,4 @@
-"""What the installed Pulumi SDKs know: resource types, their inputs and outputs.
+"""What the installed Pulumi SDKs know: resource types, their inputs and outputs; and Azure's own table of types.
 
 Their sources are read, not imported: azure-native's modules cost up to 1.3 s each to import, and the engine runs in
 another process than the program. The generator of these files writes one shape for every class.
@@ -7,12 +7,15 @@ another process than the program. The generator of these files writes one shape 
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+DEFINITIONS = Path(__file__).with_name("definitions.json")
 SDKS: Mapping[str, str] = {"azure-native": "pulumi_azure_native", "kubernetes": "pulumi_kubernetes"}
 """Package name in a type token -> Python module of its SDK."""
 
@@ -24,6 +27,13 @@ _API_VERSION = re.compile(r"Uses Azure REST API version ([\w-]+)\.")
 _ARGS = re.compile(r"'([\w.]+Args)'")
 _NEXT = re.compile(r"^\S", re.MULTILINE)
 _ENTRY = re.compile(r'"fqn": "([\w.]+)"|"([\w-]+:[\w./-]*:\w+)": "(\w+)"')
+
+
+@cache
+def definitions() -> Mapping[str, Mapping[str, Any]]:
+    """Return Azure's definition of each type that is deployed: its name with the API's version, and its body."""
+    table: dict[str, Mapping[str, Any]] = json.loads(DEFINITIONS.read_text(encoding="utf-8"))["resources"]
+    return table
 
 
 @dataclass(frozen=True)

@@ -40,8 +40,9 @@ def make_app(deployment: Deployment, *, validate: bool = False, outdir: str | No
 
         Validations.of(app).add_plugins(AwsSolutionsChecks(app))
     first, *_ = build(app, deployment)
+    annotations = Annotations.of(first)
     for finding in checks.run(deployment):
-        _annotate(Annotations.of(first), finding)
+        _annotate(annotations, finding)
     return app
 
 

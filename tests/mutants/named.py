@@ -37,7 +37,7 @@ NAMED = (
     Named("gateway grows each 15 min", f"{CONSTRUCTS}/gateway.py",
           "SCALE_OUT_COOLDOWN_S = 60", "SCALE_OUT_COOLDOWN_S = 900", NUMBERS),
     Named("policies average every metric", f"{CONSTRUCTS}/scaling.py",
-          "MetricAggregationType.MAXIMUM", "MetricAggregationType.AVERAGE", NUMBERS),
+          '"Maximum" if rule.statistic', '"Average" if rule.statistic', NUMBERS),
     Named("warm_up_s of the file is not read", f"{CONSTRUCTS}/host.py",
           "Duration.seconds(props.warm_up_s)", "Duration.seconds(300)", SETTINGS),
 )  # fmt: skip

@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,10 +21,9 @@ DATA_PLANE = DATA_PLANE_BUILD if "VOICE_DATA_PLANE" in os.environ else None
 """With the variable the data plane, which `make test-native` builds, else the reference VAD stage."""
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Iterator[VoicePath]:
-    """The path without a gateway; every test starts those that it needs."""
-    with VoicePath(tmp_path, weights(None), DATA_PLANE) as path:
+@contextmanager
+def started(folder: Path) -> Iterator[VoicePath]:
+    with VoicePath(folder, weights(None), DATA_PLANE) as path:
         path.start_store().wait_ready()
         path.start_vad()
         engines = [path.start_engine(name, address, VOICE_DRAIN_TIMEOUT_S="120") for name, address in HOSTS.items()]
@@ -31,6 +31,26 @@ def path(tmp_path: Path) -> Iterator[VoicePath]:
         for engine in engines:
             _be_nice(engine)
         yield path
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Iterator[VoicePath]:
+    """The path without a gateway, for a test that breaks it; every test starts the gateways that it needs."""
+    with started(tmp_path) as path:
+        yield path
+
+
+@pytest.fixture(scope="module")
+def _lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VoicePath]:
+    with started(tmp_path_factory.mktemp("voice")) as path:
+        yield path
+
+
+@pytest.fixture
+def whole_path(_lasting: VoicePath) -> Iterator[VoicePath]:
+    """The same for tests that break nothing: one for all of a file, each with a gateway of its own."""
+    yield _lasting
+    _lasting.services.pop("gateway").stop()
 
 
 @pytest.fixture(scope="module")

@@ -120,6 +120,10 @@ def page(browser: Browser, deployed: Deployed, open_api: ApiGateway) -> Iterator
 def test_page_of_an_allowed_origin_is_transcribed(page: Page, open_api: ApiGateway, tmp_path: Path) -> None:
     page.click("#sample")
     check_transcript(finished(page, tmp_path))
+    assert "% of the audio was dropped" in page.inner_text("#share")
+    assert "decode" in page.inner_text("#stages")
+    assert page.is_enabled("#sample")
+    assert page.is_disabled("#stop")
     assert ("OPTIONS", "/v1/sessions") in open_api.asked
 
 

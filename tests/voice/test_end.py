@@ -72,11 +72,11 @@ class Reader:
 
 
 @pytest.mark.parametrize("transport", ["websocket", "srtp"])
-async def test_end_comes_with_the_last_final(path: VoicePath, transport: Transport) -> None:
+async def test_end_comes_with_the_last_final(whole_path: VoicePath, transport: Transport) -> None:
     """No silence behind the last word: a mark passes through VAD and engine."""
-    gateway = path.start_gateway()
-    path.wait_ready()
-    path.wait_for_capacity(gateway)
+    gateway = whole_path.start_gateway()
+    whole_path.wait_ready()
+    whole_path.wait_for_capacity(gateway)
     reader = Reader()
     async with asyncio.timeout(ENDED_WITHIN_S), httpx2.AsyncClient(timeout=TIMEOUT_S) as client:
         session = await Session.open(client, gateway.url, transport)
@@ -91,11 +91,11 @@ async def test_end_comes_with_the_last_final(path: VoicePath, transport: Transpo
     assert took_s < QUICKLY_S
 
 
-async def test_commit_is_answered_by_a_final_that_says_so(path: VoicePath) -> None:
+async def test_commit_is_answered_by_a_final_that_says_so(whole_path: VoicePath) -> None:
     """Push to talk: a question is one final, that comes at once; one that asks in silence is answered, too."""
-    gateway = path.start_gateway()
-    path.wait_ready()
-    path.wait_for_capacity(gateway)
+    gateway = whole_path.start_gateway()
+    whole_path.wait_ready()
+    whole_path.wait_for_capacity(gateway)
     reader = Reader()
     async with asyncio.timeout(ENDED_WITHIN_S), httpx2.AsyncClient(timeout=TIMEOUT_S) as client:
         session = await Session.open(client, gateway.url, "websocket")

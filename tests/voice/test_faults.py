@@ -82,12 +82,12 @@ async def test_killed_gateway_loses_no_final(path: VoicePath) -> None:
         caller.check()
 
 
-async def test_reset_connection_in_the_middle_of_a_word_loses_no_final(path: VoicePath) -> None:
+async def test_reset_connection_in_the_middle_of_a_word_loses_no_final(whole_path: VoicePath) -> None:
     """Everybody's connections break at once, again and again: a network that changes, or a balancer that restarts."""
     public, behind = free_port(), free_port()
-    gateway = path.start_gateway(VOICE_MEDIA_PORT=str(behind))
-    path.wait_ready()
-    path.wait_for_capacity(gateway)
+    gateway = whole_path.start_gateway(VOICE_MEDIA_PORT=str(behind))
+    whole_path.wait_ready()
+    whole_path.wait_for_capacity(gateway)
     async with load_balancer(public, [behind]) as passing, calls(gateway.url, through=public) as callers:
         for _ in range(3):
             await asyncio.sleep(1.7)
@@ -96,13 +96,13 @@ async def test_reset_connection_in_the_middle_of_a_word_loses_no_final(path: Voi
     check_together(callers, LOSSY_ERROR_RATE)
 
 
-async def test_lossy_network_loses_no_final(path: VoicePath) -> None:
+async def test_lossy_network_loses_no_final(whole_path: VoicePath) -> None:
     """RTP loses 5 % of its packets on the way to the VAD stage, and others come out of order."""
     sent_to = free_port()
-    gateway = path.start_gateway(VOICE_RTP_PORT=str(sent_to))
-    path.wait_ready()
-    path.wait_for_capacity(gateway)
-    async with lossy_network(sent_to, path.rtp_port) as network, calls(gateway.url) as callers:
+    gateway = whole_path.start_gateway(VOICE_RTP_PORT=str(sent_to))
+    whole_path.wait_ready()
+    whole_path.wait_for_capacity(gateway)
+    async with lossy_network(sent_to, whole_path.rtp_port) as network, calls(gateway.url) as callers:
         pass
     assert LOSS / 2 < network.lost / (network.passed + network.lost + network.late) < 2 * LOSS
     assert network.late > 0

@@ -56,15 +56,6 @@ def check_transcript(heard: str) -> None:
     assert word_error_rate(SAMPLE_TEXT.read_text(encoding="utf-8"), heard) <= WORST_ERROR_RATE, heard
 
 
-def test_sample_is_transcribed_on_the_page(page: Page, tmp_path: Path) -> None:
-    page.click("#sample")
-    check_transcript(finished(page, tmp_path))
-    assert "% of the audio was dropped" in page.inner_text("#share")
-    assert "decode" in page.inner_text("#stages")
-    assert page.is_enabled("#sample")
-    assert page.is_disabled("#stop")
-
-
 def test_microphone_is_transcribed_on_the_page(page: Page, tmp_path: Path) -> None:
     page.click("#microphone")
     page.wait_for_timeout(LENGTH_MS)

@@ -120,8 +120,7 @@ class AlertAlarms(Construct):
             alarm_actions=[self._props.topic_arn],
             ok_actions=[self._props.topic_arn],
         )
-        for alarm in alarms.values():
-            composite.add_resource_dependency(alarm)
+        composite.node.add_dependency(*alarms.values())
 
     def _describe(self, id_: str, meaning: str) -> str:
         return f"{meaning} Runbook: {names.runbook_url(self._props.deployment, id_)}"

@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass
 
-from aws_cdk import Aws, RemovalPolicy, SecretValue
+from aws_cdk import RemovalPolicy, SecretValue
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
 from blueprint.file.model.observability import Observability
 from voice_constructs.aws.encryption import EncryptionKey
+from voice_constructs.aws.pseudo import ACCOUNT_ID
 
 PUBLISHERS = ("cloudwatch", "budgets")
 """Services that publish: alarms and the budget."""
@@ -46,7 +47,7 @@ class AlertTopic(Construct):
                 principals=[iam.ServicePrincipal(f"{service}.amazonaws.com") for service in PUBLISHERS],
                 actions=["sns:Publish"],
                 resources=[self.arn],
-                conditions={"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}},
+                conditions={"StringEquals": {"aws:SourceAccount": ACCOUNT_ID}},
             )
         )
         if props.observability.email:

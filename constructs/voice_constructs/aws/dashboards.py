@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aws_cdk import Aws, Stack
+from aws_cdk import Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
@@ -18,6 +18,7 @@ from blueprint.aws.dashboards import Dashboard, Panel
 from blueprint.aws.series import Resource, Series
 from blueprint.file.model.deployment import Deployment
 from voice_constructs.aws.alert_alarms import resolve
+from voice_constructs.aws.pseudo import ACCOUNT_ID, PARTITION
 
 GRID_COLUMNS = 24
 """CloudWatch's own grid; a unit of height is about 60 pixels."""
@@ -72,7 +73,7 @@ class Dashboards(Construct):
 
     def _states(self, dashboard: Dashboard) -> Widget:
         region = self._props.deployment.aws.region
-        prefix = f"arn:{Aws.PARTITION}:cloudwatch:{region}:{Aws.ACCOUNT_ID}:alarm:"
+        prefix = f"arn:{PARTITION}:cloudwatch:{region}:{ACCOUNT_ID}:alarm:"
         return {"title": "Alarms", "alarms": [prefix + name for name in dashboard.alarms]}
 
     def _graph(self, panel: Panel) -> Widget:

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 
-from aws_cdk import Aws, RemovalPolicy
+from aws_cdk import RemovalPolicy
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
+
+from voice_constructs.aws.pseudo import ACCOUNT_ID, PARTITION
 
 
 class EncryptionKey(kms.Key):
@@ -33,9 +35,7 @@ class EncryptionKey(kms.Key):
                 actions=["kms:Encrypt", "kms:Decrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*", "kms:DescribeKey"],
                 resources=["*"],
                 conditions={
-                    "ArnLike": {
-                        "kms:EncryptionContext:aws:logs:arn": f"arn:{Aws.PARTITION}:logs:{region}:{Aws.ACCOUNT_ID}:*"
-                    }
+                    "ArnLike": {"kms:EncryptionContext:aws:logs:arn": f"arn:{PARTITION}:logs:{region}:{ACCOUNT_ID}:*"}
                 },
             )
         )
@@ -48,7 +48,7 @@ class EncryptionKey(kms.Key):
                     principals=[iam.ServicePrincipal(f"{service}.amazonaws.com")],
                     actions=["kms:Decrypt", "kms:GenerateDataKey*"],
                     resources=["*"],
-                    conditions={"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}},
+                    conditions={"StringEquals": {"aws:SourceAccount": ACCOUNT_ID}},
                 )
             )
 
@@ -70,11 +70,11 @@ class EncryptionKey(kms.Key):
         already, which in an empty account it does not.
         """
         role = (
-            f"arn:{Aws.PARTITION}:iam::{Aws.ACCOUNT_ID}:role/aws-service-role/"
+            f"arn:{PARTITION}:iam::{ACCOUNT_ID}:role/aws-service-role/"
             "autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling"
         )
         of_auto_scaling = {
-            "StringEquals": {"kms:CallerAccount": Aws.ACCOUNT_ID},
+            "StringEquals": {"kms:CallerAccount": ACCOUNT_ID},
             "ArnEquals": {"aws:PrincipalArn": role},
         }
         self.add_to_resource_policy(
@@ -98,6 +98,6 @@ class EncryptionKey(kms.Key):
 def of_log_delivery(region: str) -> dict[str, dict[str, str]]:
     """Return the condition that a request of AWS's log delivery comes from this account and region."""
     return {
-        "StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID},
-        "ArnLike": {"aws:SourceArn": f"arn:{Aws.PARTITION}:logs:{region}:{Aws.ACCOUNT_ID}:*"},
+        "StringEquals": {"aws:SourceAccount": ACCOUNT_ID},
+        "ArnLike": {"aws:SourceArn": f"arn:{PARTITION}:logs:{region}:{ACCOUNT_ID}:*"},
     }

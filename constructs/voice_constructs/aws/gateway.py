@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from aws_cdk import Duration
+from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_ecs as ecs
 from aws_cdk import aws_elasticloadbalancingv2 as elbv2
@@ -41,14 +42,13 @@ from blueprint.contract.environment import (
     Variable,
 )
 from blueprint.contract.images import UNPRIVILEGED_USER, Image
+from blueprint.contract.metrics import DEPLOYMENT_DIMENSION, FLEET_DIMENSION, NAMESPACE
 from blueprint.contract.network import GATEWAY_HTTP, GATEWAY_MEDIA, RTP, VALKEY, Tier
 from blueprint.contract.session_api import HEALTH_COMMAND
 from blueprint.file.model.edge import JwtAuthorizer
-from blueprint.file.model.scaling import Statistic
 from blueprint.hosts import GATEWAY_IMAGES, digest, held_back
 from voice_constructs.aws.acknowledge import acknowledge
 from voice_constructs.aws.edge import EdgeContext
-from voice_constructs.aws.scaling import fleet_metric
 from voice_constructs.aws.state import PASSWORD_FIELD, ValkeyStore
 
 CONTAINER = "gateway"
@@ -260,12 +260,12 @@ class Gateway(Construct):
         # Every task publishes its own number, so the average is that of a task.
         tasks.scale_to_track_custom_metric(
             "OpenSockets",
-            metric=fleet_metric(
-                "OpenSockets",
-                deployment=self._deployment.name,
-                fleet=names.GATEWAY_FLEET,
-                statistic=Statistic.AVERAGE,
-                period_s=60,
+            metric=cloudwatch.Metric(
+                namespace=NAMESPACE,
+                metric_name="OpenSockets",
+                dimensions_map={DEPLOYMENT_DIMENSION: self._deployment.name, FLEET_DIMENSION: names.GATEWAY_FLEET},
+                statistic="Average",
+                period=Duration.minutes(1),
             ),
             target_value=settings.sockets_per_task,
             scale_out_cooldown=Duration.seconds(SCALE_OUT_COOLDOWN_S),

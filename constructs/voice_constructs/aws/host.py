@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aws_cdk import Aws, CfnDynamicReference, CfnDynamicReferenceService, Duration, Stack
+from aws_cdk import CfnDynamicReference, CfnDynamicReferenceService, Duration, Stack
 from aws_cdk import aws_autoscaling as autoscaling
-from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_iam as iam
@@ -23,6 +22,7 @@ from blueprint.contract.metrics import NAMESPACE
 from blueprint.engines.launch.coldstart import ready_budget_s
 from blueprint.file.model.aws import CapacityBlock, CapacityReservation, Purchase, Rollout, Spot
 from voice_constructs.aws.acknowledge import acknowledge
+from voice_constructs.aws.pseudo import ACCOUNT_ID, PARTITION
 
 ROOT_DEVICE = "/dev/xvda"
 INCLUDED_IOPS = 3000
@@ -75,7 +75,7 @@ class HostRole(iam.Role):
         props.log_group.grant_write(self)
         self._allow(["cloudwatch:PutMetricData"], ["*"], {"StringEquals": {"cloudwatch:namespace": NAMESPACE}})
         self._allow_lifecycle(props)
-        parameter = f"arn:{Aws.PARTITION}:ssm:{props.region}:{Aws.ACCOUNT_ID}:parameter{props.host_parameter}"
+        parameter = f"arn:{PARTITION}:ssm:{props.region}:{ACCOUNT_ID}:parameter{props.host_parameter}"
         self._allow(["ssm:GetParameter"], [parameter])
         self._allow(["secretsmanager:GetSecretValue"], [props.secret.secret_arn])
         via_secrets_manager = {"StringEquals": {"kms:ViaService": f"secretsmanager.{props.region}.amazonaws.com"}}
@@ -91,7 +91,7 @@ class HostRole(iam.Role):
         groups = [f":autoScalingGroup:*:autoScalingGroupName/{name}" for name in props.groups]
         self._allow(
             [action for action in userdata.HOST_ACTIONS if action.startswith("autoscaling:")],
-            [f"arn:{Aws.PARTITION}:autoscaling:{props.region}:{Aws.ACCOUNT_ID}{group}" for group in groups],
+            [f"arn:{PARTITION}:autoscaling:{props.region}:{ACCOUNT_ID}{group}" for group in groups],
         )
         for group in groups:
             acknowledge(
@@ -165,8 +165,10 @@ def host_template(scope: Construct, id_: str, *, props: HostTemplateProps) -> ec
         if isinstance(props.purchase, Spot)
         else None,
     )
-    _configure_interfaces(template, props)
-    _configure_reservation(template, props.purchase)
+    cfn = template.node.default_child
+    assert isinstance(cfn, ec2.CfnLaunchTemplate)  # noqa: S101  narrows jsii's IConstruct
+    _configure_interfaces(cfn, props)
+    _configure_reservation(cfn, props.purchase)
     return template
 
 
@@ -183,9 +185,8 @@ def _machine_image(scope: Construct, props: HostTemplateProps) -> ec2.IMachineIm
     return ec2.MachineImage.generic_linux({Stack.of(scope).region: chosen})
 
 
-def _configure_interfaces(template: ec2.LaunchTemplate, props: HostTemplateProps) -> None:
+def _configure_interfaces(cfn: ec2.CfnLaunchTemplate, props: HostTemplateProps) -> None:
     data = "LaunchTemplateData.NetworkInterfaces"
-    cfn = _cfn(template)
     if props.secondary_interface:
         cfn.add_property_override(
             f"{data}.1",
@@ -207,8 +208,7 @@ def _configure_interfaces(template: ec2.LaunchTemplate, props: HostTemplateProps
             )
 
 
-def _configure_reservation(template: ec2.LaunchTemplate, purchase: Purchase) -> None:
-    cfn = _cfn(template)
+def _configure_reservation(cfn: ec2.CfnLaunchTemplate, purchase: Purchase) -> None:
     if isinstance(purchase, CapacityReservation | CapacityBlock):
         cfn.add_property_override(
             "LaunchTemplateData.CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationId",
@@ -216,12 +216,6 @@ def _configure_reservation(template: ec2.LaunchTemplate, purchase: Purchase) -> 
         )
     if isinstance(purchase, CapacityBlock):
         cfn.add_property_override("LaunchTemplateData.InstanceMarketOptions.MarketType", "capacity-block")
-
-
-def _cfn(template: ec2.LaunchTemplate) -> ec2.CfnLaunchTemplate:
-    cfn = template.node.default_child
-    assert isinstance(cfn, ec2.CfnLaunchTemplate)  # noqa: S101  narrows jsii's IConstruct
-    return cfn
 
 
 LAUNCH_HOOK = "ready"
@@ -287,7 +281,7 @@ def host_group(scope: Construct, id_: str, *, props: HostGroupProps) -> autoscal
         if props.behind_load_balancer
         else autoscaling.HealthChecks.ec2(grace_period=grace),
         group_metrics=[autoscaling.GroupMetrics.all()],
-        update_policy=_refresh(scope, id_, props),
+        update_policy=_refresh(props),
     )
     cfn = group.node.default_child
     assert isinstance(cfn, autoscaling.CfnAutoScalingGroup)  # noqa: S101  narrows jsii's IConstruct
@@ -300,6 +294,10 @@ def host_group(scope: Construct, id_: str, *, props: HostGroupProps) -> autoscal
         )
         for name, transition in {LAUNCH_HOOK: "LAUNCHING", TERMINATE_HOOK: "TERMINATING"}.items()
     ]
+    # The L2 takes alarms and no names: each would be a construct of its own, in each group.
+    cfn.add_override(
+        "UpdatePolicy.AutoScalingInstanceRefresh.Preferences.AlarmSpecification", {"Alarms": list(props.guards)}
+    )
     acknowledge(
         group,
         "AwsSolutions-AS3",
@@ -308,7 +306,7 @@ def host_group(scope: Construct, id_: str, *, props: HostGroupProps) -> autoscal
     return group
 
 
-def _refresh(scope: Construct, id_: str, props: HostGroupProps) -> autoscaling.UpdatePolicy:
+def _refresh(props: HostGroupProps) -> autoscaling.UpdatePolicy:
     """Replace hosts by instance refresh: scaling goes on meanwhile, the warm pool's hosts are replaced too.
 
     An alarm fails it, and CloudFormation then goes back to the launch template before.
@@ -322,8 +320,4 @@ def _refresh(scope: Construct, id_: str, props: HostGroupProps) -> autoscaling.U
         checkpoint_delay=Duration.seconds(rollout.checkpoint_pause_s),
         bake_time=Duration.seconds(rollout.bake_s),
         skip_matching=True,
-        alarms=[
-            cloudwatch.Alarm.from_alarm_name(scope, f"{id_}Guard{number}", name)
-            for number, name in enumerate(props.guards)
-        ],
     )

@@ -1,6 +1,6 @@
 """The front door for audio."""
 
-from aws_cdk import Aws, Duration
+from aws_cdk import Duration
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_elasticloadbalancingv2 as elbv2
 from aws_cdk import aws_iam as iam
@@ -12,6 +12,7 @@ from voice_constructs.aws.acknowledge import acknowledge
 from voice_constructs.aws.domain import EdgeDomain
 from voice_constructs.aws.edge import EdgeContext
 from voice_constructs.aws.encryption import of_log_delivery
+from voice_constructs.aws.pseudo import ACCOUNT_ID
 
 REPLACED_LOG_RETENTION_DAYS = 7
 """AWS writes a log file once; another version of it is somebody's doing, and is kept long enough to be found."""
@@ -111,7 +112,7 @@ class PublicLoadBalancer(Construct):
         )
         for actions, resource in (
             (["s3:GetBucketAcl", "s3:ListBucket"], bucket.bucket_arn),
-            (["s3:PutObject"], bucket.arn_for_objects(f"AWSLogs/{Aws.ACCOUNT_ID}/*")),
+            (["s3:PutObject"], bucket.arn_for_objects(f"AWSLogs/{ACCOUNT_ID}/*")),
         ):
             bucket.add_to_resource_policy(
                 iam.PolicyStatement(principals=[delivery], actions=actions, resources=[resource], conditions=conditions)

@@ -1,39 +1,19 @@
-"""Scaling rules as CloudWatch alarms and step policies."""
+"""Scaling rules as CloudWatch alarms and step policies, in L1 resources: a rule holds every value already."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aws_cdk import Duration
 from aws_cdk import aws_autoscaling as autoscaling
 from aws_cdk import aws_cloudwatch as cloudwatch
-from aws_cdk import aws_cloudwatch_actions as actions
 from constructs import Construct
 
+from blueprint.aws.alarms import COMPARISON_OPERATOR, TREAT_MISSING_DATA
 from blueprint.contract.metrics import DEPLOYMENT_DIMENSION, FLEET_DIMENSION, NAMESPACE
-from blueprint.file.model.scaling import Comparison, ScalingRule, Statistic
+from blueprint.file.model.scaling import ScalingRule, Statistic
 
-_STATISTIC = {
-    Statistic.AVERAGE: cloudwatch.Stats.AVERAGE,
-    Statistic.MAXIMUM: cloudwatch.Stats.MAXIMUM,
-    Statistic.MINIMUM: cloudwatch.Stats.MINIMUM,
-    Statistic.SUM: cloudwatch.Stats.SUM,
-}
-_COMPARISON = {
-    Comparison.ABOVE: cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
-    Comparison.BELOW: cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
-}
-
-
-def fleet_metric(metric: str, *, deployment: str, fleet: str, statistic: Statistic, period_s: int) -> cloudwatch.Metric:
-    """Return a metric of the contract with the exact dimension set that its publisher uses."""
-    return cloudwatch.Metric(
-        namespace=NAMESPACE,
-        metric_name=metric,
-        dimensions_map={DEPLOYMENT_DIMENSION: deployment, FLEET_DIMENSION: fleet},
-        statistic=_STATISTIC[statistic],
-        period=Duration.seconds(period_s),
-    )
+IN_L2 = "Resource"
+"""Id of an L1 in its L2: at another path a deployed alarm would be made anew, under the name that it has already."""
 
 
 @dataclass(frozen=True)
@@ -67,46 +47,48 @@ class RuleScaling(Construct):
         super().__init__(scope, id_)
         rule = props.rule
         verb = "grows" if rule.adds_hosts else "shrinks"
-        self.alarm = cloudwatch.Alarm(
-            self,
-            "Alarm",
+        self.alarm = cloudwatch.CfnAlarm(
+            Construct(self, "Alarm"),
+            IN_L2,
             alarm_name=props.alarm_name,
             alarm_description=(
                 f"Fleet {props.fleet} {verb}: {rule.metric} {rule.comparison} {rule.threshold:g}. "
                 f"Runbook: {props.runbook_url}"
             ),
-            metric=fleet_metric(
-                rule.metric,
-                deployment=props.deployment,
-                fleet=props.fleet,
-                statistic=rule.statistic,
-                period_s=rule.period_s,
-            ),
-            comparison_operator=_COMPARISON[rule.comparison],
+            namespace=NAMESPACE,
+            metric_name=rule.metric,
+            dimensions=[
+                cloudwatch.CfnAlarm.DimensionProperty(name=name, value=value)
+                for name, value in ((DEPLOYMENT_DIMENSION, props.deployment), (FLEET_DIMENSION, props.fleet))
+            ],
+            statistic=rule.statistic.capitalize(),
+            period=rule.period_s,
+            comparison_operator=COMPARISON_OPERATOR[rule.comparison],
             threshold=rule.threshold,
             datapoints_to_alarm=rule.datapoints_to_alarm,
             evaluation_periods=rule.evaluation_periods,
-            treat_missing_data=cloudwatch.TreatMissingData[rule.missing_data.name],
+            treat_missing_data=TREAT_MISSING_DATA[rule.missing_data],
+            alarm_actions=[
+                self._build_policy(f"Policy{number}", rule, group).ref for number, group in enumerate(props.groups)
+            ],
         )
-        for number, group in enumerate(props.groups):
-            self.alarm.add_alarm_action(actions.AutoScalingAction(self._build_policy(f"Policy{number}", rule, group)))
 
     def _build_policy(
         self, id_: str, rule: ScalingRule, group: autoscaling.AutoScalingGroup
-    ) -> autoscaling.StepScalingAction:
-        policy = autoscaling.StepScalingAction(
-            self,
-            id_,
-            auto_scaling_group=group,
-            adjustment_type=autoscaling.AdjustmentType.CHANGE_IN_CAPACITY,
-            metric_aggregation_type=autoscaling.MetricAggregationType.MAXIMUM
-            if rule.statistic is Statistic.MAXIMUM
-            else autoscaling.MetricAggregationType.AVERAGE,
+    ) -> autoscaling.CfnScalingPolicy:
+        return autoscaling.CfnScalingPolicy(
+            Construct(self, id_),
+            IN_L2,
+            auto_scaling_group_name=group.auto_scaling_group_name,
+            policy_type="StepScaling",
+            adjustment_type="ChangeInCapacity",
+            metric_aggregation_type="Maximum" if rule.statistic is Statistic.MAXIMUM else "Average",
+            step_adjustments=[
+                autoscaling.CfnScalingPolicy.StepAdjustmentProperty(
+                    scaling_adjustment=band.adjustment,
+                    metric_interval_lower_bound=None if math.isinf(band.lower) else band.lower,
+                    metric_interval_upper_bound=None if math.isinf(band.upper) else band.upper,
+                )
+                for band in rule.bands
+            ],
         )
-        for band in rule.bands:
-            policy.add_adjustment(
-                adjustment=band.adjustment,
-                lower_bound=None if math.isinf(band.lower) else band.lower,
-                upper_bound=None if math.isinf(band.upper) else band.upper,
-            )
-        return policy

@@ -2,7 +2,7 @@
 
 import json
 
-from aws_cdk import Aws, CfnOutput
+from aws_cdk import CfnOutput
 from aws_cdk import aws_apigateway as apigateway
 from aws_cdk import aws_iam as iam
 from constructs import Construct
@@ -13,6 +13,7 @@ from voice_constructs.aws.acknowledge import acknowledge
 from voice_constructs.aws.api_link import ApiLink
 from voice_constructs.aws.domain import EdgeDomain
 from voice_constructs.aws.edge import EdgeContext
+from voice_constructs.aws.pseudo import PARTITION, REGION
 from voice_constructs.aws.web_acl import LOG_GROUP_PREFIX, WebAcl
 
 STAGE = "live"
@@ -264,7 +265,7 @@ class SessionApi(Construct):
             requests_per_address_5_min=self._context.settings.throttle.requests_per_address_5_min,
             log_group=self._context.log_group(self, "WebAclLog", f"{LOG_GROUP_PREFIX}{name}"),
             protects=(
-                f"arn:{Aws.PARTITION}:apigateway:{Aws.REGION}::/restapis/{self.rest_api.rest_api_id}"
+                f"arn:{PARTITION}:apigateway:{REGION}::/restapis/{self.rest_api.rest_api_id}"
                 f"/stages/{self.stage.stage_name}"
             ),
         )

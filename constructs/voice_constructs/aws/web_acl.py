@@ -1,11 +1,11 @@
 """The web application firewall in front of the session API."""
 
-from aws_cdk import Aws
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_wafv2 as wafv2
 from constructs import Construct
 
 from blueprint.contract.session_api import TOKEN_HEADER
+from voice_constructs.aws.pseudo import ACCOUNT_ID, PARTITION, REGION
 
 MANAGED_RULES = ("AWSManagedRulesCommonRuleSet", "AWSManagedRulesKnownBadInputsRuleSet")
 """AWS's own groups, both without extra price."""
@@ -58,7 +58,7 @@ class WebAcl(Construct):
             resource_arn=acl.attr_arn,
             # WAF refuses the `:*` that CDK ends a log group's ARN with.
             log_destination_configs=[
-                f"arn:{Aws.PARTITION}:logs:{Aws.REGION}:{Aws.ACCOUNT_ID}:log-group:{log_group.log_group_name}"
+                f"arn:{PARTITION}:logs:{REGION}:{ACCOUNT_ID}:log-group:{log_group.log_group_name}"
             ],
             logging_filter={
                 "DefaultBehavior": "DROP",

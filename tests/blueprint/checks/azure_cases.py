@@ -173,6 +173,7 @@ CASES: tuple[Case, ...] = (
     case("node-cpus-hold-pods", f"{PAIR}.cpus", {f"{PAIR}.cpus": 47}, {f"{PAIR}.cpus": 46},
          ("2 pod(s)", "93.8 CPUs", "93 of 96")),
     case("node-cpus-hold-pods", f"{QWEN}.cpus", {f"{QWEN}.cpus": 23}, {f"{QWEN}.cpus": 22}),
+    case("node-cpus-hold-pods", f"{PAIR}.cpus", {f"{PAIR}.cpus": 2}, {f"{PAIR}.cpus": 3}, ("helpers of pair",)),
     case("nvme-holds-kv", f"{CELL}.lmcache.l2_nvme_gib", {f"{CELL}.lmcache.l2_nvme_gib": 3406},
          {f"{CELL}.lmcache.l2_nvme_gib": 3405}, ("3576.3", "3576")),
     case("nvme-holds-kv", f"{PAIR}.lmcache.l2_nvme_gib", {f"{PAIR}.lmcache.l2_nvme_gib": 1703},

@@ -62,6 +62,11 @@ def rule(**values: object) -> dict[str, Any]:
     }
 
 
+def live_on_vllm(longest_call_s: int) -> Edits:
+    load = {"sessions": 8, "session_tokens": 7500, "context_tokens": 8192, "longest_call_s": longest_call_s}
+    return {**VLLM, "aws.asr.0.vllm": {"model": "voxtral-mini-4b-realtime", "load": load}}
+
+
 def period(seconds: int, datapoints: int = 3) -> Edits:
     return {f"{VAD_RULE}.period_s": seconds, f"{VAD_RULE}.evaluation_periods": datapoints}
 
@@ -98,6 +103,7 @@ CASES: tuple[Case, ...] = (
     Case("huge-pages-fit-memory", COUNT, pages(39322), pages(39321), ("39322", "96 GiB", "80%", "76.8 GiB")),
     Case("huge-pages-fit-memory", COUNT, pages(2458, 32), pages(2457, 32)),
     Case("huge-pages-fit-memory", COUNT, pages(77, 1024), pages(76, 1024), ("77 GiB",)),
+    Case("huge-pages-fit-memory", COUNT, pages(39322, 2, "c8gn.12xlarge"), pages(39321, 2, "c8gn.12xlarge")),
     Case("huge-pages-fit-memory", COUNT, pages(24576, 2, "c8g.4xlarge"), pages(24576, 2, "c8g.8xlarge"), ("48 GiB",)),
     Case("ena-express-supported", "aws.vad.ena_express", {**EXPRESS, "aws.vad.instance_type": "c8g.4xlarge"},
          {**EXPRESS, "aws.vad.instance_type": "c8g.8xlarge"}, ("c8g.4xlarge", "16 vCPU")),
@@ -140,6 +146,9 @@ CASES: tuple[Case, ...] = (
          {"aws.vad.hosts_per_zone.max": 2}, ("72,000", "24 times", "4,192 USD")),
     Case("tiers-balanced", "aws.vad.instance_type", pages(1, 2, "c8g.8xlarge"), pages(1, 2, "c8g.4xlarge"),
          ("4 of 32 vCPU", "c8g.2xlarge", "699 USD")),
+    Case("tiers-balanced", "aws.vad.instance_type", pages(1, 2, "c8gn.12xlarge"), pages(1, 2, "c8gn.4xlarge"),
+         ("4 of 48 vCPU", "c8gn.2xlarge")),
+    Case("live-load-is-a-call", "aws.asr.0.vllm.load", live_on_vllm(601), live_on_vllm(600), ("7513 tokens",)),
     Case("full-host-scales-out", "aws.vad.scaling", {"aws.vad.scaling.2": ABSENT}, {}, ("vad", "refuse")),
     Case("full-host-scales-out", "aws.asr.1.scaling", {"aws.asr.1.scaling.2.metric": "GpuBusy"},
          {"aws.asr.1.scaling.2": rule(name="free", metric="FreeSlots", threshold=20, steps=[{"adjustment": 1}])}),

@@ -280,5 +280,5 @@ def test_vllm_pairs_enable_with_disable(wheel: Wheel) -> None:
 
 
 def test_function_that_moved_is_named(wheel: Wheel) -> None:
-    with pytest.raises(MovedError, match=r"no tool\.args\.gone; say in ops/engine_tables/recipes\.py"):
+    with pytest.raises(MovedError, match=r"no tool\.args\.gone; say in ops/engine_tables/recipes\.yaml"):
         FlagReader(wheel(TOOL)).read("tool.args.gone")

@@ -7,10 +7,10 @@ import pytest
 from sandbox.azure import arm, fakes, replacements
 from sandbox.azure.graph import Resource, make_urn, short_type
 from sandbox.azure.inputs import problems
-from sandbox.azure.schema import SDKS, Shape, args_shape, resource_shape, tokens
+from sandbox.azure.schema import SDKS, Shape, args_shape, definitions, resource_shape, tokens
 from sandbox.azure.values import UNKNOWN, Secret
 
-KINDS = [*arm._IN_GROUP, *arm._ELSEWHERE]
+KINDS = sorted({*definitions(), *arm._ELSEWHERE})
 
 
 def known(token: str) -> Shape:
@@ -56,7 +56,26 @@ def test_every_type_of_an_sdk_can_be_read(package: str) -> None:
     assert len(unread) <= 3  # azure-native's generator splits two acronyms in a way of its own
 
 
-def test_a_type_without_a_table_row_gets_an_id_too() -> None:
+@pytest.mark.parametrize(
+    ("kind", "path"),
+    [
+        ("compute:VirtualMachineExtension", "Compute/virtualMachines/{vmName}/extensions/{vmExtensionName}"),
+        ("containerregistry:Registry", "ContainerRegistry/registries/{registryName}"),
+        ("containerservice:AgentPool", "ContainerService/managedClusters/{resourceName}/agentPools/{agentPoolName}"),
+        ("dashboard:Grafana", "Dashboard/grafana/{workspaceName}"),
+        ("monitor:ActionGroup", "Insights/actionGroups/{actionGroupName}"),
+        ("network:PublicIPAddress", "Network/publicIPAddresses/{publicIpAddressName}"),
+        (
+            "privatedns:VirtualNetworkLink",
+            "Network/privateDnsZones/{privateZoneName}/virtualNetworkLinks/{virtualNetworkLinkName}",
+        ),
+    ],
+)
+def test_an_id_is_called_as_azure_calls_it(kind: str, path: str) -> None:
+    assert arm.template(kind).endswith(f"/resourceGroups/{{resourceGroupName}}/providers/Microsoft.{path}")
+
+
+def test_a_type_that_is_not_deployed_gets_an_id_too() -> None:
     assert arm.template("network:RouteTable").endswith("/providers/Microsoft.Network/routeTables/{routeTableName}")
     assert arm.name_input("monitor:DataCollectionRuleAssociation") == "associationName"
     assert arm.template("monitor:DataCollectionRuleAssociation").startswith("{resourceUri}/")

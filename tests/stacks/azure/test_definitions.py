@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from sandbox.azure.definitions import TABLE, definitions, problems
+from sandbox.azure.definitions import problems
 from sandbox.azure.graph import Graph, short_type
-from sandbox.azure.schema import api_version
+from sandbox.azure.schema import DEFINITIONS, api_version, definitions
 from tests.blueprint.documents import DEPLOYMENTS
 from tests.stacks.azure.manifests import DIGESTS
 from tests.stacks.azure.recorded import azure_resources, cluster, edited, inputs
@@ -38,7 +38,7 @@ def test_the_table_has_every_type_that_is_deployed_in_the_version_that_the_sdk_s
 
 
 def test_the_table_says_where_it_is_from() -> None:
-    origin = json.loads(TABLE.read_text(encoding="utf-8"))["origin"]
+    origin = json.loads(DEFINITIONS.read_text(encoding="utf-8"))["origin"]
     assert origin["repository"] == "https://github.com/Azure/bicep-types-az"
     assert len(origin["commit"]) == 40
     assert sorted(path.stem for path in DEPLOYMENTS.glob("*.yaml") if "\nazure:" in path.read_text()) == [
