@@ -32,21 +32,25 @@ from tests.voice.callers import SENTENCES, speech
 
 ENDED_WITHIN_S = 120
 WORST_ERROR_RATE = 0.15
-TELEPHONE_ERROR_RATE = 0.35
-"""tiny.en on 8 kHz."""
 SAID = SAMPLE_TEXT.read_text(encoding="utf-8")
 PIECE_S = 0.05
 MULAW_RATE = 8_000
+TELEPHONE = pytest.param(MULAW_RATE, 0.35, marks=pytest.mark.nightly)
+"""tiny.en mishears more of 8 kHz; what the bytes mean is tested in a moment with the gateway alone."""
 
 Break = Callable[[], Coroutine[None, None, None]]
 
 
-@pytest.fixture
-def gateway(path: VoicePath) -> Gateway:
-    started = path.start_gateway("gateway", free_port())
+def started(path: VoicePath) -> Gateway:
+    gateway = path.start_gateway("gateway", free_port())
     path.wait_ready()
-    path.wait_for_capacity(started)
-    return started
+    path.wait_for_capacity(gateway)
+    return gateway
+
+
+@pytest.fixture
+def gateway(whole_path: VoicePath) -> Gateway:
+    return started(whole_path)
 
 
 async def in_real_time(audio: np.ndarray, rate: int) -> AsyncIterator[bytes]:
@@ -126,7 +130,7 @@ class OpenAiCaller:
         return " ".join(event.transcript for event in self.of(".completed"))
 
 
-@pytest.mark.parametrize(("rate", "worst"), [(24_000, WORST_ERROR_RATE), (MULAW_RATE, TELEPHONE_ERROR_RATE)])
+@pytest.mark.parametrize(("rate", "worst"), [(24_000, WORST_ERROR_RATE), TELEPHONE])
 async def test_openai_package_transcribes_the_sample(gateway: Gateway, rate: int, worst: float) -> None:
     caller = OpenAiCaller(gateway, rate=rate)
     async with asyncio.timeout(ENDED_WITHIN_S):
@@ -209,7 +213,7 @@ class DeepgramCaller:
         return " ".join(final.transcript for final in self.finals)
 
 
-@pytest.mark.parametrize(("rate", "worst"), [(RATE, WORST_ERROR_RATE), (MULAW_RATE, TELEPHONE_ERROR_RATE)])
+@pytest.mark.parametrize(("rate", "worst"), [(RATE, WORST_ERROR_RATE), TELEPHONE])
 async def test_deepgram_sdk_transcribes_the_sample(gateway: Gateway, rate: int, worst: float) -> None:
     caller = DeepgramCaller(gateway, rate=rate)
     async with asyncio.timeout(ENDED_WITHIN_S):
@@ -227,10 +231,12 @@ async def test_deepgram_sdk_transcribes_the_sample(gateway: Gateway, rate: int, 
 CALLERS = [OpenAiCaller, DeepgramCaller]
 
 
-@pytest.mark.parametrize("kind", CALLERS)
+@pytest.mark.parametrize("kind", [OpenAiCaller, pytest.param(DeepgramCaller, marks=pytest.mark.nightly)])
 async def test_killed_asr_host_loses_no_final_of_a_client(
-    path: VoicePath, gateway: Gateway, kind: type[OpenAiCaller] | type[DeepgramCaller]
+    path: VoicePath, kind: type[OpenAiCaller] | type[DeepgramCaller]
 ) -> None:
+    gateway = started(path)
+
     async def kill() -> None:
         await asyncio.sleep(3)
         await asyncio.to_thread(path.services["asr-1"].stop, signal.SIGKILL)
@@ -243,9 +249,10 @@ async def test_killed_asr_host_loses_no_final_of_a_client(
 
 @pytest.mark.parametrize("kind", CALLERS)
 async def test_client_with_a_sessions_token_goes_on_behind_a_restarted_gateway(
-    path: VoicePath, gateway: Gateway, kind: type[OpenAiCaller] | type[DeepgramCaller]
+    path: VoicePath, kind: type[OpenAiCaller] | type[DeepgramCaller]
 ) -> None:
     """The first socket ends amid the pause; what it was told does not come again, what it was not does."""
+    gateway = started(path)
     async with httpx2.AsyncClient(timeout=TIMEOUT_S) as client:
         session = await Session.open(client, gateway.url, "websocket")
     first, second = kind(gateway, session.token), kind(gateway, session.token)
@@ -267,9 +274,10 @@ async def test_client_with_a_sessions_token_goes_on_behind_a_restarted_gateway(
 
 @pytest.mark.parametrize("kind", CALLERS)
 async def test_client_is_told_all_before_its_gateway_stops(
-    path: VoicePath, gateway: Gateway, kind: type[OpenAiCaller] | type[DeepgramCaller]
+    path: VoicePath, kind: type[OpenAiCaller] | type[DeepgramCaller]
 ) -> None:
     """It has no token to come back with: what it has said by then is transcribed before the socket closes."""
+    gateway = started(path)
     caller = kind(gateway)
     spoken = speech(SENTENCES[:1], 0.0)
 
@@ -286,6 +294,7 @@ async def test_client_is_told_all_before_its_gateway_stops(
     assert word_error_rate(SENTENCES[0], caller.heard) <= WORST_ERROR_RATE, caller.heard
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("driver", [client_session.OpenAi, client_session.Deepgram])
 async def test_load_goes_by_their_protocols_too(gateway: Gateway, driver: type[client_session.ClientSession]) -> None:
     pcm = speech(SENTENCES[:1], 0.0).astype("<i2").tobytes()
