@@ -251,7 +251,7 @@ async def test_killed_asr_host_loses_no_final_of_a_client(
 async def test_client_with_a_sessions_token_goes_on_behind_a_restarted_gateway(
     path: VoicePath, kind: type[OpenAiCaller] | type[DeepgramCaller]
 ) -> None:
-    """The first socket ends amid the pause; what it was told does not come again, what it was not does."""
+    """The first socket ends amid the pause; what it was not told, or a moment before, the second brings."""
     gateway = started(path)
     async with httpx2.AsyncClient(timeout=TIMEOUT_S) as client:
         session = await Session.open(client, gateway.url, "websocket")
@@ -268,7 +268,8 @@ async def test_client_with_a_sessions_token_goes_on_behind_a_restarted_gateway(
         with contextlib.suppress(websockets.ConnectionClosed):
             await first.call(speech(SENTENCES[:1], 3.0), meanwhile=kill)
         await second.call(speech(SENTENCES[1:2], 1.0))
-    heard = f"{first.heard} {second.heard}"
+    # What came within a second of the break comes again.
+    heard = second.heard if second.heard.startswith(first.heard) else f"{first.heard} {second.heard}"
     assert word_error_rate(" ".join(SENTENCES[:2]), heard) <= WORST_ERROR_RATE, heard
 
 

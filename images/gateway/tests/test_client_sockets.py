@@ -1,5 +1,6 @@
 """What other services' clients are told, event by event, and who is let in."""
 
+import asyncio
 import base64
 import json
 from typing import Any
@@ -287,8 +288,10 @@ async def test_next_socket_of_a_session_goes_on_behind_what_was_told(
         while "first" not in (await connection.recv()):
             pass
         record = state.session(opened.ssrc)
+        speak = json.dumps({"type": "input_audio_buffer.append", "audio": base64.b64encode(bytes(960)).decode()})
         while not await store.hget(record, "told"):
-            pass
+            await connection.send(speak if path == REALTIME else bytes(640))
+            await asyncio.sleep(0.02)
         connection.transport.abort()
     await say(store, opened.ssrc, *spoken(100, "second"))
     async with connect(gateway, path, opened.token) as connection:

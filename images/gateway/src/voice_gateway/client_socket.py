@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 from abc import abstractmethod
+from collections import deque
 from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -31,6 +32,8 @@ LAST_WORDS_S = 30.0
 """Longest that a client that has said all waits for its last finals."""
 LEAVING_S = 4.0
 """The same where this process stops, which gives everybody five seconds."""
+ARRIVED_S = 1.0
+"""What was sent so long before a message of the client has come to it; the rest is told again on its next socket."""
 
 NOT_READING = Close(1008, "the client reads nothing")
 LEFT = replace(RESTART, ends_session=True)
@@ -66,6 +69,8 @@ class ClientSocket(AudioSocket):
         self._stream = EventStream(gateway, opening.session, place_of(opening.session))
         self._outbox: asyncio.Queue[Mapping[str, Any]] = asyncio.Queue(WAITING)
         self._all_told = asyncio.Event()
+        self._sent: deque[tuple[EventId, float]] = deque()
+        self._noting: asyncio.Task[None] | None = None
         self._is_gone = False
 
     @classmethod
@@ -150,7 +155,21 @@ class ClientSocket(AudioSocket):
         self._is_gone = message["type"] == "websocket.disconnect"
         if self._outbox.full():
             return NOT_READING
+        if self._sent and not self._is_gone:
+            self._confirm()
         return super()._handle(message)
+
+    def _confirm(self) -> None:
+        """Note as told what was sent a while ago: who still speaks had a connection then."""
+        told = None
+        while self._sent and asyncio.get_running_loop().time() - self._sent[0][1] >= ARRIVED_S:
+            told, _ = self._sent.popleft()
+        if told:
+            self._noting = asyncio.create_task(self._note(told))
+
+    async def _note(self, told: EventId) -> None:
+        with contextlib.suppress(RedisError):
+            await self._gateway.sessions.note(self._session, told=str(told))
 
     def _set_format(self, audio: AudioFormat) -> None:
         """Read audio otherwise from now on."""
@@ -174,8 +193,7 @@ class ClientSocket(AudioSocket):
                 self._stream.seen(place)
                 if self._opening.outlives and self._settles(said):
                     await self._outbox.join()
-                    with contextlib.suppress(RedisError):
-                        await self._gateway.sessions.note(self._session, told=str(place))
+                    self._sent.append((place, asyncio.get_running_loop().time()))
                 if said.kind is EventKind.END:
                     self._all_told.set()
             if complete is not None and not found:
