@@ -191,14 +191,36 @@ def test_bands_below_a_threshold_are_negative_distances(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("tier", HOSTS)
+def test_an_alarm_says_which_way_its_fleet_changes(sandbox: Stacks, tier: str) -> None:
+    for alarm in alarms(sandbox[tier]).values():
+        grows = all(change > 0 for change in changes(sandbox[tier], alarm))
+        assert f"/fleet-{'grows' if grows else 'shrinks'}.md" in alarm["AlarmDescription"]
+        assert f" {'grows' if grows else 'shrinks'}: " in alarm["AlarmDescription"]
+
+
 def test_nvme_is_mounted_where_the_type_has_it(sandbox: Stacks) -> None:
     texts = {
         fleet: user_data({"LaunchTemplateData": launch_data(sandbox[f"asr-{fleet.lower()}"])[0]})
         for fleet in ("Inf2", "Trn1", "P5")
     }
-    assert "INSTANCE_STORE=" not in texts["Inf2"]
-    assert "INSTANCE_STORE=/mnt/nvme" in texts["Trn1"]
-    assert "INSTANCE_STORE=/mnt/nvme" in texts["P5"]
+    jobs = {
+        fleet: user_data({"LaunchTemplateData": data})
+        for fleet in texts
+        for data in launch_data(sandbox[f"asr-{fleet.lower()}"], of_job=True)
+    }
+    for scripts in (texts, jobs):
+        assert {fleet: "INSTANCE_STORE=/mnt/nvme" in script for fleet, script in scripts.items()} == {
+            "Inf2": False,
+            "Trn1": True,
+            "P5": True,
+        }
+        assert "INSTANCE_STORE=" not in scripts["Inf2"]
+    assert {fleet: "--volume=/opt/aws/neuron:" in script for fleet, script in texts.items()} == {
+        "Inf2": True,
+        "Trn1": True,
+        "P5": False,
+    }
     assert "VOICE_HOST_KIND=neuron" in texts["Inf2"]
     assert "VOICE_HOST_KIND=gpu" in texts["P5"]
 
@@ -256,19 +278,39 @@ def test_telemetry_reads_the_phases_of_a_start_on_every_accelerator_host(sandbox
         assert re.search(r"^STARTING=(asr-neuron|whisper-engine)$", script, re.MULTILINE)
 
 
-def test_a_job_fills_what_hosts_fetch_once_the_file_names_it(sandbox: Stacks, tmp_path: Path) -> None:
-    fleet = deployment("sandbox").aws.asr[0]
-    name = artifacts_name(deployment("sandbox"), fleet)
-    (job,) = launch_data(sandbox["asr-inf2"], of_job=True)
+def test_a_job_fills_what_hosts_fetch_where_the_file_asks_for_it(sandbox: Stacks, tmp_path: Path) -> None:
+    name = artifacts_name(deployment("sandbox"), deployment("sandbox").aws.asr[0])
+    assert not launch_data(sandbox["asr"], of_job=True)
+    (without,) = launch_data(sandbox["asr-inf2"])
+    assert "HF_HUB_OFFLINE" not in user_data({"LaunchTemplateData": without})
+    stacks = edited_sandbox({"aws.asr.0.artifacts": True}, tmp_path)
+    # A new release is prepared by a stack that is deployed before any host of the fleet rolls.
+    (job,) = launch_data(stacks["asr"], of_job=True)
     assert job["InstanceInitiatedShutdownBehavior"] == "terminate"
     assert "SubnetId" in job["NetworkInterfaces"][0]
     assert f"/{name}" in user_data({"LaunchTemplateData": job})
-    (without,) = launch_data(sandbox["asr-inf2"])
-    assert "HF_HUB_OFFLINE" not in user_data({"LaunchTemplateData": without})
-    (data,) = launch_data(edited_sandbox({"aws.asr.0.artifacts": name}, tmp_path)["asr-inf2"])
+    (data,) = launch_data(stacks["asr-inf2"])
     text = user_data({"LaunchTemplateData": data})
     assert "HF_HUB_OFFLINE=1" in text
     assert f"/{name}" in text
+
+
+def budgets(stack: Stack) -> tuple[int, int, set[int], int]:
+    """Return a fleet's time to be ready, the pace of its heartbeats, its hooks' and its group's patience, seconds."""
+    (data,), group = launch_data(stack), stack.the("AutoScaling::AutoScalingGroup")
+    told = [
+        re.findall(rf"^{name}=(\d+)$", user_data({"LaunchTemplateData": data}), re.MULTILINE)
+        for name in ("READY_BUDGET_S", "HEARTBEAT_EVERY_S")
+    ]
+    hooks = {hook["HeartbeatTimeout"] for hook in group["LifecycleHookSpecificationList"]}
+    return int(told[0][0]), int(told[1][0]), hooks, group["HealthCheckGracePeriod"]
+
+
+def test_a_fleet_whose_artifacts_are_in_the_bucket_is_given_less_time_to_start(sandbox: Stacks, tmp_path: Path) -> None:
+    assert budgets(sandbox["asr-inf2"]) == (900, 300, {900}, 900)
+    stacks = edited_sandbox({"aws.asr.0.artifacts": True}, tmp_path)
+    assert budgets(stacks["asr-inf2"]) == (480, 200, {600}, 480)
+    assert budgets(stacks["asr-trn1"]) == (900, 300, {900}, 900)
 
 
 def test_another_image_or_model_has_other_artifacts() -> None:
