@@ -94,6 +94,7 @@ def render_preparation(job: Preparation) -> str:
         "MOUNTED_AT": job.mounted_at,
         "INSTANCE_STORE": job.instance_store_mount,
         "GPUS": "yes" if job.accelerator == "gpu" else None,
+        "SHARED_MEMORY_MIB": job.shared_memory_mib,
     }
     parts = [
         "#!/bin/bash",

@@ -350,3 +350,4 @@ class Preparation:
     mounted_at: str
     instance_store_mount: str | None = None
     accelerator: Literal["neuron", "gpu"] | None = None
+    shared_memory_mib: int | None = None

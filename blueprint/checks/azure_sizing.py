@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from blueprint.azure.rollout import START_TIMEOUT_S
 from blueprint.azure.topology import kube_reserved_cpus
+from blueprint.capacity import peak_calls
 from blueprint.catalog import Gpu
 from blueprint.checks.azure_cluster import Cluster, Engine, cluster_in
 from blueprint.checks.base import Level, Violation, check, cluster_check, refusal
@@ -15,7 +16,7 @@ from blueprint.engines.sizing.fit import check_engine, check_memory
 from blueprint.engines.sizing.host import FILE_SYSTEM_SHARE, HostBudget
 from blueprint.engines.sizing.memory import KvMemory, replication, weights_gib
 from blueprint.engines.sizing.result import DoesNotFitError
-from blueprint.engines.sizing.service import size_service
+from blueprint.engines.sizing.service import listening, size_service
 from blueprint.engines.sizing.tts import size_tts
 from blueprint.file.model.deployment import Deployment
 from blueprint.file.model.serving import KvCacheType
@@ -45,6 +46,27 @@ def engine_splits_model(cluster: Cluster) -> Iterator[Violation]:
                 yield from refusal(
                     pod.place.at("tensor_parallel"), pod.title, check_engine, engine.model, gpu, KvCacheType.AUTO, width
                 )
+
+
+@check(
+    "load-fits-services",
+    "Services that take audio have room for the peak of the typed load at their most replicas.",
+    source="blueprint/engines/sizing: sessions by memory, as `voice plan` shows them",
+)
+def load_fits_services(deployment: Deployment) -> Iterator[Violation]:
+    load = deployment.load
+    if load is None or deployment.azure_half is None or deployment.aws_half:
+        return
+    rooms, peak = list(listening(deployment.azure)), peak_calls(load)
+    most = sum(room.most * room.sessions for room in rooms)
+    if most < peak:
+        named = ", ".join(f"{room.service} {room.most} x {room.sessions}" for room in rooms) or "none takes audio"
+        yield Violation(
+            ("load", "calls"),
+            f"the load's peak is {peak:,} ({load.calls:,} x {load.peak_factor:g}), the services have room for "
+            f"{most:,} ({named})",
+            f"raise replicas.max and the nodes of its pool, or set calls to at most {int(most / load.peak_factor)}",
+        )
 
 
 @cluster_check(

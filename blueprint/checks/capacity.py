@@ -4,48 +4,29 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from blueprint import catalog
-from blueprint.aws import names
 from blueprint.capacity import asr_host, least
 from blueprint.catalog import InstanceType
 from blueprint.checks.base import Level, Violation, check
 from blueprint.checks.fleets import Fleet, fleets
 from blueprint.file.model.aws import AsrFleet, CapacityBlock, Engine, OnDemand, Spot
 from blueprint.file.model.deployment import Deployment, Environment
-from blueprint.hosts import artifacts_name, asr_images, held_back
+from blueprint.hosts import asr_images
 from blueprint.images import specs
 
 
 @check(
-    "artifacts-fit",
-    "What an ASR fleet's hosts fetch was made for their type, image and model.",
-    source="Neuron compiles for one chip, by one release of its SDK; docs/runbooks/procedures/artifacts.md",
-)
-def artifacts_fit(deployment: Deployment) -> Iterator[Violation]:
-    for index, fleet in enumerate(deployment.aws.asr):
-        needed = artifacts_name(deployment, fleet)
-        if fleet.artifacts not in (None, needed):
-            yield Violation(
-                ("aws", "asr", index, "artifacts"),
-                f"{fleet.artifacts} was made for another image, model, revision or type than those of {fleet.name}",
-                f"leave it out, deploy, run the job {names.job(deployment, fleet.name)}, then name {needed}",
-            )
-
-
-@check(
-    "artifacts-named",
+    "artifacts-used",
     "In production no ASR host asks a hub for weights.",
     source="a host that is launched in a spike must not depend on a hub; docs/runbooks/procedures/artifacts.md",
     level=Level.INFO,
 )
-def artifacts_named(deployment: Deployment) -> Iterator[Violation]:
+def artifacts_used(deployment: Deployment) -> Iterator[Violation]:
     for index, fleet in enumerate(deployment.aws.asr):
-        ready = deployment.environment is Environment.PRODUCTION and not held_back(deployment, asr_images(fleet))
-        if ready and fleet.artifacts is None:
+        if deployment.environment is Environment.PRODUCTION and not fleet.artifacts:
             yield Violation(
                 ("aws", "asr", index),
                 f"each host of {fleet.name} fetches weights from a hub at its first start, and may compile",
-                f"run the job {names.job(deployment, fleet.name)} once and name artifacts: "
-                f"{artifacts_name(deployment, fleet)}",
+                "set artifacts, deploy the stack asr, run the job of the fleet, then deploy the rest",
             )
 
 

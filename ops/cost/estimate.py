@@ -11,7 +11,7 @@ from blueprint.aws import names
 from blueprint.file.model.deployment import Deployment
 from blueprint.hosts import NO_DIGEST, images_of
 from ops.cost import aws, azure, traffic
-from ops.cost.audio import aws_audio, aws_calls, azure_audio, expected_place
+from ops.cost.audio import aws_audio, aws_calls, azure_audio, azure_place, expected_place
 from ops.cost.model import EXPECTED_UTILISATION, Audio, Elsewhere, Estimate, Line, Unpriced, Use
 from ops.cost.prices import PriceBook
 from ops.synthesis import templates
@@ -110,9 +110,13 @@ def halves(deployment: Deployment, assumed: Assumptions) -> list[Half]:
         azure_half = deployment.azure_half
         with Rehearsal.of(deployment) as rehearsal:
             graphs = [done.up.graph for done in rehearsal.run()]
-        place = EXPECTED_UTILISATION if assumed.utilisation is None else assumed.utilisation
+        # Callers of a file with both halves come through the AWS half.
+        load = None if deployment.aws_half else deployment.load
+        place = assumed.utilisation
+        if place is None:
+            place = azure_place(azure_half, load) if load else EXPECTED_UTILISATION
         rented = azure_rented(graphs, place)
-        audio = azure_audio(azure_half, place)
+        audio = azure_audio(azure_half, load, place)
         spot = any(pool.purchase.option == "spot" for pool in azure_half.pools)
         found.append(Half("azure", azure_half.location, tuple(rented), audio, notes + (SPOT,) * spot))
     return found

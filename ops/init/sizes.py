@@ -116,6 +116,7 @@ def azure_values(region: str, calls: int, budget: int) -> dict[str, object]:
         "vm_size": chosen,
         "replicas_min": replicas.min,
         "replicas_max": replicas.max,
+        "mean": mean_of(calls),
         "sessions": sessions,
         "quantization": quantization.value,
     }

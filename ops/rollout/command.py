@@ -18,7 +18,7 @@ from ops.options import DeploymentFile, Json
 from ops.output import empty_table, err, out, print_json, stop
 from ops.progress import heartbeat
 from ops.rollout.follow import follow, newest_ids
-from ops.rollout.plan import Roll, rolls, shortages
+from ops.rollout.plan import Roll, rolls, shortages, unprepared
 from ops.synthesis import synthesize, templates
 from ops.teardown.removal import OperatorsAws
 from sandbox.aws.cdk import Cdk, CdkError
@@ -41,7 +41,8 @@ def rollout(
 
     With --deploy it deploys those stacks and follows their instance refreshes. An alarm fails one, and CloudFormation
     goes back; with --probe so does a call of which more words are wrong, or whose words come later, than before. Exits
-    with 1 when the rollout was taken back, and before anything is deployed when the account's quota has no room for it.
+    with 1 when the rollout was taken back, and before anything is deployed when the account's quota has no room for it
+    or the artifacts of a fleet are not in the bucket.
 
     Example: voice rollout deployments/production-us-east-1.yaml --deploy
     """
@@ -55,7 +56,7 @@ def rollout(
             print_json({"rolls": found}, deployment.name)
         else:
             _show(found)
-        if short := "\n".join(shortages(found)):
+        if short := "\n".join([*shortages(found), *unprepared(account, found)]):
             raise stop(short, FAILED)
         if not deploy or not found:
             return

@@ -12,6 +12,7 @@ from blueprint.aws.rollouts import guards, surge, surges
 from blueprint.checks.fleets import fleets
 from blueprint.file.model.aws import OnDemand, Spot
 from ops.aws.account import Account
+from ops.aws.artifacts import prepared, remedy
 from ops.preflight.aws.quotas import vcpu_room
 
 GROUP, TEMPLATE = "AWS::AutoScaling::AutoScalingGroup", "AWS::EC2::LaunchTemplate"
@@ -64,6 +65,14 @@ def shortages(found: Sequence[Roll]) -> Iterator[str]:
                 f"{max(roll.room_vcpus, 0)}: lower `rollout.surge_percent`, or have `voice preflight FILE "
                 "--request-increases` ask for more"
             )
+
+
+def unprepared(account: Account, found: Sequence[Roll]) -> Iterator[str]:
+    """Say for each fleet that would roll to hosts which cannot start what its job has not left in the bucket yet."""
+    rolling = {account.groups[roll.group].fleet for roll in found}
+    for fleet, place, complete in prepared(account):
+        if fleet.name in rolling and not complete:
+            yield f"{place} is not complete, so no new host of {fleet.name} would start: {remedy(account, fleet)}"
 
 
 def _changed(live: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -140,7 +140,7 @@ def _vad(deployment: Deployment) -> FleetPlan:
         ),
         places=carries.calls,
         places_source=carries.source,
-        boot=_boot(VAD_IMAGES[0], fleet.warm_up_s),
+        boot=_boot(VAD_IMAGES[0], fleet.warm_up_s, artifacts=False),
         warm_up_s=fleet.warm_up_s,
         drain_timeout_s=fleet.drain_timeout_s,
         usd_per_hour=kind.usd_per_hour.get(aws.region),
@@ -168,7 +168,7 @@ def _asr(deployment: Deployment, fleet: AsrFleet) -> FleetPlan:
         ),
         places=carries.calls,
         places_source=carries.source,
-        boot=_boot(asr_images(fleet)[-2], fleet.warm_up_s),
+        boot=_boot(asr_images(fleet)[-2], fleet.warm_up_s, artifacts=fleet.artifacts),
         warm_up_s=fleet.warm_up_s,
         drain_timeout_s=fleet.drain_timeout_s,
         usd_per_hour=kind.usd_per_hour.get(aws.region),
@@ -178,20 +178,23 @@ def _asr(deployment: Deployment, fleet: AsrFleet) -> FleetPlan:
     )
 
 
-def _boot(image: Image, warm_up_s: float) -> Boot:
+def _boot(image: Image, warm_up_s: float, *, artifacts: bool) -> Boot:
     """Return the phases of a first start.
 
     Published figures are those of the cold-start budget. A pull that nobody has published is taken to be as long as
-    vLLM's. A host of the warm pool has pulled and not started its engine (userdata/steps/every_boot.sh), so that
-    weights and compilation are still before it. What the file's ``warm_up_s`` allows beyond is one phase more.
+    vLLM's. A host of the warm pool has pulled and not started its engine (userdata/steps/every_boot.sh), so that it
+    loads weights, and compiles where no job has done so. What the file's ``warm_up_s`` allows beyond is one phase more.
     """
     phases = [Phase("launch", LAUNCH_S, RESTART_S, "assumed")]
     for row in BUDGETS.get(image, ()):
         pulls = row.phase is StartPhase.PULL
-        seconds, source = row.seconds, row.source
-        if pulls and seconds is None:
-            seconds, source = _UNKNOWN_PULL.seconds, f"assumed to be as {Image.ASR_VLLM}: {_UNKNOWN_PULL.source}"
-        phases.append(Phase(row.phase, seconds or 0.0, 0.0 if pulls else seconds or 0.0, source))
+        seconds, source = row.takes_s(artifacts=artifacts), row.source
+        if pulls and row.seconds is None:
+            seconds, source = (
+                _UNKNOWN_PULL.takes_s(artifacts=False),
+                f"assumed to be as {Image.ASR_VLLM}: {_UNKNOWN_PULL.source}",
+            )
+        phases.append(Phase(row.phase, seconds, 0.0 if pulls else seconds, source))
     rest = warm_up_s - sum(phase.cold_s for phase in phases)
     if rest > 0:
         phases.append(Phase("rest", rest, rest, "warm_up_s of the deployment file"))

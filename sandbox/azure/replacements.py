@@ -23,15 +23,17 @@ _INDEX = re.compile(r"\[\d+\]")
 _DEPTH = 3
 """How deep definitions are read; below lie no properties of a resource's own."""
 
-_TABLE = yaml.safe_load(Path(__file__).with_name("replacements.yaml").read_text(encoding="utf-8"))
-AZURE: dict[str, dict[str, str]] = {
-    kind: {path: source for source, paths in said.items() for path in paths} for kind, said in _TABLE["azure"].items()
-}
+_TABLE: dict[str, dict[str, dict[str, list[str]]]] = yaml.safe_load(
+    Path(__file__).with_name("replacements.yaml").read_text(encoding="utf-8")
+)
+AZURE, KUBERNETES = (
+    {kind: {path: source for source, paths in said.items() for path in paths} for kind, said in _TABLE[cloud].items()}
+    for cloud in ("azure", "kubernetes")
+)
 """By type, the inputs of which the SDK's definitions do not say that they cannot change, and who says so."""
 AZURE["containerservice:ManagedCluster"] |= {
     f"agentPoolProfiles.{path}": source for path, source in AZURE["containerservice:AgentPool"].items()
 }
-KUBERNETES: dict[str, list[str]] = _TABLE["kubernetes"]
 
 
 def triggers(resource: Resource) -> tuple[str, ...]:

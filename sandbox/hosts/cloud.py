@@ -134,9 +134,16 @@ class Cloud:
         return Store(self.network.services, at, users, authority=authority, folder=self.folder)
 
     def _open_balancer(self) -> Balancer:
-        """Start the load balancer with the target group of the audio, and whom Auto Scaling registers there."""
+        """Start the load balancer with the target group that its UDP listener leads to, and who is registered there."""
         client = self.aws.client("elbv2")
-        (group,) = [each for each in client.describe_target_groups()["TargetGroups"] if each["Protocol"] == "UDP"]
+        listeners = [
+            listener
+            for balancer in client.describe_load_balancers()["LoadBalancers"]
+            for listener in client.describe_listeners(LoadBalancerArn=balancer["LoadBalancerArn"])["Listeners"]
+        ]
+        (audio,) = [each for each in listeners if each["Protocol"] == "UDP"]
+        arns = [audio["DefaultActions"][0]["TargetGroupArn"]]
+        (group,) = client.describe_target_groups(TargetGroupArns=arns)["TargetGroups"]
         rules = Rules(
             port=group["Port"],
             health_port=int(group["HealthCheckPort"]),
@@ -194,32 +201,45 @@ class Cloud:
             }
 
     def launched(self, group: str) -> str:
-        """Ask a group for a host, where it has none yet, and return the instance that it holds until it is ready."""
+        """Ask a group for a host, where it has none yet, and return the newest instance that it holds."""
         client = self.aws.client("autoscaling")
         if not self.instances(group):
             client.set_desired_capacity(AutoScalingGroupName=group, DesiredCapacity=1)
-        (instance,) = [name for name, state in self.instances(group).items() if state == HELD]
+        *_, instance = [name for name, state in self.instances(group).items() if state == HELD]
         return instance
 
     def boot(self, instance: str, group: str, hardware: Hardware = COMMON, *, route: bool = True) -> Host:
         """Switch on the machine of an instance; without a route it reaches nothing outside of its subnet."""
-        ec2 = self.aws.client("ec2")
-        (reservation,) = ec2.describe_instances(InstanceIds=[instance])["Reservations"]
-        described = reservation["Instances"][0]
+        described = self._described(instance)
         mac, address = described["NetworkInterfaces"][0]["MacAddress"], described["PrivateIpAddress"]
         tap = self.network.attach(mac, address, route=route)
         machine = Machine(instance, self._disk, hardware, tap=tap, mac=mac, folder=self.folder)
         host = Host(instance, group, address, mac, tap, machine)
         self.hosts.append(host)
-        self._states = {**self._states, instance: HELD}
-        attribute = ec2.describe_instance_attribute(InstanceId=instance, Attribute="userData")["UserData"]
+        self._introduce(host, described)
+        return host
+
+    def reuse(self, host: Host, snapshot: str) -> None:
+        """Take a machine back to a snapshot, from where it is the next instance of its group, at the same address."""
+        host.machine.restore(snapshot)
+        host.instance, host.notice = self.launched(host.group), {}
+        self._introduce(host, self._described(host.instance))
+
+    def _described(self, instance: str) -> dict[str, Any]:
+        (reservation,) = self.aws.client("ec2").describe_instances(InstanceIds=[instance])["Reservations"]
+        described: Any = reservation["Instances"][0]
+        return dict(described)
+
+    def _introduce(self, host: Host, described: dict[str, Any]) -> None:
+        """Let the metadata service tell a machine which instance it is."""
+        self._states = {**self._states, host.instance: HELD}
+        attribute = self.aws.client("ec2").describe_instance_attribute(InstanceId=host.instance, Attribute="userData")
         facts = Facts(
-            user_data=_decoded(attribute),
+            user_data=_decoded(attribute["UserData"]),
             hop_limit=described["MetadataOptions"]["HttpPutResponseHopLimit"],
             tree=lambda: self._tree(host, described),
         )
-        self._metadata.add(address, facts)
-        return host
+        self._metadata.add(host.address, facts)
 
     def power_off(self, host: Host) -> None:
         """Do what EC2 does to an instance that its group has let go."""

@@ -10,6 +10,7 @@ import subprocess
 import threading
 import time
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,8 @@ _KERNEL = " ".join(
         # On a busy machine the emulated clock looks unstable: a kernel that then changed its own code panicked (int3 in
         # sched_clock_cpu).
         "tsc=reliable",
+        # It leaps when a machine goes back to a snapshot; that is no stall.
+        "rcupdate.rcu_cpu_stall_suppress=1",
         # Nobody logs in: systemd waited 90 s for the terminal.
         "systemd.mask=serial-getty@ttyS0.service",
     ]
@@ -47,11 +50,13 @@ class Hardware:
         queues: Of its interface. Where there is room, virtio-net adds a queue for each CPU to XDP's and spreads packets
             over all of them; with one less it keeps to what user data asked for, as ENA does.
         mtu: The largest that its interface takes; EC2's.
+        disks: NVMe disks of 1 GiB beside the root's.
     """
 
     memory_mib: int = 8192
     queues: int = 4
     mtu: int = MTU
+    disks: int = 0
 
 
 COMMON = Hardware()
@@ -81,11 +86,17 @@ class Machine:
     def __init__(self, name: str, disk: Disk, hardware: Hardware, *, tap: str, mac: str, folder: Path) -> None:
         self.name = name
         self.console = folder / f"{name}.console"
-        self._agent_path = folder / f"{name}.agent"
+        self._agent_path, self._monitor_path = folder / f"{name}.agent", folder / f"{name}.monitor"
         self._agent: socket.socket | None = None
         self._lines: list[Line] = []
         self._changed = threading.Lock()
-        command = _qemu(disk, hardware, tap, mac, self._agent_path)
+        command = [
+            *_qemu(disk, hardware, tap, mac),
+            *_disks(hardware.disks, folder / name),
+            *("-serial", "stdio", "-qmp", f"unix:{self._monitor_path},server=on,wait=off"),
+            *("-chardev", f"socket,id=agent,path={self._agent_path},server=on,wait=off", "-device", "virtio-serial"),
+            *("-device", "virtserialport,chardev=agent,name=org.qemu.guest_agent.0"),
+        ]
         self._start = time.monotonic()
         self._process = subprocess.Popen(  # noqa: S603
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
@@ -157,9 +168,7 @@ class Machine:
         """Send one request to QEMU's agent in the machine."""
         deadline = time.monotonic() + _ANSWER_S
         if self._agent is None:
-            self._agent = socket.socket(socket.AF_UNIX)
-            self._agent.settimeout(_ANSWER_S)
-            self._agent.connect(str(self._agent_path))
+            self._agent = self._connected(self._agent_path)
             # What was asked before a reboot may still be answered: the number says whose answer it is.
         stamp = time.monotonic_ns()
         self._send("guest-sync", {"id": stamp})
@@ -181,13 +190,61 @@ class Machine:
         assert self._agent is not None  # noqa: S101  connected above
         self._agent.sendall(json.dumps({"execute": what, "arguments": arguments}).encode() + b"\n")
 
+    def _connected(self, path: Path) -> socket.socket:
+        """Return a connection to one of QEMU's sockets, which are there a moment after its start."""
+        while True:
+            connection = socket.socket(socket.AF_UNIX)
+            connection.settimeout(_ANSWER_S)
+            try:
+                connection.connect(str(path))
+            except OSError:
+                connection.close()
+                if not self.is_on:
+                    raise
+                time.sleep(0.1)
+            else:
+                return connection
+
+    def save(self, name: str) -> None:
+        """Keep memory, devices and disk of now, for as long as the machine is on."""
+        self._command(f"savevm {name}")
+
+    def restore(self, name: str) -> None:
+        """Go back to what was kept, at the present time: its lines and its age begin anew, its clock leaps."""
+        self._command("stop")
+        self._command(f"loadvm {name}")
+        with self._changed:
+            self._lines.clear()
+        self._start = time.monotonic()
+        self._command("cont")
+
+    def _command(self, line: str) -> None:
+        """Give one command to QEMU's monitor, which says something only when it fails."""
+        with self._connected(self._monitor_path) as connection:
+            for what, arguments in (("qmp_capabilities", {}), ("human-monitor-command", {"command-line": line})):
+                connection.sendall(json.dumps({"execute": what, "arguments": arguments}).encode() + b"\n")
+            with connection.makefile("rb") as answers:
+                returned = (answer["return"] for answer in map(json.loads, answers) if "return" in answer)
+                next(returned)
+                if said := next(returned):
+                    raise HostsError(f"{self.name}: `{line}`: {said.strip()}")
+
     def stop(self) -> None:
         """Pull the plug."""
         self._process.terminate()
         self._process.wait()
 
 
-def _qemu(disk: Disk, hardware: Hardware, tap: str, mac: str, agent: Path) -> list[str]:
+def _disks(count: int, path: Path) -> Iterator[str]:
+    for number in range(count):
+        file = path.with_suffix(f".nvme{number}")
+        with file.open("wb") as made:
+            made.truncate(1 << 30)
+        yield from ("-drive", f"file={file},format=raw,if=none,id=nvme{number}")
+        yield from ("-device", f"nvme,drive=nvme{number},serial=nvme{number}")
+
+
+def _qemu(disk: Disk, hardware: Hardware, tap: str, mac: str) -> list[str]:
     memory, queues = f"{hardware.memory_mib}M", hardware.queues
     # cloud-init knows EC2 by these.
     identity = "ec2" + str(uuid.uuid4())[3:]
@@ -203,10 +260,8 @@ def _qemu(disk: Disk, hardware: Hardware, tap: str, mac: str, agent: Path) -> li
         *("-smbios", f"type=1,manufacturer=Amazon EC2,uuid={identity},serial={identity}"),
         *("-kernel", str(disk.kernel), "-initrd", str(disk.initial_memory_disk)),
         *("-append", f"root=/dev/vda rw console=ttyS0 {_KERNEL} quiet"),
+        # What the machine writes, and its snapshots, go into a file that QEMU removes.
         *("-drive", f"file={disk.root},format=raw,if=virtio,snapshot=on"),
         *("-netdev", f"tap,id=net,ifname={tap},script=no,downscript=no,queues={queues}"),
         *("-device", ",".join(interface)),
-        *("-serial", "stdio"),
-        *("-chardev", f"socket,id=agent,path={agent},server=on,wait=off", "-device", "virtio-serial"),
-        *("-device", "virtserialport,chardev=agent,name=org.qemu.guest_agent.0"),
     ]

@@ -62,14 +62,18 @@ class Network:
         Path("/proc/sys/net/ipv4/ip_forward").write_text("1", encoding="ascii")
 
     def attach(self, mac: str, address: str, *, route: bool = True) -> str:
-        """Return a new tap for a machine, which gets its address by DHCP, and may get no route out of its subnet."""
+        """Return a new tap for a machine, which gets its address by DHCP."""
         tap = f"tap{self._taps}"
         self._taps += 1
         run("ip", "tuntap", "add", tap, "mode", "tap", "multi_queue")
         run("ip", "link", "set", tap, "mtu", str(MTU), "master", BRIDGE, "up")
+        self.reserve(mac, address, route=route)
+        return tap
+
+    def reserve(self, mac: str, address: str, *, route: bool) -> None:
+        """Let DHCP give an address to a machine whenever it asks from now on, and a route out of its subnet or none."""
         self._reserved[address] = f"{mac},{'' if route else 'set:lost,'}{address},ip-{address.replace('.', '-')}\n"
         self._serve()
-        return tap
 
     def detach(self, tap: str) -> None:
         run("ip", "link", "delete", tap)

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from blueprint import Deployment
+from blueprint.aws import names
+from blueprint.hosts import artifacts_name
 from ops.synthesis import synthesize
 from sandbox.aws.cdk import Cdk
 from sandbox.aws.cloudformation.template import dependencies, in_order
@@ -39,6 +41,18 @@ class Fleet:
         cdk = Cdk(self.rehearsal.aws, deployment, self.rehearsal.home)
         cdk.take(Path(synthesize(deployment, self._folder / "cdk.out").directory))
         cdk.deploy_only(*stacks)
+
+    def run_jobs(self, edits: Edits) -> None:
+        """Start the job of each fleet as its runbook says, and leave what it leaves: no machine boots here."""
+        file, client = self.file(edits), self.rehearsal.aws.client
+        self.deploy(edits, names.stack(file, "asr"))
+        (bucket,) = client("s3").list_buckets()["Buckets"]
+        for each in file.aws.asr:
+            job = {"LaunchTemplateName": names.job(file, each.name)}
+            (host,) = client("ec2").run_instances(LaunchTemplate=job, MinCount=1, MaxCount=1)["Instances"]
+            key = f"{artifacts_name(file, each)}/complete"
+            client("s3").put_object(Bucket=bucket["Name"], Key=key, Body=b"complete")
+            client("ec2").terminate_instances(InstanceIds=[host["InstanceId"]])
 
     @property
     def autoscaling(self) -> AutoScalingClient:

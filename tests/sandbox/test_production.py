@@ -55,6 +55,15 @@ def test_azure_is_rehearsed_to_its_teardown() -> None:
     assert "deleted, none while something needs it" in said
 
 
+def baked(rehearsal: Rehearsal) -> list[str]:
+    """Return the ids of three machine images, that SSM parameters name: one of ARM, and two versions of one of x86."""
+    client = rehearsal.aws.client
+    images = [client("ec2").register_image(Name=f"baked-{n}", RootDeviceName="/dev/xvda")["ImageId"] for n in range(3)]
+    for parameter, image in zip(("/hosts/arm", "/hosts/x86", "/hosts/x86"), images, strict=True):
+        client("ssm").put_parameter(Name=parameter, Value=image, Type="String", Overwrite=True)
+    return images
+
+
 @pytest.mark.nightly
 def test_production_lives_through_what_its_first_month_brings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A failed create and its retry, a rollout that an alarm takes back, an AMI, passwords, a restore, the end."""
@@ -72,11 +81,7 @@ def test_production_lives_through_what_its_first_month_brings(tmp_path: Path, mo
             monkeypatch.setenv(variable, value)
         client = rehearsal.aws.client
         fleet = Fleet(rehearsal, FILE, group=f"{name}-inf2", stack=stack, folder=tmp_path)
-        images = [
-            client("ec2").register_image(Name=f"baked-{n}", RootDeviceName="/dev/xvda")["ImageId"] for n in range(3)
-        ]
-        for parameter, image in zip(("/hosts/arm", "/hosts/x86", "/hosts/x86"), images, strict=True):
-            client("ssm").put_parameter(Name=parameter, Value=image, Type="String", Overwrite=True)
+        images = baked(rehearsal)
         rehearsal.bootstrap()
 
         rehearsal.faults.write_text(f"{name}-edge/{last(templates(fleet.file(SERVED))[f'{name}-edge'])}\n")
@@ -87,9 +92,12 @@ def test_production_lives_through_what_its_first_month_brings(tmp_path: Path, mo
         assert [claim.text for claim in rehearsal.claims() if not claim.holds] == []
         before = fleet.hosts()
 
+        fleet.run_jobs(SERVED)
         alarm = f"{name}-alert-realtime-factor-high-inf2"
         client("cloudwatch").set_alarm_state(AlarmName=alarm, StateValue="ALARM", StateReason="a drill")
         bad = SERVED | {"images.asr-neuron": f"sha256:{'b' * 64}"}
+        assert "is not complete" in voice(1, "rollout", str(fleet.file(bad).source.file), "--deploy")
+        fleet.run_jobs(bad)
         assert alarm in voice(1, "rollout", str(fleet.file(bad).source.file), "--deploy")
         client("cloudwatch").set_alarm_state(AlarmName=alarm, StateValue="OK", StateReason="over")
         assert fleet.status() == "UPDATE_ROLLBACK_COMPLETE"

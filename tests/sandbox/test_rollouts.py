@@ -85,6 +85,11 @@ def test_rollout_says_what_a_deploy_replaces_and_a_bad_probe_takes_it_back(
 ) -> None:
     (image,) = {booted for booted, _ in fleet.hosts().values()}
     served = {"images.asr-neuron": NEW, "aws.asr.0.machine_image": image}
+    unprepared = fleet.file({**served, "aws.asr.0.artifacts": True}).source.file
+    refused = CliRunner().invoke(app, ["rollout", str(unprepared), "--deploy"])
+    assert refused.exit_code == 1
+    assert "is not complete, so no new host of inf2 would start" in " ".join(refused.output.split())
+
     file = fleet.file({**served, "images.asr-neuron": BAD, "aws.rollout": {"checkpoint_pause_s": 3600}}).source.file
     planned = json.loads(CliRunner().invoke(app, ["rollout", str(file), "--json"]).stdout)["rolls"]
     assert [(roll["group"], roll["hosts"], roll["changed"]) for roll in planned] == [(GROUP, 2, ["UserData"])]
@@ -107,8 +112,8 @@ def test_rollout_says_what_a_deploy_replaces_and_a_bad_probe_takes_it_back(
 
 
 @pytest.mark.nightly
-def test_the_vad_tier_goes_over_to_vfio_and_leaves_its_hosts_to_callers(fleet: Fleet) -> None:
-    """The first command of docs/runbooks/procedures/patching.md; moto changes no UDP listener, so the edge stays."""
+def test_vad_tier_and_edge_go_over_to_vfio_and_back(fleet: Fleet) -> None:
+    """The commands of docs/runbooks/procedures/patching.md: no exported resource is replaced."""
     session, endpoint = fleet.rehearsal.session, fleet.rehearsal.aws.endpoint
     elbv2 = session.client("elbv2", endpoint_url=endpoint)
     ec2 = session.client("ec2", endpoint_url=endpoint)
@@ -144,8 +149,16 @@ def test_the_vad_tier_goes_over_to_vfio_and_leaves_its_hosts_to_callers(fleet: F
 
     fleet.deploy(af_xdp, "sandbox-vad", "sandbox-edge")
     assert reached() == ("instance", 3)
+    before = resources()
     fleet.deploy(vfio, "sandbox-vad")
     assert reached() == ("instance", 3)  # nobody is taken from callers before the edge goes over
+    fleet.deploy(vfio, "sandbox-edge")
+    assert reached() == ("ip", 3)
+    fleet.deploy(af_xdp, "sandbox-vad")
+    assert reached() == ("ip", 3)
+    fleet.deploy(af_xdp, "sandbox-edge")
+    assert reached() == ("instance", 3)
+    assert resources() == before
 
 
 def test_passwords_rotate_in_two_steps(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:

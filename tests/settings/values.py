@@ -18,7 +18,6 @@ SHOWN: Mapping[str, object] = {
     "AsrFleet.name": "zq-fleet",
     "AsrFleet.model": "zq/whisper",
     "AsrFleet.revision": "f" * 40,
-    "AsrFleet.artifacts": "99999999",
     "StateStore.restore_from": "zq-snapshot",
     "VllmOptions.revision": "a" * 40,
     "CapacityBlock.reservation_id": "cr-aaaaaaaa",

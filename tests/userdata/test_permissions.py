@@ -29,8 +29,8 @@ def cloud(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         edits = {
             "aws.vad.data_path.mode": "vfio",
             "aws.vad.machine_image": "ami-0123456789abcdef0",
-            "aws.asr.0.artifacts": "0badf00d",
-            "aws.asr.2.artifacts": "0badf00d",
+            "aws.asr.0.artifacts": True,
+            "aws.asr.2.artifacts": True,
         }
         return Cloud(edited_sandbox(edits, tmp_path_factory.mktemp("vfio")))
     return Cloud(shipped(request.param))

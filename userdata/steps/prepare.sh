@@ -12,6 +12,7 @@ prepare() {
     "--volume=$ROOT$ARTIFACTS_DIR:$MOUNTED_AT")
   install -d -o "$ARTIFACTS_USER" "$ROOT$ARTIFACTS_DIR"
   echo "$ENVIRONMENT" >"$RUN/prepare.env"
+  [[ -z ${SHARED_MEMORY_MIB-} ]] || arguments+=("--shm-size=${SHARED_MEMORY_MIB}m")
   [[ -z ${GPUS-} ]] || arguments+=(--gpus=all)
   arguments+=("${DEVICES[@]/#/--device=}")
   docker run "${arguments[@]}" "${IMAGE[$CONTAINERS]}" "${COMMAND[@]}" || fail "$CONTAINERS cannot prepare its model"

@@ -33,7 +33,9 @@ class NixlFabric:
             "VLLM_NIXL_SIDE_CHANNEL_PORT": str(self.side_channel_port),
             "UCX_TLS": TRANSPORTS,
             "UCX_NET_DEVICES": "all",
-            # The engine's log then names the transport that UCX chose for each kind of memory.
+            # UCX then writes down the transport that it chose for each kind of memory; the cell's check reads that.
             "UCX_PROTO_INFO": "y",
+            # Any other stream is buffered: the choice would come with a later one, or never.
+            "UCX_LOG_FILE": "stderr",
             "NCCL_CUMEM_ENABLE": "1",
         }

@@ -1,5 +1,6 @@
 """From a deployment to launchers: the processes of each service and fleet, as the file asks for them."""
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -235,7 +236,7 @@ def fleet_launch(fleet: AsrFleet) -> VllmServer:
         cache_dir=HOST_CACHE_DIR,
         shutdown_timeout_s=fleet.drain_timeout_s - STOP_MARGIN_S,
         revision=fleet.vllm.revision,
-        offline=fleet.artifacts is not None,
+        offline=fleet.artifacts,
     )
 
 
@@ -254,16 +255,30 @@ class Preparation(Launcher):
         return dict(self.variables)
 
 
-def preparation(fleet: AsrFleet) -> Preparation:
-    """Return what leaves a fleet's weights, and what Neuron compiles of them, in ``HOST_CACHE_DIR``.
+_START_ONCE = """\
+set -e
+HF_HUB_OFFLINE=0 {fetch}
+"$@" &
+until (exec 3<>/dev/tcp/127.0.0.1/{port}) 2>/dev/null; do
+  kill -0 $! || exit 1
+  sleep 5
+done
+kill $!
+wait $! || true
+"""
+"""vLLM compiles at its start and has no other way to. It starts as on a host, since its caches are kept under a hash of
+its command and variables (https://docs.vllm.ai/en/latest/design/torch_compile/), and listens when all is compiled."""
 
-    vLLM's own compile caches are made by its first start, and not by this.
-    """
+
+def preparation(fleet: AsrFleet) -> Preparation:
+    """Return what leaves a fleet's weights, and what is compiled of them, in ``HOST_CACHE_DIR``."""
     if fleet.vllm:
         server = fleet_launch(fleet)
         revision = ("--revision", fleet.vllm.revision) if fleet.vllm.revision else ()
-        environment = {**server.environment(), "HF_HUB_OFFLINE": "0"}
-        return Preparation(Image.ASR_VLLM, ("hf", "download", server.repository, *revision), environment)
+        fetch = shlex.join(["hf", "download", server.repository, *revision])
+        script = _START_ONCE.format(fetch=fetch, port=VLLM.number)
+        program = ("bash", "-c", script, "prepare", *server.command())
+        return Preparation(Image.ASR_VLLM, program, server.environment())
     image = asr_images(fleet)[0]
     runtime = neuron_launch(fleet).environment() if image is Image.ASR_NEURON else {}
     environment = {CACHE_DIR.name: HOST_CACHE_DIR, **whisper_engine(fleet, 1).environment(), **runtime}

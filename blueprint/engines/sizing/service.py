@@ -1,13 +1,13 @@
 """A service or fleet of a deployment file, sized: engines, replicas, nodes, and whether that is enough."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from blueprint import catalog
 from blueprint.catalog.azure import VmSize
-from blueprint.catalog.inference import Gpu, ModelCard
+from blueprint.catalog.inference import Gpu, ModelCard, Task
 from blueprint.engines.cell import helpers_gib
 from blueprint.engines.sizing.fit import check_reuse
 from blueprint.engines.sizing.host import HostBudget, size_host
@@ -148,6 +148,38 @@ def size_services(azure: Azure) -> dict[str, ServiceSizing | DoesNotFitError]:
         except DoesNotFitError as refusal:
             sizings[service.name] = refusal
     return sizings
+
+
+TRANSCRIBES = frozenset({Task.AUDIO_CHAT, Task.TRANSCRIPTION})
+"""What a model that takes a caller's audio is for."""
+
+
+@dataclass(frozen=True)
+class Listening:
+    """Replicas of one service on one pool that take audio.
+
+    Attributes:
+        low: Replicas at the fewest that its bounds and the pool's nodes allow.
+        most: Replicas at the most.
+        sessions: Of one replica, by memory.
+    """
+
+    service: str
+    low: int
+    most: int
+    sessions: int
+
+
+def listening(azure: Azure) -> Iterator[Listening]:
+    """Yield who takes audio; a service that cannot work takes none."""
+    sizings = size_services(azure)
+    for service in azure.services:
+        sized = sizings[service.name]
+        if catalog.models()[service.model].task in TRANSCRIBES and not isinstance(sized, DoesNotFitError):
+            for pool in sized.pools:
+                nodes = next(each.nodes for each in azure.pools if each.name == pool.pool)
+                low = min(service.replicas_on(pool.pool).min, nodes.min * pool.replicas_per_node)
+                yield Listening(service.name, low, pool.most_replicas, pool.engine.sessions)
 
 
 def size_fleet(fleet: AsrFleet) -> EngineSizing | None:

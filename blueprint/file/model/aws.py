@@ -236,10 +236,10 @@ class AsrFleet(Model):
     send samples instead of log-mel features, since only the engine knows how many mel bins it takes."""
     revision: Revision | None = None
     """Commit of that model's repository; absent, the newest is fetched."""
-    artifacts: Annotated[str, Field(pattern=r"^[0-9a-f]{8}$")] | None = None
-    """Weights and compiled programs that hosts fetch from the deployment's bucket, so that none asks a hub or compiles:
-    the name under which the fleet's job has left them (docs/runbooks/procedures/artifacts.md). Another image, model,
-    revision or instance type is another name."""
+    artifacts: bool = False
+    """Whether hosts fetch weights and compiled programs from the deployment's bucket, so that none asks a hub or
+    compiles. The fleet's job leaves them there, once for each image, model, revision and instance type
+    (docs/runbooks/procedures/artifacts.md)."""
     measured: Measured | None = None
     """Calls that a host carries; without it, the ceiling of its memory counts, or what its cores are assumed to do."""
     purchase: Purchase = OnDemand()

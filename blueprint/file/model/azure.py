@@ -227,10 +227,13 @@ class Service(Model):
 
 
 class WithoutPeerAccess(StrEnum):
-    """What a cell does on a node whose prefill and decode GPUs do not reach each other's memory."""
+    """What a cell does where KV cache does not go from GPU to GPU.
+
+    Its start-up checks read what the driver says of the node (``topo -p2p``), and what UCX chose at the first transfer.
+    """
 
     REFUSE = "refuse"
-    """Its pod does not start there."""
+    """Its pod does not start, or its decode engine stops before callers come."""
     WARN = "warn"
     """It starts and says so in its log: the KV cache then goes through host memory."""
 
@@ -245,7 +248,7 @@ class PrefillDecodeCell(Service):
     cpus: int = Field(default=80, gt=0)
     """CPUs that the pod asks for in whole; NUMA admission counts them."""
     without_peer_access: WithoutPeerAccess = WithoutPeerAccess.REFUSE
-    """What a cell does on a node whose prefill and decode GPUs do not reach each other's memory."""
+    """What a cell does where its prefill and decode GPUs do not reach each other's memory, or UCX does not use it."""
     lmcache: LmcachePool = LmcachePool()
     profile: Profile = Profile.TUNED
 

@@ -8,7 +8,10 @@ from blueprint.base import Model
 
 
 class CallLoad(Model):
-    """What callers bring to the AWS half: sizes, quotas, traffic and cost follow from it."""
+    """What callers bring: sizes, quotas, traffic and cost follow from it.
+
+    They come to the AWS half; of a file without one, to the services on Azure that take audio.
+    """
 
     calls: int = Field(gt=0)
     """Calls at the same time, the mean of a month."""

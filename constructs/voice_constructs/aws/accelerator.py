@@ -18,13 +18,12 @@ from blueprint.contract.environment import CACHE_DIR, CHUNK_PORT, DRAIN_TIMEOUT_
 from blueprint.contract.images import UNPRIVILEGED_USER, Image
 from blueprint.contract.metrics import NEURON_TOOLS_DIR, START_PHASES_FILE
 from blueprint.contract.network import CHUNK, ENGINE_HEALTH, VLLM, Tier
+from blueprint.engines.launch.coldstart import start_budget
 from blueprint.engines.launch.services import HOST_CACHE_DIR, fleet_launch, neuron_launch, preparation
 from blueprint.engines.launch.vllm import START_LOG
 from blueprint.engines.launch.whisper import whisper_engine
 from blueprint.file.model.aws import AsrFleet, Engine
 from blueprint.hosts import artifacts_name, asr_images, held_back
-from voice_constructs.aws.acknowledge import acknowledge
-from voice_constructs.aws.artifacts import end_with_its_job
 from voice_constructs.aws.fleet import FleetContext
 from voice_constructs.aws.host import (
     HostGroupProps,
@@ -50,6 +49,42 @@ class AcceleratorFleetProps:
     context: FleetContext
 
 
+def accelerator_template(
+    scope: Construct, id_: str, *, props: AcceleratorFleetProps, role: iam.Role, user_data: str
+) -> ec2.LaunchTemplate:
+    """Make what starts a host of the fleet's type."""
+    fleet, context = props.fleet, props.context
+    return host_template(
+        scope,
+        id_,
+        props=HostTemplateProps(
+            instance_type=catalog.instance_types()[fleet.instance_type],
+            role=role,
+            security_group=context.security_group(Tier.ASR),
+            volume_key=context.key,
+            root_volume_gib=fleet.root_volume_gib,
+            root_volume_mib_per_s=fleet.root_volume_mib_per_s,
+            user_data=user_data,
+            purchase=fleet.purchase,
+            machine_image=fleet.machine_image,
+        ),
+    )
+
+
+def cache_of(fleet: AsrFleet, image: Image) -> str:
+    """Return where a host keeps what an image's engine reads and makes."""
+    has_disks = catalog.instance_types()[fleet.instance_type].instance_store_disks
+    return f"{INSTANCE_STORE_MOUNT if has_disks else HOST_CACHE_DIR}/{image}"
+
+
+def fleet_artifacts(context: FleetContext, fleet: AsrFleet) -> userdata.Artifacts:
+    """Return where the fleet's weights and compiled programs lie, and where its hosts have them."""
+    name = artifacts_name(context.deployment, fleet)
+    return userdata.Artifacts(
+        context.registry.artifacts.url(name), cache_of(fleet, preparation(fleet).image), UNPRIVILEGED_USER
+    )
+
+
 class AcceleratorFleet(Construct):
     """Hosts of one instance type behind one Auto Scaling group.
 
@@ -67,10 +102,9 @@ class AcceleratorFleet(Construct):
         self._fleet = props.fleet
         self._type = catalog.instance_types()[props.fleet.instance_type]
         self._images = asr_images(props.fleet)
+        self._start = start_budget(self._images, artifacts=props.fleet.artifacts)
         self._name = names.group(self._deployment, props.fleet.name)
         self.group = self._build_group()
-        if not held_back(self._deployment, self._images):
-            self._build_job()
         self.scaling = [
             RuleScaling(
                 self,
@@ -87,66 +121,22 @@ class AcceleratorFleet(Construct):
             for rule in props.fleet.scaling
         ]
 
-    def _build_template(self, id_: str, role: iam.Role, user_data: str) -> ec2.LaunchTemplate:
-        fleet, context = self._fleet, self._context
-        return host_template(
-            self,
-            id_,
-            props=HostTemplateProps(
-                instance_type=self._type,
-                role=role,
-                security_group=context.security_group(Tier.ASR),
-                volume_key=context.key,
-                root_volume_gib=fleet.root_volume_gib,
-                root_volume_mib_per_s=fleet.root_volume_mib_per_s,
-                user_data=user_data,
-                purchase=fleet.purchase,
-                machine_image=fleet.machine_image,
-            ),
-        )
-
-    def _build_job(self) -> None:
-        """Make what starts the host that leaves the fleet's artifacts in the bucket, and ends with that."""
-        fleet, context, region = self._fleet, self._context, self._deployment.aws.region
-        launch, name = preparation(fleet), artifacts_name(self._deployment, fleet)
-        role = iam.Role(self, "JobRole", assumed_by=iam.ServicePrincipal("ec2.amazonaws.com"))
-        context.registry.repositories[launch.image].grant_pull(role)
-        context.registry.artifacts.allow(role, name, region=region, write=True)
-        acknowledge(role, "AwsSolutions-IAM5[Resource::*]", "GetAuthorizationToken knows no resources")
-        job = userdata.Preparation(
-            region,
-            (launch.image.value, context.image_uri(launch.image)),
-            launch.command(),
-            launch.environment(),
-            self._artifacts(name),
-            HOST_CACHE_DIR,
-            INSTANCE_STORE_MOUNT if self._type.instance_store_disks else None,
-            self._type.accelerator.kind if self._type.accelerator else None,
-        )
-        template = self._build_template("JobTemplate", role, userdata.render_preparation(job))
-        subnets = context.network.vpc.select_subnets(
-            subnet_type=ec2.SubnetType.PRIVATE_WITH_EGRESS,
-            availability_zones=list(fleet.availability_zones) if fleet.availability_zones else None,
-        )
-        end_with_its_job(template, name=names.job(self._deployment, fleet.name), subnet_id=subnets.subnet_ids[0])
-
-    def _artifacts(self, name: str) -> userdata.Artifacts:
-        directory = self._cache_of(preparation(self._fleet).image)
-        return userdata.Artifacts(self._context.registry.artifacts.url(name), directory, UNPRIVILEGED_USER)
-
-    def _cache_of(self, image: Image) -> str:
-        return f"{INSTANCE_STORE_MOUNT if self._type.instance_store_disks else HOST_CACHE_DIR}/{image}"
-
     def _build_role(self) -> iam.Role:
         role = self._context.role(self, "Role", groups=[self._name], tier=Tier.ASR, images=self._images)
         if self._fleet.artifacts:
-            region = self._deployment.aws.region
-            self._context.registry.artifacts.allow(role, self._fleet.artifacts, region=region)
+            name = artifacts_name(self._deployment, self._fleet)
+            self._context.registry.artifacts.allow(role, name, region=self._deployment.aws.region)
         return role
 
     def _build_group(self) -> autoscaling.AutoScalingGroup:
         fleet, context = self._fleet, self._context
-        template = self._build_template("Template", self._build_role(), userdata.render(self._boot()))
+        template = accelerator_template(
+            self,
+            "Template",
+            props=AcceleratorFleetProps(fleet=fleet, context=context),
+            role=self._build_role(),
+            user_data=userdata.render(self._boot()),
+        )
         group = host_group(
             self,
             "Group",
@@ -155,6 +145,7 @@ class AcceleratorFleet(Construct):
                 vpc=context.network.vpc,
                 subnets=context.network.private_subnets(fleet.availability_zones),
                 template=template,
+                start=self._start,
                 min_hosts=context.min_hosts(fleet.hosts.min, self._images),
                 max_hosts=fleet.hosts.max,
                 warm_up_s=fleet.warm_up_s,
@@ -183,7 +174,7 @@ class AcceleratorFleet(Construct):
             tier=Tier.ASR,
             region=self._deployment.aws.region,
             auto_scaling_group=self._name,
-            hooks=lifecycle_hooks(self._images, self._fleet.drain_timeout_s),
+            hooks=lifecycle_hooks(self._start, self._fleet.drain_timeout_s),
             containers=tuple(
                 self._telemetry() if image is Image.TELEMETRY else self._recognizer(image) for image in self._images
             ),
@@ -191,7 +182,7 @@ class AcceleratorFleet(Construct):
             environment=self._context.shared_environment(Tier.ASR),
             state=self._context.state_access(Tier.ASR),
             instance_store_mount=INSTANCE_STORE_MOUNT if self._type.instance_store_disks else None,
-            artifacts=self._artifacts(self._fleet.artifacts) if self._fleet.artifacts else None,
+            artifacts=fleet_artifacts(self._context, self._fleet) if self._fleet.artifacts else None,
             accelerator=accelerator.kind if accelerator else None,
         )
 
@@ -213,7 +204,7 @@ class AcceleratorFleet(Construct):
             user_id=UNPRIVILEGED_USER,
             hardware=accelerated,
             shared_memory_mib=SHARED_MEMORY_MIB if accelerated else None,
-            mounts=(userdata.Mount(self._cache_of(image), HOST_CACHE_DIR, writable=True),),
+            mounts=(userdata.Mount(cache_of(self._fleet, image), HOST_CACHE_DIR, writable=True),),
         )
 
     def _vllm(self) -> userdata.Container:

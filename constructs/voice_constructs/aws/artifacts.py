@@ -1,9 +1,8 @@
-"""Weights and compiled programs: where hosts fetch them, and the job of a fleet that leaves them there."""
+"""Weights and compiled programs: where hosts fetch them."""
 
 from dataclasses import dataclass
 
 from aws_cdk import Duration, RemovalPolicy, Stack
-from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
@@ -65,12 +64,3 @@ def artifacts(scope: Construct, *, key: EncryptionKey, removal_policy: RemovalPo
     )
     acknowledge(bucket, "AwsSolutions-S1", "Hosts read public weights from it; CloudTrail has who wrote them")
     return Artifacts(bucket, key)
-
-
-def end_with_its_job(template: ec2.LaunchTemplate, *, name: str, subnet_id: str) -> None:
-    """Have a launch template start one host, by its name alone, that is gone when it shuts down."""
-    cfn = template.node.default_child
-    assert isinstance(cfn, ec2.CfnLaunchTemplate)  # noqa: S101  narrows jsii's IConstruct
-    cfn.launch_template_name = name
-    cfn.add_property_override("LaunchTemplateData.InstanceInitiatedShutdownBehavior", "terminate")
-    cfn.add_property_override("LaunchTemplateData.NetworkInterfaces.0.SubnetId", subnet_id)

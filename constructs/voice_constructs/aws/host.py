@@ -17,9 +17,8 @@ import userdata
 from blueprint.aws import machine_images
 from blueprint.aws.rollouts import surges
 from blueprint.catalog import InstanceType
-from blueprint.contract.images import Image
 from blueprint.contract.metrics import NAMESPACE
-from blueprint.engines.launch.coldstart import ready_budget_s
+from blueprint.engines.launch.coldstart import StartBudget
 from blueprint.file.model.aws import CapacityBlock, CapacityReservation, Purchase, Rollout, Spot
 from voice_constructs.aws.acknowledge import acknowledge
 from voice_constructs.aws.pseudo import ACCOUNT_ID, PARTITION
@@ -220,17 +219,15 @@ def _configure_reservation(cfn: ec2.CfnLaunchTemplate, purchase: Purchase) -> No
 
 LAUNCH_HOOK = "ready"
 TERMINATE_HOOK = "drain"
-HEARTBEAT_S = 900
-"""A host that is silent for so long is given up. The pull of one accelerator image, minutes, sends no heartbeat."""
 
 
-def lifecycle_hooks(images: Sequence[Image], drain_timeout_s: int) -> userdata.LifecycleHooks:
-    """Return what a host that runs these images is told of its group's hooks."""
+def lifecycle_hooks(start: StartBudget, drain_timeout_s: int) -> userdata.LifecycleHooks:
+    """Return what a host is told of its group's hooks."""
     return userdata.LifecycleHooks(
         launch=LAUNCH_HOOK,
         terminate=TERMINATE_HOOK,
-        heartbeat_s=HEARTBEAT_S,
-        ready_budget_s=ready_budget_s(images),
+        heartbeat_s=start.silence_s,
+        ready_budget_s=start.ready_s,
         drain_budget_s=drain_timeout_s,
     )
 
@@ -241,6 +238,7 @@ class HostGroupProps:
 
     Attributes:
         name: Name of the group; user data and policies refer to it.
+        start: How long a host may take to start; health checks wait as long.
         min_hosts: Fewest hosts, 0 while an image has no digest.
         rollout: How a deploy replaces hosts.
         guards: Names of the alarms that stop it.
@@ -250,6 +248,7 @@ class HostGroupProps:
     vpc: ec2.IVpc
     subnets: ec2.SubnetSelection
     template: ec2.LaunchTemplate
+    start: StartBudget
     min_hosts: int
     max_hosts: int
     warm_up_s: int
@@ -264,7 +263,7 @@ def host_group(scope: Construct, id_: str, *, props: HostGroupProps) -> autoscal
 
     The hooks are part of the group, so that they hold for its very first host.
     """
-    grace = Duration.seconds(HEARTBEAT_S)
+    grace = Duration.seconds(props.start.ready_s)
     group = autoscaling.AutoScalingGroup(
         scope,
         id_,
@@ -289,7 +288,7 @@ def host_group(scope: Construct, id_: str, *, props: HostGroupProps) -> autoscal
         autoscaling.CfnAutoScalingGroup.LifecycleHookSpecificationProperty(
             lifecycle_hook_name=name,
             lifecycle_transition=f"autoscaling:EC2_INSTANCE_{transition}",
-            heartbeat_timeout=HEARTBEAT_S,
+            heartbeat_timeout=props.start.silence_s,
             default_result="ABANDON",
         )
         for name, transition in {LAUNCH_HOOK: "LAUNCHING", TERMINATE_HOOK: "TERMINATING"}.items()

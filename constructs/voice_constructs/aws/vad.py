@@ -26,6 +26,7 @@ from blueprint.contract.environment import (
 from blueprint.contract.images import Image
 from blueprint.contract.metrics import CONTROL_SOCKET
 from blueprint.contract.network import CHUNK, RTP, VAD_HEALTH, Tier
+from blueprint.engines.launch.coldstart import start_budget
 from blueprint.file.model.aws import DataPathMode, Engine, OnDemand
 from blueprint.hosts import VAD_IMAGES
 from voice_constructs.aws.fleet import FleetContext
@@ -130,6 +131,7 @@ class VadFleet(Construct):
                 vpc=self._context.network.vpc,
                 subnets=self._context.network.private_subnets((zone,)),
                 template=template,
+                start=start_budget(VAD_IMAGES),
                 min_hosts=self._context.min_hosts(bounds.min, VAD_IMAGES),
                 max_hosts=bounds.max,
                 warm_up_s=self._fleet.warm_up_s,
@@ -151,7 +153,7 @@ class VadFleet(Construct):
             tier=Tier.VAD,
             region=self._deployment.aws.region,
             auto_scaling_group=group,
-            hooks=lifecycle_hooks(VAD_IMAGES, fleet.drain_timeout_s),
+            hooks=lifecycle_hooks(start_budget(VAD_IMAGES), fleet.drain_timeout_s),
             containers=(self._dataplane(), self._telemetry()),
             log_group=context.log_group.log_group_name,
             environment=context.shared_environment(Tier.VAD),

@@ -20,6 +20,7 @@ TOPICS: dict[str, Callable[[Account], Iterable[Row]]] = {
     "instance types in each zone": fleets.offering_rows,
     "instance types against the catalogue": fleets.drift_rows,
     "machine images": fleets.image_rows,
+    "artifacts": fleets.artifact_rows,
     "RunInstances dry run": fleets.dry_run_rows,
     "domain and certificate": setup.domain_rows,
     "secrets that must exist": setup.secret_rows,

@@ -12,6 +12,7 @@ from blueprint.catalog import InstanceType
 from blueprint.checks.fleets import Fleet, fleets
 from blueprint.file.model.aws import CapacityBlock, CapacityReservation, Spot
 from ops.aws.account import AREA, Account
+from ops.aws.artifacts import prepared, remedy
 from ops.aws.refusals import code_of, is_denied
 from ops.preflight.questions import first_line
 from ops.preflight.report import Row, Status, answer
@@ -85,6 +86,15 @@ def image_rows(account: Account) -> Iterator[Row]:
         image = _image(account, chosen)
         remedy = "take another region" if public else "`voice images ami` proposes one that exists"
         yield answer(AREA, asked, image or f"there is no {chosen}", "an image id", blocks="" if image else remedy)
+
+
+def artifact_rows(account: Account) -> Iterator[Row]:
+    """Say whether what the hosts of each ASR fleet fetch is in the bucket; without it none of them starts."""
+    for fleet, place, complete in prepared(account):
+        found, needed = f"{place} is {'' if complete else 'not '}complete", "left by the job of the fleet"
+        yield answer(
+            AREA, f"artifacts of {fleet.name}", found, needed, blocks="" if complete else remedy(account, fleet)
+        )
 
 
 def dry_run_rows(account: Account) -> Iterator[Row]:

@@ -1,4 +1,4 @@
-"""Elastic Load Balancing: the ARN and the name of a network load balancer, deletion protection, clean deletion."""
+"""Elastic Load Balancing: ARNs, names and listeners of network load balancers, deletion protection, clean deletion."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from moto.elbv2.models import ELBv2Backend, FakeListener, FakeLoadBalancer, elbv
 
 from sandbox.aws.shapes import Json
 
+NETWORK_PROTOCOLS = {"TCP", "TLS", "UDP", "TCP_UDP"}
 _PATH = {"network": "net", "gateway": "gwy"}
 
 
@@ -41,6 +42,24 @@ class MendedElbv2(ELBv2Backend):
         listener = super().create_listener(*args, **options)
         if listener.protocol not in {"HTTPS", "TLS"}:
             listener.ssl_policy = ""
+        return listener
+
+    def modify_listener(self, arn: str, *args: Json, **options: Json) -> FakeListener:
+        """Change a listener; moto refuses the protocols of a network load balancer."""
+        names = ("port", "protocol", "ssl_policy", "certificates", "actions")
+        asked = dict(zip(names, args, strict=False)) | options
+        protocol = asked.pop("protocol", None)
+        of_network = protocol in NETWORK_PROTOCOLS
+        listener = super().modify_listener(arn, protocol=None if of_network else protocol, **asked)
+        if of_network:
+            listener.protocol = protocol
+        if protocol == "TLS" and asked.get("certificates"):
+            listener.certificates = [each["CertificateArn"] for each in asked["certificates"]]
+            listener.certificate = listener.certificates[0]
+        for action in listener.default_actions:
+            group = self.target_groups.get(action.data.get("TargetGroupArn", ""))
+            if group and listener.load_balancer_arn not in group.load_balancer_arns:
+                group.load_balancer_arns.append(listener.load_balancer_arn)
         return listener
 
     def delete_load_balancer(self, arn: str) -> None:

@@ -159,6 +159,9 @@ CASES: tuple[Case, ...] = (
          {f"{PAIR}.model": "qwen2.5-7b-instruct", **pair_pool("Standard_ND96isr_H200_v5", tensor_parallel=8)},
          {f"{PAIR}.model": "qwen2.5-7b-instruct", **pair_pool("Standard_ND96isr_H200_v5", tensor_parallel=4)},
          ("28 attention heads", "TP 8")),
+    # 2 cells and 4 replicas of 403 sessions each, at twice the mean
+    case("load-fits-services", "load.calls", {"load": {"calls": 1210}}, {"load": {"calls": 1209}},
+         ("2,420 (1,210 x 2)", "2,418 (cell 2 x 403, pair 4 x 403)")),
     case("load-fits-gpus", f"{QWEN}.pools.0", {f"{A100}.vm_size": "Standard_NV36ads_A10_v5"},
          {f"{A100}.vm_size": "Standard_NV36ads_A10_v5", f"{QWEN}.quantization": "fp8"},
          ("one session of 16384 tokens", "0.92 x 22 GiB of A10")),

@@ -140,7 +140,7 @@ def test_check_says_what_it_is_about_and_where_that_comes_from(check: checks.Che
     ("base", "informs"),
     [
         # Its VAD hosts have the memory that other checks need, and its weights come from a hub.
-        (BASE, {"artifacts-named", "quota-need", "tiers-balanced"}),
+        (BASE, {"artifacts-used", "quota-need", "tiers-balanced"}),
         # No source says that a cell's GPUs reach each other's memory: its check warns of every cell.
         (AZURE_BASE, {"family-quota-need", "cell-gpus-reach-each-other"}),
     ],

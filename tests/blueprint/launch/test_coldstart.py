@@ -8,13 +8,12 @@ from blueprint.contract.images import Image
 from blueprint.contract.metrics import METRICS, PHASE_DIMENSION, START_PHASES_FILE, StartPhase
 from blueprint.contract.network import Tier
 from blueprint.engines.launch import Launcher, services
-from blueprint.engines.launch.coldstart import BUDGETS, Lever, PhaseBudget, known_seconds, ready_budget_s, table
+from blueprint.engines.launch.coldstart import BUDGETS, Lever, PhaseBudget, known_seconds, start_budget, table
 from blueprint.engines.launch.vllm import START_LOG
 from blueprint.file.model.azure import ChatService, TtsService
 from tests.blueprint.launch.samples import ROOT, azure_service, deployment
 from tests.userdata import hosts
 from userdata import render
-from voice_constructs.aws.host import HEARTBEAT_S
 
 PAGE = ROOT / "docs" / "cold-start.md"
 MARK = "<!-- table -->\n"
@@ -59,17 +58,32 @@ def test_phases_stand_once_and_in_order(image: Image) -> None:
     assert positions == sorted(set(positions))
 
 
+@pytest.mark.parametrize("artifacts", [False, True])
 @pytest.mark.parametrize("image", BUDGETS)
-def test_hosts_wait_long_enough_for_the_known_phases(image: Image) -> None:
-    assert ready_budget_s([image]) >= 2 * known_seconds(image, pull=False)
+def test_hosts_wait_long_enough_for_the_known_phases(image: Image, artifacts: bool) -> None:
+    budget = start_budget([image], artifacts=artifacts)
+    assert budget.ready_s >= 2 * known_seconds(image, pull=False, artifacts=artifacts)
     # No heartbeat is sent during the pull of one image.
-    assert known_seconds(image, pull=True) - known_seconds(image, pull=False) <= HEARTBEAT_S
+    assert 2 * (known_seconds(image, pull=True) - known_seconds(image, pull=False)) <= budget.silence_s
 
 
-def test_a_fleet_whose_engine_starts_slowly_has_more_time() -> None:
-    assert ready_budget_s([Image.VAD_DATAPLANE, Image.TELEMETRY]) == 900
-    # Twice 306 s of weights, 166 s to compile, 90 s of graphs and 131 s of warm-up, in whole minutes.
-    assert ready_budget_s([Image.WHISPER_ENGINE, Image.ASR_VLLM]) == 1440
+@pytest.mark.parametrize(
+    ("images", "artifacts", "ready_s", "silence_s"),
+    [
+        ([Image.VAD_DATAPLANE, Image.TELEMETRY], False, 900, 900),
+        # Twice 306 s of weights, 166 s to compile, 90 s of graphs and 131 s of warm-up, in whole minutes.
+        ([Image.WHISPER_ENGINE, Image.ASR_VLLM], False, 1440, 900),
+        # Twice 63, 20, 90 and 131 s: weights are on the disk, and compiled programs beside them.
+        ([Image.WHISPER_ENGINE, Image.ASR_VLLM], True, 660, 600),
+        ([Image.ASR_NEURON], False, 900, 900),
+        ([Image.ASR_NEURON], True, 480, 600),
+    ],
+)
+def test_a_budget_follows_from_images_and_levers(
+    images: list[Image], artifacts: bool, ready_s: int, silence_s: int
+) -> None:
+    budget = start_budget(images, artifacts=artifacts)
+    assert (budget.ready_s, budget.silence_s) == (ready_s, silence_s)
 
 
 def test_hosts_report_every_phase_that_the_budget_has() -> None:

@@ -15,7 +15,7 @@ import blueprint
 from blueprint import catalog
 from blueprint.file.model.load import CallLoad
 from ops.cost import aws, azure
-from ops.cost.audio import aws_audio, aws_calls, azure_audio
+from ops.cost.audio import aws_audio, aws_calls, azure_audio, azure_place
 from ops.cost.estimate import NEW_TYPE, Half, aws_rented, azure_rented, price, traffic_rented
 from ops.cost.model import Amount, Audio, Estimate, total
 from ops.cost.prices import HOURS_PER_MONTH, price_book
@@ -268,10 +268,20 @@ def test_a_typed_load_leaves_no_traffic_outside_the_sum() -> None:
 
 
 def test_azure_carries_the_audio_of_services_that_listen() -> None:
-    audio = azure_audio(AZURE.azure, 0.35)
+    audio = azure_audio(AZURE.azure, None, 0.35)
     assert "voxtral-cells, 2-4 replicas" in audio.assumed
     assert "qwen" not in audio.assumed
     assert "speech" not in audio.assumed
+
+
+def test_a_typed_load_is_what_azure_carries_and_places_its_nodes() -> None:
+    load = CallLoad(calls=300, peak_factor=2)
+    audio = azure_audio(AZURE.azure, load, 0.35)
+    assert audio.hours is not None
+    assert (audio.hours.expected, audio.hours.peak) == (300 * 730, 600 * 730)
+    assert "ceilings of memory" not in audio.assumed
+    few, many = azure_place(AZURE.azure, load), azure_place(AZURE.azure, CallLoad(calls=3000))
+    assert 0 <= few < many <= 1
 
 
 def test_cost_per_audio_hour_is_the_quotient() -> None:

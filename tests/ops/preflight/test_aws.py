@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from moto.ec2.models.instance_types import InstanceTypeBackend
 from blueprint import Deployment, checks
 from blueprint.aws.machine_images import PUBLIC_PARAMETERS
 from blueprint.checks.capacity import quota_need
+from blueprint.hosts import artifacts_name
 from ops.aws.account import Account
 from ops.preflight.aws.quotas import family_of, vcpu_needs, vcpu_room
 from ops.preflight.report import Row, Status
@@ -372,3 +374,19 @@ def test_a_profile_that_does_not_exist_is_one_answer(
 def test_the_templates_are_of_a_file_that_passes(sandbox: Deployment) -> None:
     assert not checks.refusals(sandbox)
     assert len(templates_of_sandbox()) == 11
+
+
+def test_artifacts_that_no_job_has_left_block(account: AwsAccount, tmp_path: Path) -> None:
+    deployment = edited({"aws.asr.0.artifacts": True}, tmp_path)
+    about, name = "artifacts of inf2", artifacts_name(deployment, deployment.aws.asr[0])
+    assert account.answer(deployment, about).status is Status.BLOCKS
+    resources = templates_of_sandbox()["sandbox-registry"]["Resources"]
+    buckets = {key: {"Type": each["Type"]} for key, each in resources.items() if each["Type"] == "AWS::S3::Bucket"}
+    cloudformation, s3 = boto3.client("cloudformation"), boto3.client("s3")
+    cloudformation.create_stack(StackName="sandbox-registry", TemplateBody=json.dumps({"Resources": buckets}))
+    missing = account.answer(deployment, about)
+    assert (missing.status, f"/{name} is not complete" in missing.found) == (Status.BLOCKS, True)
+    assert "LaunchTemplateName=sandbox-inf2-artifacts" in missing.remedy
+    (bucket,) = s3.list_buckets()["Buckets"]
+    s3.put_object(Bucket=bucket["Name"], Key=f"{name}/complete", Body=b"complete")
+    assert account.answer(deployment, about).status is Status.FINE

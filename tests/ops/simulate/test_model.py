@@ -30,6 +30,7 @@ from tests.ops.simulate.worlds import (
     steady,
     steps_to,
     vad,
+    without_artifacts,
 )
 
 
@@ -91,13 +92,19 @@ def test_a_file_that_says_how_many_sessions_is_believed() -> None:
 
 
 def test_a_boot_is_the_cold_start_budget_and_no_shorter_than_the_file_says() -> None:
-    inf2, p5 = production()[1], production()[3]
+    inf2, p5 = without_artifacts()[1], without_artifacts()[3]
     (compiling,) = (row.seconds for rows in BUDGETS.values() for row in rows if row.seconds == 385)
     assert {phase.name: phase.cold_s for phase in inf2.boot.phases}["compile"] == compiling
     # The engine of a host in the warm pool has not run yet: it pulls nothing, and compiles all the same.
     assert inf2.boot.cold_s - inf2.boot.warm_s == 300 + 30
     assert inf2.boot.warm_s > compiling
     assert p5.boot.cold_s == blueprint.load(PRODUCTION).aws.asr[2].warm_up_s
+
+
+def test_a_host_that_fetches_artifacts_compiles_nothing() -> None:
+    with_them, without = production()[1].boot, without_artifacts()[1].boot
+    assert {phase.name: phase.cold_s for phase in with_them.phases}["compile"] == 60
+    assert without.cold_s - with_them.cold_s == without.warm_s - with_them.warm_s == 385 - 60
 
 
 def test_an_operator_s_own_numbers_win() -> None:

@@ -20,6 +20,13 @@ def production() -> tuple[FleetPlan, ...]:
     return fleet_plans(blueprint.load(PRODUCTION), {})
 
 
+def without_artifacts() -> tuple[FleetPlan, ...]:
+    """Return production's fleets as they are when every host asks a hub and compiles."""
+    file = blueprint.load(PRODUCTION)
+    asr = tuple(fleet.model_copy(update={"artifacts": False}) for fleet in file.aws.asr)
+    return fleet_plans(file.model_copy(update={"aws_half": file.aws.model_copy(update={"asr": asr})}), {})
+
+
 def headroom(*, below: float = 20, change: int = 1) -> ScalingRule:
     return ScalingRule(
         name="headroom",

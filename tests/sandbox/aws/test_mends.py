@@ -80,6 +80,21 @@ def test_names_of_load_balancers_are_unique(stack: Deployed) -> None:
         elbv2.create_load_balancer(Name=shown["LoadBalancerName"], Subnets=[stack["SubnetA"]])
 
 
+def test_listeners_of_a_network_load_balancer_lead_elsewhere_when_the_template_says_so(stack: Deployed) -> None:
+    changed = balancer()
+    stack.create(balancer())
+    changed["Other"] = {**changed["Audio"], "Properties": {**changed["Audio"]["Properties"], "TargetType": "ip"}}
+    changed["Udp"]["Properties"]["DefaultActions"][0]["TargetGroupArn"] = {"Ref": "Other"}
+    changed["Tls"]["Properties"]["Port"] = 8443
+    stack.update(changed)
+    elbv2 = stack.client("elbv2")
+    udp, tls = elbv2.describe_listeners(ListenerArns=[stack["Udp"], stack["Tls"]])["Listeners"]
+    assert (udp["Protocol"], udp["DefaultActions"][0]["TargetGroupArn"]) == ("UDP", stack["Other"])
+    assert (tls["Protocol"], tls["Port"], len(tls["Certificates"])) == ("TLS", 8443, 1)
+    (group,) = elbv2.describe_target_groups(TargetGroupArns=[stack["Other"]])["TargetGroups"]
+    assert group["LoadBalancerArns"] == [stack["Balancer"]]
+
+
 def test_every_instance_type_of_the_project_can_be_launched(aws: LocalAws) -> None:
     kinds = ["c8g.12xlarge", "c8g.4xlarge", "inf2.48xlarge", "trn1.2xlarge", "p5.4xlarge"]
     found = aws.client("ec2").describe_instance_types(InstanceTypes=kinds)["InstanceTypes"]

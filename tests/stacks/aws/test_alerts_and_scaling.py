@@ -70,7 +70,7 @@ def too_early(stacks: Stacks) -> tuple[list[str], int]:
     return found, compared
 
 
-# The fleets of `hosts` have no rules, those of `small` only such on SlotsTaken, which no alert reads.
+# The fleets of `hosts` and `small` have rules on SlotsTaken only, which no alert reads.
 @pytest.mark.parametrize("name", [name for name in FILES if name not in ("hosts", "small")])
 def test_alerts_lie_beyond_scaling(name: str) -> None:
     found, compared = too_early(shipped(name))

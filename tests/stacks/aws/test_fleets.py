@@ -278,19 +278,39 @@ def test_telemetry_reads_the_phases_of_a_start_on_every_accelerator_host(sandbox
         assert re.search(r"^STARTING=(asr-neuron|whisper-engine)$", script, re.MULTILINE)
 
 
-def test_a_job_fills_what_hosts_fetch_once_the_file_names_it(sandbox: Stacks, tmp_path: Path) -> None:
-    fleet = deployment("sandbox").aws.asr[0]
-    name = artifacts_name(deployment("sandbox"), fleet)
-    (job,) = launch_data(sandbox["asr-inf2"], of_job=True)
+def test_a_job_fills_what_hosts_fetch_where_the_file_asks_for_it(sandbox: Stacks, tmp_path: Path) -> None:
+    name = artifacts_name(deployment("sandbox"), deployment("sandbox").aws.asr[0])
+    assert not launch_data(sandbox["asr"], of_job=True)
+    (without,) = launch_data(sandbox["asr-inf2"])
+    assert "HF_HUB_OFFLINE" not in user_data({"LaunchTemplateData": without})
+    stacks = edited_sandbox({"aws.asr.0.artifacts": True}, tmp_path)
+    # A new release is prepared by a stack that is deployed before any host of the fleet rolls.
+    (job,) = launch_data(stacks["asr"], of_job=True)
     assert job["InstanceInitiatedShutdownBehavior"] == "terminate"
     assert "SubnetId" in job["NetworkInterfaces"][0]
     assert f"/{name}" in user_data({"LaunchTemplateData": job})
-    (without,) = launch_data(sandbox["asr-inf2"])
-    assert "HF_HUB_OFFLINE" not in user_data({"LaunchTemplateData": without})
-    (data,) = launch_data(edited_sandbox({"aws.asr.0.artifacts": name}, tmp_path)["asr-inf2"])
+    (data,) = launch_data(stacks["asr-inf2"])
     text = user_data({"LaunchTemplateData": data})
     assert "HF_HUB_OFFLINE=1" in text
     assert f"/{name}" in text
+
+
+def budgets(stack: Stack) -> tuple[int, int, set[int], int]:
+    """Return a fleet's time to be ready, the pace of its heartbeats, its hooks' and its group's patience, seconds."""
+    (data,), group = launch_data(stack), stack.the("AutoScaling::AutoScalingGroup")
+    told = [
+        re.findall(rf"^{name}=(\d+)$", user_data({"LaunchTemplateData": data}), re.MULTILINE)
+        for name in ("READY_BUDGET_S", "HEARTBEAT_EVERY_S")
+    ]
+    hooks = {hook["HeartbeatTimeout"] for hook in group["LifecycleHookSpecificationList"]}
+    return int(told[0][0]), int(told[1][0]), hooks, group["HealthCheckGracePeriod"]
+
+
+def test_a_fleet_whose_artifacts_are_in_the_bucket_is_given_less_time_to_start(sandbox: Stacks, tmp_path: Path) -> None:
+    assert budgets(sandbox["asr-inf2"]) == (900, 300, {900}, 900)
+    stacks = edited_sandbox({"aws.asr.0.artifacts": True}, tmp_path)
+    assert budgets(stacks["asr-inf2"]) == (480, 200, {600}, 480)
+    assert budgets(stacks["asr-trn1"]) == (900, 300, {900}, 900)
 
 
 def test_another_image_or_model_has_other_artifacts() -> None:

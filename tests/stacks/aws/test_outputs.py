@@ -1,12 +1,18 @@
 """What a deploy tells: where callers find the platform, what lets them in, and ids that every service takes."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from blueprint.aws.names import ELASTICACHE_ID_LENGTH
+from sandbox.aws.adapters.schemas import schema
 from tests.synthesized import Stack, edited_sandbox
 
+STACK_NAME_LENGTH = 128
+"""https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/cfn-console-create-stacks-stack-details.html"""
 LONGEST = "a" * 15 + "-" + "b" * 16
 """A deployment's name may have so many characters."""
 
@@ -39,8 +45,36 @@ def test_only_iam_has_a_policy_for_callers(by_authorizer: dict[str, Stack]) -> N
     assert {kind for kind, stack in by_authorizer.items() if "CallersPolicy" in outputs(stack)} == {"iam"}
 
 
-def test_the_longest_name_fits_elasticache(tmp_path: Path) -> None:
-    state = edited_sandbox({"name": LONGEST}, tmp_path)["state"]
+def refused(value: object, said: dict[str, Any], whole: dict[str, Any]) -> Iterator[str]:
+    """Yield the texts of a property that CloudFormation's own schema of the type does not take."""
+    if reference := said.get("$ref"):
+        said = whole["definitions"][reference.rpartition("/")[2]]
+    match value:
+        case str():
+            if len(value) > said.get("maxLength", len(value)) or not re.search(said.get("pattern", ""), value):
+                yield value
+        case list():
+            for item in value:
+                yield from refused(item, said.get("items", {}), whole)
+        case dict():
+            for key, item in value.items():
+                yield from refused(item, said.get("properties", {}).get(key, {}), whole)
+
+
+def test_the_longest_names_fit_every_service(tmp_path: Path) -> None:
+    stacks = edited_sandbox({"name": LONGEST, "aws.asr.0.name": "c" * 32, "aws.asr.0.artifacts": True}, tmp_path)
+    assert max(len(f"{LONGEST}-{tier}") for tier in stacks) <= STACK_NAME_LENGTH
+    not_taken = [
+        (resource["Type"], text)
+        for stack in stacks.values()
+        for resource in stack.template["Resources"].values()
+        for whole in [schema(resource["Type"])]
+        for name, value in resource.get("Properties", {}).items()
+        for text in refused(value, whole["properties"].get(name, {}), whole)
+    ]
+    assert not_taken == []
+    state = stacks["state"]
+    # ElastiCache's limit stands in no schema.
     ids = [
         *(each["UserId"] for each in state.properties("ElastiCache::User")),
         *(each["UserGroupId"] for each in state.properties("ElastiCache::UserGroup")),
@@ -48,3 +82,16 @@ def test_the_longest_name_fits_elasticache(tmp_path: Path) -> None:
     ]
     assert len(set(ids)) == len(ids)
     assert max(map(len, ids)) <= ELASTICACHE_ID_LENGTH
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value"),
+    [
+        ("AWS::CloudWatch::Alarm", "AlarmName", "n" * 256),
+        ("AWS::ImageBuilder::ImagePipeline", "Name", "n" * 129),
+        ("AWS::Logs::LogGroup", "Tags", [{"Key": "n" * 129}]),
+    ],
+)
+def test_a_text_that_is_too_long_is_found(kind: str, name: str, value: object) -> None:
+    whole = schema(kind)
+    assert len(list(refused(value, whole["properties"][name], whole))) == 1

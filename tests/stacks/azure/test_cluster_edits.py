@@ -7,7 +7,7 @@ import pytest
 from sandbox.azure.diff import compare
 from sandbox.azure.graph import Graph
 from sandbox.azure.outages import DOWN, outages
-from sandbox.azure.replacements import AZURE, defined
+from sandbox.azure.replacements import AZURE, KUBERNETES, defined
 from sandbox.azure.schema import args_shape, resource_shape
 from sandbox.changes import Op
 from tests.blueprint.documents import ABSENT, Edits
@@ -112,10 +112,11 @@ AWAY: dict[str, tuple[Edits, set[tuple[str, str]]]] = {
 """Edits, and what of the cluster would be away: the resource, and the input that cannot change in place."""
 
 
+@pytest.mark.parametrize("file", ["cells", "production-azure"])
 @pytest.mark.parametrize("case", AWAY)
-def test_a_replacement_of_what_serves_or_holds_state_is_an_outage(case: str) -> None:
+def test_a_replacement_of_what_serves_or_holds_state_is_an_outage(case: str, file: str) -> None:
     edits, expected = AWAY[case]
-    steps = compare(cluster(edited({})), cluster(edited(edits)))
+    steps = compare(cluster(edited({}, file)), cluster(edited(edits, file)))
     found = outages(steps)
     assert {(each.name, change) for each in found for change in each.changes} == expected
     assert all(re.search(r"minutes|hour|for good|until", each.text()) for each in found)
@@ -147,11 +148,13 @@ def test_definitions_are_read_where_they_say_that_an_input_cannot_change() -> No
     assert "kubernetesVersion" not in aks
 
 
-@pytest.mark.parametrize("kind", AZURE)
+@pytest.mark.parametrize("kind", [*AZURE, *KUBERNETES])
 def test_what_definitions_do_not_say_is_an_input_and_has_a_source(kind: str) -> None:
-    for path, source in AZURE[kind].items():
+    token = f"{package(kind)}:{kind}"
+    for path, source in {**AZURE, **KUBERNETES}[kind].items():
         assert source.startswith("https://"), path
-        shape = resource_shape(f"azure-native:{kind}")
+        assert path not in defined(token)  # or the row can go
+        shape = resource_shape(token)
         for name in path.split("."):
             assert shape
             assert name in shape.inputs, path

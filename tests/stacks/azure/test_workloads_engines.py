@@ -122,7 +122,9 @@ def test_engines_have_every_probe_and_their_release_answers_it(graph: Graph) -> 
                 continue
             table = published("vllm-omni" if "--omni" in one["command"] else "vllm")
             port = one["ports"][0]["containerPort"]
-            for kind in ("startupProbe", "livenessProbe", "readinessProbe"):
+            # A cell's decode engine is ready when its transport is known, and its health is asked through the front.
+            kinds = ("startupProbe", "livenessProbe", *(() if one["name"] == "decode" else ("readinessProbe",)))
+            for kind in kinds:
                 asked = one[kind]["httpGet"]
                 assert asked["port"] == port == int(one["command"][one["command"].index("--port") + 1])
                 assert not list(check_endpoint(table, "GET", asked["path"]))
@@ -187,7 +189,7 @@ def test_every_variable_is_a_launchers(azure: Azure) -> None:
     for each in engine_pods(workloads(PRODUCTION)):
         for name, environment in launched(each, azure).items():
             added = variables(each.container(name)).items() - environment().items()
-            assert dict(added).keys() <= {"NVIDIA_VISIBLE_DEVICES"}
+            assert dict(added).keys() <= {"NVIDIA_VISIBLE_DEVICES", "TRANSPORT_EXPECTED"}
 
 
 def test_caches_and_weights_are_on_mounted_volumes(graph: Graph) -> None:

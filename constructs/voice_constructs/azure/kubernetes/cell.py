@@ -1,5 +1,7 @@
 """A prefill/decode cell: one pod on all GPUs of a node."""
 
+from dataclasses import replace
+
 import pulumi
 import pulumi_kubernetes as k8s
 
@@ -49,6 +51,7 @@ from voice_constructs.azure.kubernetes.pods import (
     shared_memory_mount,
 )
 from voice_constructs.azure.kubernetes.topology_check import HandOver, topology_check
+from voice_constructs.azure.kubernetes.transport_check import READY, TransportCheck
 
 SEES_EVERY_GPU = {"NVIDIA_VISIBLE_DEVICES": "all"}
 """Read by the NVIDIA runtime, the default one of AKS GPU nodes: its handler is `nvidia-container-runtime`, and there is
@@ -119,7 +122,12 @@ def _engines(
     )
     return [
         _engine("prefill", image, launch.prefill, PREFILL_HTTP, share),
-        _engine("decode", image, launch.decode, DECODE_HTTP, share),
+        replace(
+            _engine("decode", image, launch.decode, DECODE_HTTP, share),
+            launcher=TransportCheck(launch.decode, service.without_peer_access),
+            # Its health is asked through the front.
+            readiness=Probe(exec_=k8s.core.v1.ExecActionArgs(command=["test", "-e", READY]), period_seconds=5),
+        ),
         holder,
     ]
 

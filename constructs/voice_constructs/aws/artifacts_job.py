@@ -1,0 +1,65 @@
+"""The job of an ASR fleet: a host of its type leaves weights and compiled programs in the bucket, and ends."""
+
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
+from constructs import Construct
+
+import userdata
+from blueprint import catalog
+from blueprint.aws import names
+from blueprint.engines.launch.services import HOST_CACHE_DIR, preparation
+from blueprint.hosts import artifacts_name
+from voice_constructs.aws.accelerator import (
+    INSTANCE_STORE_MOUNT,
+    SHARED_MEMORY_MIB,
+    AcceleratorFleetProps,
+    accelerator_template,
+    fleet_artifacts,
+)
+from voice_constructs.aws.acknowledge import acknowledge
+
+
+class ArtifactsJob(Construct):
+    """A launch template that starts the host by its name alone.
+
+    It stands in a stack that is deployed before the fleet's own, so that a new release is prepared before any host
+    serves it.
+    """
+
+    def __init__(self, scope: Construct, id_: str, *, props: AcceleratorFleetProps) -> None:
+        super().__init__(scope, id_)
+        fleet, context = props.fleet, props.context
+        kind = catalog.instance_types()[fleet.instance_type]
+        launch, region = preparation(fleet), context.deployment.aws.region
+        job = userdata.Preparation(
+            region,
+            (launch.image.value, context.image_uri(launch.image)),
+            launch.command(),
+            launch.environment(),
+            fleet_artifacts(context, fleet),
+            HOST_CACHE_DIR,
+            INSTANCE_STORE_MOUNT if kind.instance_store_disks else None,
+            kind.accelerator.kind if kind.accelerator else None,
+            SHARED_MEMORY_MIB if kind.computes_on != "cpu" else None,
+        )
+        template = accelerator_template(
+            self, "Template", props=props, role=self._build_role(props), user_data=userdata.render_preparation(job)
+        )
+        subnets = context.network.vpc.select_subnets(
+            subnet_type=ec2.SubnetType.PRIVATE_WITH_EGRESS,
+            availability_zones=list(fleet.availability_zones) if fleet.availability_zones else None,
+        )
+        cfn = template.node.default_child
+        assert isinstance(cfn, ec2.CfnLaunchTemplate)  # noqa: S101  narrows jsii's IConstruct
+        cfn.launch_template_name = names.job(context.deployment, fleet.name)
+        cfn.add_property_override("LaunchTemplateData.InstanceInitiatedShutdownBehavior", "terminate")
+        cfn.add_property_override("LaunchTemplateData.NetworkInterfaces.0.SubnetId", subnets.subnet_ids[0])
+
+    def _build_role(self, props: AcceleratorFleetProps) -> iam.Role:
+        fleet, context = props.fleet, props.context
+        role = iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("ec2.amazonaws.com"))
+        context.registry.repositories[preparation(fleet).image].grant_pull(role)
+        name, region = artifacts_name(context.deployment, fleet), context.deployment.aws.region
+        context.registry.artifacts.allow(role, name, region=region, write=True)
+        acknowledge(role, "AwsSolutions-IAM5[Resource::*]", "GetAuthorizationToken knows no resources")
+        return role

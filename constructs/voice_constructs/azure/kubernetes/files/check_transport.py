@@ -1,0 +1,175 @@
+"""Start a cell's decode engine, and let callers in once UCX has said that KV cache goes from GPU to GPU.
+
+Runs as the engine's parent, on the standard library alone: the arguments are the engine's command, its signals and exit
+code are passed on. ``TRANSPORT_EXPECTED`` holds the expectation as JSON. As soon as both engines answer, one request is
+prefilled in one and decoded in the other. The file ``ready`` stands there once its KV cache has gone over. Where it
+went another way the engine is stopped, and the exit code is 1 with one reason on stderr, which Kubernetes shows as the
+container's termination message.
+
+That two GPUs reach each other's memory (``check_topology.py``) does not mean that UCX uses it: memory of another
+allocator has no IPC handle (https://github.com/ai-dynamo/nixl/issues/1754), nor has a GPU that a process does not see
+(https://github.com/vllm-project/vllm/pull/55906). UCX then emulates the read over TCP, a hundred times slower, and
+every answer stays right. It says so in one place: the table that ``UCX_PROTO_INFO=y`` has it write at the first
+transfer of each kind. What an endpoint is said to be able to do is no proof.
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+EXPECTED_VARIABLE = "TRANSPORT_EXPECTED"
+POLL_S = 5
+"""Between two requests while engines start."""
+REQUEST_TIMEOUT_S = 120
+GRACE_S = 10
+"""From the answer until the table, which was written before it, has come through the pipe."""
+WANTED = "cuda_ipc"
+
+_BETWEEN_GPUS = re.compile(r"remote memory (?:read|write) by ucp_(?:get|put)\S* (?:into|from) cuda\S* (?:from|to) cuda")
+_COLUMNS = ("Range", "Description", "Config")
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What to ask, and what to do with the answer.
+
+    Attributes:
+        url: Where the P/D router takes completions.
+        model: Name that the engines serve it under.
+        ready: File that says that callers may come.
+        refuse: Whether the engine is stopped where KV cache goes slowly; else it is said in the log.
+    """
+
+    url: str
+    model: str
+    ready: str
+    refuse: bool
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What UCX chose for large transfers between two GPUs: its words for how, and over what."""
+
+    operation: str
+    protocol: str
+    transport: str
+
+    @property
+    def is_fast(self) -> bool:
+        return WANTED in self.transport
+
+    def __str__(self) -> str:
+        return f"{self.operation}: {self.protocol} over {self.transport}"
+
+
+def choices(log: Iterable[str]) -> Iterator[Choice]:
+    """Read UCX's tables: yield for each kind of transfer between GPUs what carries the largest ones.
+
+    A table has a title, of one row or two by UCX's version, and rows of range, description and configuration. Lines of
+    several processes may come in turns; each begins with time, host and process.
+    """
+    operations: dict[str, str] = {}
+    for line in log:
+        start, _, row = line.partition("|")
+        process = start.rpartition("[")[2]
+        cells = [cell.strip() for cell in row.rstrip().rstrip("|").split("|")]
+        if titles := [cell for cell in cells if " by ucp_" in cell]:
+            operations[process] = titles[0]
+        elif len(cells) == len(_COLUMNS) and cells[0].endswith("inf"):
+            operation = operations.get(process, "")
+            if _BETWEEN_GPUS.search(operation):
+                yield Choice(operation, *cells[1:])
+
+
+class Watch:
+    """What is known of a cell's KV cache, and what follows from it.
+
+    Attributes:
+        refusal: Why the engine was stopped; empty where it was not.
+    """
+
+    def __init__(self, expected: Expectation, engine: subprocess.Popen[str]) -> None:
+        self.refusal = ""
+        self._expected = expected
+        self._engine = engine
+        self._said: set[str] = set()
+        self._chosen = threading.Event()
+
+    def follow(self, log: Iterable[str]) -> None:
+        """Judge what UCX chooses, until the engine ends."""
+        for choice in choices(log):
+            self._chosen.set()
+            self._judge("" if choice.is_fast else f"KV cache does not go from GPU to GPU over {WANTED}", choice)
+
+    def hand_over(self) -> None:
+        """Have prefill compute a prompt and decode fetch it, as soon as both answer.
+
+        The prompt begins with the time, so that no cache has it.
+        """
+        prompt = f"{time.time_ns()} " + "one two three four five six seven eight nine ten " * 20
+        body = json.dumps({"model": self._expected.model, "prompt": prompt, "max_tokens": 1}).encode()
+        request = urllib.request.Request(  # noqa: S310  of the pod
+            self._expected.url, body, {"Content-Type": "application/json"}
+        )
+        while True:
+            try:
+                urllib.request.urlopen(request, timeout=REQUEST_TIMEOUT_S).close()  # noqa: S310
+            except OSError as error:  # also of urllib; the engines' own probes judge how long they may take
+                self._say(f"no answer yet: {error}")
+                time.sleep(POLL_S)
+            else:
+                break
+        if not self._chosen.wait(GRACE_S):
+            self._judge("a request was answered, and UCX has said of no transfer between GPUs how it went", None)
+
+    def _judge(self, problem: str, choice: Choice | None) -> None:
+        if problem and self._expected.refuse:
+            self.refusal = f"{problem} ({choice}). Use aggregated engines, another driver, or without_peer_access: warn"
+            self._engine.terminate()
+            return
+        self._say(f"warning: {problem} ({choice})" if problem else str(choice))
+        Path(self._expected.ready).touch()
+
+    def _say(self, text: str) -> None:
+        if text not in self._said:
+            sys.stderr.write(f"check-transport: {text}\n")
+            self._said.add(text)
+
+
+def passed_on(log: Iterable[str]) -> Iterator[str]:
+    """Yield lines that also go to this process's own stderr."""
+    for line in log:
+        sys.stderr.write(line)
+        yield line
+
+
+def main() -> int:
+    expected = Expectation(**json.loads(os.environ[EXPECTED_VARIABLE]))
+    Path(expected.ready).unlink(missing_ok=True)  # of this container's earlier life
+    engine = subprocess.Popen(sys.argv[1:], stderr=subprocess.PIPE, text=True, errors="replace")  # noqa: S603
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda received, _: engine.send_signal(received))
+    watch = Watch(expected, engine)
+    reader = threading.Thread(target=watch.follow, args=(passed_on(engine.stderr or ()),), daemon=True)
+    reader.start()
+    threading.Thread(target=watch.hand_over, daemon=True).start()
+    engine.wait()
+    reader.join(GRACE_S)  # workers that outlive their engine keep the pipe open
+    if watch.refusal:
+        Path(expected.ready).unlink(missing_ok=True)
+        sys.stderr.write(f"refused: {watch.refusal}\n")
+        return 1
+    return engine.returncode if engine.returncode >= 0 else 128 - engine.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

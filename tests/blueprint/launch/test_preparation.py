@@ -1,0 +1,78 @@
+"""What the job of a fleet runs, run with stand-ins of its programs."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from blueprint.contract.network import VLLM
+from blueprint.engines.launch.services import fleet_launch, preparation
+from blueprint.file.model.aws import AsrFleet, Engine
+from blueprint.file.model.serving import VllmOptions
+from tests.blueprint.launch.samples import deployment
+
+SERVER = f"""#!{sys.executable}
+import os, signal, socket, sys, time
+print("vllm", *sys.argv[1:], os.environ["HF_HUB_OFFLINE"], file=open(os.environ["SEEN"], "a"))
+def stop(*_):
+    print("stopped", file=open(os.environ["SEEN"], "a"))
+    sys.exit(1)
+signal.signal(signal.SIGTERM, stop)
+listening = socket.create_server(("127.0.0.1", int(os.environ["PORT"])))
+while True:
+    time.sleep(0.1)
+"""
+
+
+def fleet() -> AsrFleet:
+    (p5,) = (each for each in deployment("production-us-east-1").aws.asr if each.name == "p5")
+    options = {
+        "model": "voxtral-small-24b",
+        "revision": "1" * 40,
+        "load": {"sessions": 8, "session_tokens": 1500, "context_tokens": 32768},
+    }
+    changes = {"engine": Engine.VLLM, "vllm": VllmOptions.model_validate(options), "revision": None}
+    return p5.model_copy(update=changes)
+
+
+def run(folder: Path, **programs: str) -> tuple[int, list[str]]:
+    """Run the job's command with these programs, and return its status and what they saw."""
+    for name, text in {"sleep": "#!/bin/bash\nexec /bin/sleep 0.1\n", **programs}.items():
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    launch, seen = preparation(fleet()), folder / "seen"
+    seen.touch()
+    command = [word.replace(f"/{VLLM.number})", f"/{port})") for word in launch.command()]
+    path = f"{folder}:{os.environ['PATH']}"
+    environment = {**launch.environment(), "PATH": path, "SEEN": str(seen), "PORT": str(port)}
+    done = subprocess.run(command, env=environment, timeout=60, check=False)  # noqa: S603  what the job runs
+    return done.returncode, seen.read_text().splitlines()
+
+
+FETCH = '#!/bin/bash\necho hf "$@" "$HF_HUB_OFFLINE" >>"$SEEN"\n'
+
+
+def test_vllm_fetches_starts_as_on_a_host_and_ends(tmp_path: Path) -> None:
+    status, seen = run(tmp_path, hf=FETCH, vllm=SERVER)
+    assert (status, seen) == (
+        0,
+        [
+            f"hf download {fleet_launch(fleet()).repository} --revision {'1' * 40} 0",
+            " ".join([*fleet_launch(fleet()).command(), "1"]),
+            "stopped",
+        ],
+    )
+    # Caches are kept under a hash of these: the job's are those of the hosts.
+    assert preparation(fleet()).environment() == fleet_launch(fleet()).environment()
+
+
+@pytest.mark.parametrize("broken", ["hf", "vllm"])
+def test_a_model_that_is_not_fetched_or_does_not_start_fails_the_job(broken: str, tmp_path: Path) -> None:
+    status, seen = run(tmp_path, **{"hf": FETCH, "vllm": SERVER, broken: "#!/bin/bash\nexit 3\n"})
+    assert status != 0
+    assert "stopped" not in seen
