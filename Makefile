@@ -18,7 +18,7 @@ INSTALL := images/vad-dataplane/tests/install.sh
 # How the data plane is built for its tests: Meson's b_sanitize.
 SANITIZERS := none address,undefined
 
-.PHONY: help setup demo demo-page test types pytest test-machines test-nightly test-native test-arm64 test-mutants test-voice images refresh-engines refresh-azure-types sandbox rehearse-hosts bench-cli bench-dataplane bench-vad bench-voice bench-simulate diagram baseline schema reference docs lint format lock clean
+.PHONY: help setup demo demo-page test types pytest test-machines test-nightly test-native test-arm64 test-mutants test-voice images refresh-engines refresh-azure-types sandbox rehearse-hosts bench-cli bench-dataplane bench-vad bench-voice bench-gateway bench-simulate diagram baseline schema reference docs lint format lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -124,6 +124,9 @@ bench-vad: $(BENCH_VAD) ## Cost of the VAD, and its quality beside Silero and we
 bench-voice: $(SETUP) ## Streams through the voice path: disaggregated beside colocated, with and without the VAD
 	$(INSTALL) tests/packages.txt
 	python -m bench.voice
+
+bench-gateway: $(SETUP) ## What one gateway process takes for a call
+	python -m bench.gateway
 
 bench-simulate: $(SETUP) ## Simulate a day of a million calls, in bulk beside one by one
 	python -m bench.simulate

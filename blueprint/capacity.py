@@ -50,6 +50,11 @@ SPEECH_SHARE = 0.5
 
 SOCKETS_PER_CALL = 2
 """A caller's audio socket and event stream."""
+GATEWAY_WORK = 0.28
+"""Seconds of a core that the gateway's process takes for a minute of a call, with 120 calls at a time: measured on a
+shared x86 machine on 2026-11-22 (docs/measurements.md, the gateway). ``CORE_SPEED`` of it is counted on."""
+GATEWAY_BASE_MIB, SOCKET_KIB = 256, 128
+"""What a gateway task takes without callers, and for each open socket. ASSUMED."""
 
 STORE_SHARE = 0.75
 """Of a node's memory: ElastiCache keeps a quarter for snapshots and replication (``reserved-memory-percent``).
@@ -200,10 +205,28 @@ def peak_calls(load: CallLoad) -> int:
 
 
 def gateway_task(gateway: GatewayService) -> Bounds:
-    """Sockets are meant to be fewer than ``max_connections``, at which a task refuses."""
-    calls = gateway.sockets_per_task // SOCKETS_PER_CALL
+    """One process, so one core at the most; what was measured takes its place."""
+    compute = Bound(
+        "compute",
+        int(60 / GATEWAY_WORK * CORE_SPEED * min(1.0, gateway.vcpu)),
+        "assumed",
+        f"{GATEWAY_WORK:g} s of an x86 core for a minute of a call, {CORE_SPEED:g} of that speed on the one core of "
+        f"{gateway.vcpu:g} vCPU that one process uses",
+    )
+    sockets = (gateway.memory_gib * 1024 - GATEWAY_BASE_MIB) * 1024 // SOCKET_KIB
+    memory = Bound(
+        "memory", sockets // SOCKETS_PER_CALL, "assumed", f"{SOCKET_KIB} KiB a socket of {gateway.memory_gib} GiB"
+    )
+    found = (_measured(gateway.measured) if gateway.measured else compute, memory)
+    if gateway.sockets_per_task is None:
+        return found
     source = f"sockets_per_task {gateway.sockets_per_task:,}, {SOCKETS_PER_CALL} a call"
-    return (Bound("sockets", calls, "assumed", source),)
+    return (*found, Bound("sockets", gateway.sockets_per_task // SOCKETS_PER_CALL, "assumed", source))
+
+
+def gateway_sockets(gateway: GatewayService) -> int:
+    """Return the sockets that a task has when it is full; it refuses more."""
+    return least(gateway_task(gateway)).calls * SOCKETS_PER_CALL
 
 
 def vad_host(vad: VadFleet) -> Bounds:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from blueprint.aws import edge
-from blueprint.capacity import by_tier, capacities
+from blueprint.capacity import by_tier, capacities, gateway_task, least
 from blueprint.checks.base import Level, Violation, check
 from blueprint.contract.network import Tier
 from blueprint.contract.session_api import HEARTBEATS_PER_IDLE_TIMEOUT
@@ -18,8 +18,6 @@ AUDIO_GB_PER_HOUR = 16_000 * 2 * 3600 / 1e9
 
 REQUESTS_PER_SESSION = 3
 """Of the session API: it is opened, its events are read, it is closed."""
-SOCKETS_PER_SESSION = 2
-"""Of the gateway: audio and events."""
 WAF_WINDOW_S = 300
 
 CROSS_ZONE_USD_PER_GB = 0.02
@@ -134,13 +132,12 @@ def edge_limits_fit_capacity(deployment: Deployment) -> Iterator[Violation]:
             f"may cause with caller_creations_per_s {creations}: it would lock out the others",
             f"set requests_per_s to at least {requests}, or caller_creations_per_s lower",
         )
-    tasks = settings.gateway.tasks.max
-    if (sockets := tasks * settings.gateway.max_connections) < capacity * SOCKETS_PER_SESSION:
+    tasks, calls = settings.gateway.tasks.max, least(gateway_task(settings.gateway)).calls
+    if tasks * calls < capacity:
         yield Violation(
             (*place, "gateway", "tasks", "max"),
-            f"{tasks} tasks take {sockets:,} sockets, {SOCKETS_PER_SESSION} a session; the fleets take {capacity:,} "
-            "sessions",
-            f"set tasks.max to {-(-capacity * SOCKETS_PER_SESSION // settings.gateway.max_connections)}",
+            f"{tasks} tasks carry {tasks * calls:,} sessions, {calls:,} each; the fleets take {capacity:,}",
+            f"set tasks.max to {-(-capacity // calls)}",
         )
 
 

@@ -4,7 +4,17 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from blueprint import catalog
-from blueprint.capacity import Capacity, by_tier, capacities, least, peak_calls, sized, vad_host
+from blueprint.capacity import (
+    SOCKETS_PER_CALL,
+    Capacity,
+    by_tier,
+    capacities,
+    gateway_task,
+    least,
+    peak_calls,
+    sized,
+    vad_host,
+)
 from blueprint.checks.base import Level, Violation, check
 from blueprint.checks.fleets import fleets
 from blueprint.contract.network import Tier
@@ -102,24 +112,21 @@ def _place(each: Capacity) -> str:
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in each.location).lstrip(".")
 
 
-GATEWAY_BASE_MIB, SOCKET_KIB = 256, 128
-"""What a gateway task takes without callers, and for each open socket. ASSUMED."""
-
-
 @check(
     "sockets-fit-task",
-    "A gateway task has the memory for the sockets at which it refuses more.",
-    source=f"assumed: {GATEWAY_BASE_MIB} MiB and {SOCKET_KIB} KiB a socket",
+    "A gateway task has the core and the memory for the sockets at which it refuses more.",
+    source="blueprint/capacity.py: what a call takes of a core, and a socket of the memory",
 )
 def sockets_fit_task(deployment: Deployment) -> Iterator[Violation]:
     gateway = deployment.aws.edge.gateway
-    holds = (gateway.memory_gib * 1024 - GATEWAY_BASE_MIB) * 1024 // SOCKET_KIB
-    if gateway.max_connections > holds:
+    bound = least(tuple(each for each in gateway_task(gateway) if each.name != "sockets"))
+    holds = bound.calls * SOCKETS_PER_CALL
+    if gateway.sockets_per_task is not None and gateway.sockets_per_task > holds:
         yield Violation(
-            ("aws", "edge", "gateway", "max_connections"),
-            f"{gateway.max_connections:,} sockets x {SOCKET_KIB} KiB do not fit a task's {gateway.memory_gib} GiB: "
-            f"they hold {holds:,}",
-            f"set max_connections to at most {holds}, or take more memory",
+            ("aws", "edge", "gateway", "sockets_per_task"),
+            f"{gateway.sockets_per_task:,} sockets are more than the {holds:,} that a task holds by its {bound.name} "
+            f"({bound.source})",
+            f"set sockets_per_task to at most {holds}, or leave it out",
         )
 
 
@@ -127,7 +134,6 @@ def sockets_fit_task(deployment: Deployment) -> Iterator[Violation]:
     "store-holds-calls",
     "Without a typed load, the state store holds the calls that the other tiers carry.",
     source="blueprint/capacity.py: audio and transcript of a call",
-    level=Level.WARNING,
 )
 def store_holds_calls(deployment: Deployment) -> Iterator[Violation]:
     room = {tier: most for tier, (_, most) in by_tier(capacities(deployment.aws)).items()}
@@ -144,7 +150,6 @@ def store_holds_calls(deployment: Deployment) -> Iterator[Violation]:
     "budget-covers-minimum",
     "The budget covers the hosts that always run.",
     source="On-Demand list prices of the catalogue",
-    level=Level.WARNING,
 )
 def budget_covers_minimum(deployment: Deployment) -> Iterator[Violation]:
     region, budget = deployment.aws.region, deployment.aws.observability.monthly_budget_usd

@@ -155,7 +155,6 @@ def full_host_scales_out(deployment: Deployment) -> Iterator[Violation]:
     "fleet-can-grow",
     "A fleet that may have more hosts than its minimum has a rule that adds them.",
     source="https://docs.aws.amazon.com/autoscaling/ec2/userguide/as-scaling-simple-step.html",
-    level=Level.WARNING,
 )
 def fleet_can_grow(deployment: Deployment) -> Iterator[Violation]:
     for fleet in fleets(deployment):

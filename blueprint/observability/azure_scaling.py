@@ -24,6 +24,28 @@ WAITING_SHARE = 0.1
 
 
 @dataclass(frozen=True)
+class Pace:
+    """How fast a Kubernetes autoscaler may change replicas; of two limits the wider one holds.
+
+    Attributes:
+        pods: Replicas in a period.
+        percent: The same in percent of those that there are.
+        settle_s: What was asked for in so long a time before counts too, and whatever keeps more replicas wins.
+    """
+
+    pods: int
+    percent: int
+    period_s: int
+    settle_s: int
+
+
+SCALE_UP = Pace(pods=2, percent=100, period_s=60, settle_s=0)
+SCALE_DOWN = Pace(pods=1, percent=0, period_s=600, settle_s=1800)
+"""One at a time, since its callers move to the others, which have to show that they carry them; and only after so long
+without need of it: its caches and its node cost minutes to get back."""
+
+
+@dataclass(frozen=True)
 class Trigger:
     """One reason to scale.
 

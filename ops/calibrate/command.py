@@ -40,7 +40,9 @@ Option = typer.Option
 
 def calibrate(  # noqa: PLR0917  typer's parameters have names
     file: DeploymentFile,
-    fleet: Annotated[str, typer.Argument(metavar="FLEET", help="Fleet that the figure is for: vad, or an ASR fleet.")],
+    fleet: Annotated[
+        str, typer.Argument(metavar="FLEET", help="What the figure is for: an ASR fleet, or with --url vad or gateway.")
+    ],
     url: Annotated[
         str | None, Option(metavar="URL", help="Session API of a deployment; without it our engine, on this machine.")
     ] = None,
@@ -65,9 +67,11 @@ def calibrate(  # noqa: PLR0917  typer's parameters have names
     """
     deployment = load(file)
     place = _place(deployment, fleet)
+    if url is None and place[1] != "asr":
+        raise stop(f"on this machine our engine alone is measured: {fleet} needs --url", REFUSED)
     try:
         if url is None:
-            with _own_engine(model) as (local, what):
+            with own_engine(model) as (local, what):
                 calls, is_limit = _measure(local, audio, final_ms, most, auth, api_key_env)
             on = f"{what}, {os.cpu_count()} vCPU of {platform.machine()}"
         else:
@@ -99,22 +103,24 @@ def calibrate(  # noqa: PLR0917  typer's parameters have names
 
 def _place(deployment: Deployment, fleet: str) -> Location:
     asr = [each.name for each in deployment.aws_half.asr] if deployment.aws_half else []
-    known = [names.VAD_FLEET, *asr] if deployment.aws_half else []
+    known = [names.GATEWAY_FLEET, names.VAD_FLEET, *asr] if deployment.aws_half else []
     if fleet not in known:
         raise stop(f"{fleet} is no fleet of {deployment.name}; there are {', '.join(known) or 'none on AWS'}", REFUSED)
-    return ("aws", "vad") if fleet == names.VAD_FLEET else ("aws", "asr", asr.index(fleet))
+    places: dict[str, Location] = {names.GATEWAY_FLEET: ("aws", "edge", "gateway"), names.VAD_FLEET: ("aws", "vad")}
+    return places.get(fleet) or ("aws", "asr", asr.index(fleet))
 
 
 def _measure(  # noqa: PLR0917  two places call it
     url: str, audio: Path, final_ms: float, most: int, auth: Auth | None, key: str | None
 ) -> tuple[int, bool]:
-    endpoint = options.endpoint_of("host", "--url", url, Api.SESSION, "", "{}", auth, key)
     driver = options.driver_maker(
         Api.SESSION, audio=[audio], text=None, reference=None, sample_rate=24_000, scenario=None
     )
     progress = Progress(err)
 
     def sustains(calls: int) -> bool:
+        # Anew each time: its connections end with the run.
+        endpoint = options.endpoint_of("host", "--url", url, Api.SESSION, "", "{}", auth, key)
         work = LoadTest(
             api=Api.SESSION,
             endpoints=[endpoint],
@@ -138,7 +144,7 @@ def _measure(  # noqa: PLR0917  two places call it
 
 
 @contextmanager
-def _own_engine(model: Path | None) -> Iterator[tuple[str, str]]:
+def own_engine(model: Path | None) -> Iterator[tuple[str, str]]:
     """Run the voice path on this machine; yield its address and what transcribes."""
     try:
         from ops.demo.command import weights  # noqa: PLC0415  of the repository, not of the package

@@ -18,10 +18,11 @@ def with_value(text: str, place: Location, key: str, value: dict[str, object]) -
     for name, there in node.value:
         if name.value == key:
             return text[: name.start_mark.index] + written + text[_end(there) :]
-    # Behind the first key, which is a fleet's name or its type.
-    (first, _), (second, _), *_ = node.value
+    # Behind the first key, which is a fleet's name or its type; before the only one.
+    (first, _), *others = node.value
+    at = (others[0][0] if others else first).start_mark.index
     separator = ", " if node.flow_style else "\n" + " " * first.start_mark.column
-    return text[: second.start_mark.index] + written + separator + text[second.start_mark.index :]
+    return text[:at] + written + separator + text[at:]
 
 
 def _child(node: yaml.Node | None, part: str | int) -> yaml.Node:

@@ -4,12 +4,13 @@ import math
 from collections.abc import Mapping
 
 from blueprint import catalog
-from blueprint.capacity import FILL, SOCKETS_PER_CALL, STREAMS_PER_CORE, asr_host, least, store
+from blueprint.capacity import FILL, STREAMS_PER_CORE, asr_host, gateway_task, least, store
 from blueprint.engines.sizing.layouts import Asked, aggregated_layout
 from blueprint.engines.sizing.result import DoesNotFitError
 from blueprint.file.loading import suggestion
 from blueprint.file.model.aws import AsrFleet, StateStore
 from blueprint.file.model.base import HostCount
+from blueprint.file.model.edge import GatewayService, TaskCount
 from blueprint.file.model.load import CallLoad
 from blueprint.file.model.serving import Load, Quantization
 
@@ -18,7 +19,6 @@ VAD_TYPE, VAD_QUEUES = "c8g.4xlarge", 4
 SYSTEM_SIZE, SYSTEM_NODES = "Standard_D4ds_v5", 2
 FP8_CAPABILITY = (8, 9)
 """GPUs from Ada on compute in FP8; on older ones it saves memory only."""
-SOCKETS_PER_TASK = 1000
 
 
 class NoFileForThisError(ValueError):
@@ -66,6 +66,7 @@ def aws_values(region: str, calls: int, budget: int) -> dict[str, object]:
     asr = min(rows, key=lambda row: _least(row.usd_per_hour) / places[row.name])
     vad_places = STREAMS_PER_CORE * VAD_QUEUES
     hosts, per_zone = bounds(calls, places[asr.name]), math.ceil(calls / (2 * vad_places * FILL))
+    tasks = bounds(calls, least(gateway_task(GatewayService(tasks=TaskCount(min=1, max=1)))).calls)
     _affordable(region, budget, [(hosts.min, asr.name, asr.usd_per_hour), (2 * per_zone, VAD_TYPE, vad.usd_per_hour)])
     return {
         "zones": f"{region}a, {region}b",
@@ -77,7 +78,8 @@ def aws_values(region: str, calls: int, budget: int) -> dict[str, object]:
         "asr_places": places[asr.name],
         "asr_min": hosts.min,
         "asr_max": hosts.max,
-        "gateway_max": max(4, math.ceil(SOCKETS_PER_CALL * calls / (SOCKETS_PER_TASK * FILL))),
+        "gateway_min": tasks.min,
+        "gateway_max": max(4, tasks.max),
         "node_type": min(large_enough, key=lambda kind: kind.memory_gib).name,
         "mean": mean_of(calls),
     }

@@ -27,6 +27,8 @@ class Account:
         if plan.spot and self.spot_sold_out:
             return False
         kind = plan.instance_type
+        if kind is None:
+            return True
         used = self.used.get(kind.quota_code, 0) + kind.vcpus
         if not plan.spot and used > self.quotas.get(kind.quota_code, used):
             self.refused_launches += 1
@@ -36,7 +38,8 @@ class Account:
 
     def give_back(self, plan: FleetPlan) -> None:
         """Count one host less."""
-        self.used[plan.instance_type.quota_code] -= plan.instance_type.vcpus
+        if plan.instance_type:
+            self.used[plan.instance_type.quota_code] -= plan.instance_type.vcpus
 
 
 def quota_codes() -> dict[str, str]:

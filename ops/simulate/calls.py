@@ -1,11 +1,11 @@
 """Calls in bulk: how many each host has, and how many come and go in a tick.
 
-A call takes a place on a VAD host and one on an ASR host. Its zone and VAD host are chosen by the load balancer, evenly
-and by chance, and it stays there until one of the two goes: new VAD hosts relieve no other. A host that has as many
-calls as it carries refuses; the load balancer does not know, and sends callers there all the same. Its ASR host is the
-one with the most free places, Neuron hosts before GPUs (images/vad-dataplane/src/ship/pinning.hpp). Calls end
-independently of each other and of where they are, so that hosts need no names for them: what a tick takes from a host
-is binomial, and whose VAD places go is hypergeometric.
+A call takes a place at each front, a gateway task and a VAD host where there are such, and one on an ASR host. Its zone
+and its place at a front are chosen by the load balancer, evenly and by chance, and it stays there until one of them
+goes: new VAD hosts relieve no other. A host that has as many calls as it carries refuses; the load balancer does not
+know, and sends callers there all the same. Its ASR host is the one with the most free places, Neuron hosts before GPUs
+(images/vad-dataplane/src/ship/pinning.hpp). Calls end independently of each other and of where they are, so that hosts
+need no names for them: what a tick takes from a host is binomial, and whose VAD places go is hypergeometric.
 """
 
 import math
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ops.simulate.capacity import RECOGNISES
 from ops.simulate.fleet import Fleet, Host
 from ops.simulate.traces import Trace
 
@@ -43,7 +44,7 @@ class Calls:
     """The callers of a simulation.
 
     Args:
-        vad: The VAD fleet.
+        fronts: Fleets that the load balancer spreads callers over: VAD hosts, gateway tasks.
         asr: The ASR fleets, Neuron hosts first.
         trace: Calls that are wanted.
         mean_s: Mean length of a call; lengths are exponential.
@@ -52,9 +53,9 @@ class Calls:
     """
 
     def __init__(
-        self, vad: Fleet, asr: Sequence[Fleet], trace: Trace, mean_s: float, *, cross_zone: bool, seed: int
+        self, fronts: Sequence[Fleet], asr: Sequence[Fleet], trace: Trace, mean_s: float, *, cross_zone: bool, seed: int
     ) -> None:
-        self.vad, self.asr, self.trace, self.mean_s, self.cross_zone = vad, asr, trace, mean_s, cross_zone
+        self.fronts, self.asr, self.trace, self.mean_s, self.cross_zone = fronts, asr, trace, mean_s, cross_zone
         self.ledger = Ledger()
         arriving, going = np.random.SeedSequence(seed).spawn(2)
         self.arriving, self.chance = np.random.default_rng(arriving), np.random.default_rng(going)
@@ -88,18 +89,18 @@ class Calls:
         fleet = host.group.fleet
         count = int(fleet.calls[host.index])
         fleet.calls[host.index] = 0
-        if fleet is self.vad:
-            moved = self._share_out(count)
+        moved = self._share_out(fleet, count) if fleet in self.fronts else self._fill(count)
+        if fleet in self.fronts:
             self._leave_asr(count - moved)
-        else:
-            moved = self._fill(count)
-            self._leave_vad(count - moved)
+        for front in self.fronts:
+            if front is not fleet:
+                self._leave(front, count - moved)
         self.ledger.cut += count - moved
         self.ledger.degraded_s += moved * gap_s
 
     @property
     def carried(self) -> int:
-        return int(self.vad.calls.sum())
+        return sum(int(fleet.calls.sum()) for fleet in self.asr)
 
     def waiting(self, now: float) -> float:
         """Return the calls that are wanted and not carried: a queue, if refused callers stayed in one."""
@@ -111,11 +112,12 @@ class Calls:
             gone = self.chance.binomial(fleet.calls, share)
             fleet.calls -= gone
             ended += int(gone.sum())
-        self._leave_vad(ended)
+        for front in self.fronts:
+            self._leave(front, ended)
 
-    def _leave_vad(self, count: int) -> None:
+    def _leave(self, front: Fleet, count: int) -> None:
         if count:
-            self.vad.calls -= self.chance.multivariate_hypergeometric(self.vad.calls, count, method="marginals")
+            front.calls -= self.chance.multivariate_hypergeometric(front.calls, count, method="marginals")
 
     def _leave_asr(self, count: int) -> None:
         for fleet, lost in zip(self.asr, self._among(self.asr, count), strict=True):
@@ -128,32 +130,34 @@ class Calls:
         return np.split(chosen, np.cumsum([len(fleet.calls) for fleet in fleets])[:-1])
 
     def _enter(self, count: int) -> int:
-        """Give callers a place in both tiers; return how many got one."""
-        if not count or not self.vad.open.any():
-            return 0
-        filled = self._fill(count)
-        placed = self._share_out(filled)
-        self._leave_asr(filled - placed)
+        """Give callers a place in each tier; return how many got one."""
+        placed = self._fill(count) if count else 0
+        for number, front in enumerate(self.fronts):
+            found = self._share_out(front, placed)
+            self._leave_asr(placed - found)
+            for before in self.fronts[:number]:
+                self._leave(before, placed - found)
+            placed = found
         return placed
 
-    def _share_out(self, count: int) -> int:
-        """Spread calls over the VAD hosts as the load balancer does; return how many found a place."""
-        hosts = np.flatnonzero(self.vad.open)
+    def _share_out(self, front: Fleet, count: int) -> int:
+        """Spread calls over a front's hosts as the load balancer does; return how many found a place."""
+        hosts = np.flatnonzero(front.open)
         if not hosts.size:
             return 0
         odds = np.full(hosts.size, 1.0)
         if not self.cross_zone:
-            zone = self.vad.zone[hosts]
+            zone = front.zone[hosts]
             odds /= np.bincount(zone)[zone]
-        room = np.maximum(self.vad.plan.places - self.vad.calls[hosts], 0)
+        room = np.maximum(front.plan.places - front.calls[hosts], 0)
         taken = np.minimum(self.chance.multinomial(count, odds / odds.sum()), room)
-        self.vad.calls[hosts] += taken
+        front.calls[hosts] += taken
         return int(taken.sum())
 
     def _fill(self, count: int) -> int:
         """Place calls on ASR hosts; return how many found a place."""
         left = count
-        for kind in ("neuron", "gpu", "cpu"):
+        for kind in RECOGNISES:
             fleets = [fleet for fleet in self.asr if fleet.plan.kind == kind]
             if left and fleets:
                 left -= _pour(fleets, left)

@@ -6,15 +6,20 @@ from typing import Literal
 
 from blueprint import catalog
 from blueprint.aws import names
-from blueprint.capacity import asr_host, least, vad_host
+from blueprint.aws.edge import GATEWAY_DRAIN_TIMEOUT_S
+from blueprint.capacity import asr_host, gateway_task, least, vad_host
 from blueprint.catalog import InstanceType
 from blueprint.contract.images import Image
 from blueprint.contract.metrics import StartPhase
 from blueprint.engines.launch.coldstart import BUDGETS
+from blueprint.engines.sizing.result import DoesNotFitError
+from blueprint.engines.sizing.service import TRANSCRIBES, PoolSizing, size_services
 from blueprint.file.model.aws import AsrFleet, DataPath
+from blueprint.file.model.azure import Azure
 from blueprint.file.model.deployment import Deployment
 from blueprint.file.model.scaling import ScalingRules
 from blueprint.hosts import VAD_IMAGES, asr_images
+from ops.cost.prices import price_book
 
 LAUNCH_S = 60.0
 """From a launch to user data. ASSUMED: EC2 publishes no figure."""
@@ -23,7 +28,16 @@ RESTART_S = 30.0
 
 _UNKNOWN_PULL = next(row for row in BUDGETS[Image.ASR_VLLM] if row.phase is StartPhase.PULL)
 
-Kind = Literal["vad", "neuron", "gpu", "cpu"]
+TASK_S = 60.0
+"""From a request for a Fargate task to its first health check that passes. ASSUMED: AWS publishes no figure."""
+
+NODE_S = 300.0
+"""From a pod that finds no node to a node that takes it. ASSUMED: with the cold start of an engine, the 15 to 25
+minutes that scaling counts on."""
+
+Kind = Literal["gateway", "vad", "neuron", "gpu", "cpu"]
+RECOGNISES: tuple[Kind, ...] = ("neuron", "gpu", "cpu")
+"""Kinds of ASR fleets, in the order in which their hosts are filled."""
 
 
 @dataclass(frozen=True)
@@ -73,17 +87,19 @@ class FleetPlan:
     """One fleet.
 
     Attributes:
-        kind: Its part on a call's way; Neuron hosts are filled before GPUs, and those before CPUs.
+        kind: Its part on a call's way.
+        instance_type: What counts against a quota; ``None`` of tasks.
         places: Calls that a host takes.
         places_source: Where that number is from.
         usd_per_hour: On-Demand list price of a host; ``None`` where the catalogue has none.
         warm_hosts: Hosts of its warm pool.
         data_path: Receive queues and rings of a VAD host.
+        by_queue: Whether KEDA scales it by the requests that run and wait, instead of by rules.
     """
 
     name: str
     kind: Kind
-    instance_type: InstanceType
+    instance_type: InstanceType | None
     groups: tuple[GroupPlan, ...]
     places: int
     places_source: str
@@ -95,6 +111,7 @@ class FleetPlan:
     rules: ScalingRules
     warm_hosts: int = 0
     data_path: DataPath | None = None
+    by_queue: bool = False
 
     @property
     def max_hosts(self) -> int:
@@ -103,20 +120,24 @@ class FleetPlan:
 
 
 def fleet_plans(deployment: Deployment, boot_s: Mapping[str, tuple[float, float]]) -> tuple[FleetPlan, ...]:
-    """Return the VAD fleet, then the ASR fleets in file order.
+    """Return the VAD fleet, the ASR fleets in file order, and the gateway service; of a file for Azure its replicas.
 
     Args:
         boot_s: Cold and warm boot by fleet, seconds, where they have been measured.
 
     Raises:
-        ValueError: An override names a fleet that the file does not have.
+        ValueError: An override names a fleet that the file does not have, or nothing of the file takes audio.
     """
-    plans = [_vad(deployment), *(_asr(deployment, fleet) for fleet in deployment.aws.asr)]
+    plans = _hosts(deployment) if deployment.aws_half else _replicas(deployment.azure)
     known = [plan.name for plan in plans]
     for name in boot_s:
         if name not in known:
             raise ValueError(f"{name} is not a fleet of {deployment.name}: {', '.join(known)}")
     return tuple(_measured(plan, boot_s) for plan in plans)
+
+
+def _hosts(deployment: Deployment) -> list[FleetPlan]:
+    return [_vad(deployment), *(_asr(deployment, fleet) for fleet in deployment.aws.asr), _gateway(deployment)]
 
 
 def _measured(plan: FleetPlan, boot_s: Mapping[str, tuple[float, float]]) -> FleetPlan:
@@ -175,6 +196,73 @@ def _asr(deployment: Deployment, fleet: AsrFleet) -> FleetPlan:
         spot=fleet.purchase.option == "spot",
         rules=fleet.scaling,
         warm_hosts=fleet.warm_pool.size if fleet.warm_pool else 0,
+    )
+
+
+def _gateway(deployment: Deployment) -> FleetPlan:
+    aws, service = deployment.aws, deployment.aws.edge.gateway
+    carries, book = least(gateway_task(service)), price_book()
+    prices = [book.find(item, aws.region, exact=True) for item in ("fargate-arm-vcpu", "fargate-arm-memory")]
+    sizes = (service.vcpu, service.memory_gib)
+    return FleetPlan(
+        name=names.GATEWAY_FLEET,
+        kind="gateway",
+        instance_type=None,
+        groups=(GroupPlan(names.GATEWAY_FLEET, aws.availability_zones, service.tasks.min, service.tasks.max),),
+        places=carries.calls,
+        places_source=carries.source,
+        boot=Boot((Phase("task", TASK_S, TASK_S, "assumed"),)),
+        warm_up_s=0.0,
+        drain_timeout_s=GATEWAY_DRAIN_TIMEOUT_S,
+        usd_per_hour=sum(price.usd * size for price, size in zip(prices, sizes, strict=True) if price)
+        if all(prices)
+        else None,
+        spot=False,
+        rules=(),
+    )
+
+
+def _replicas(azure: Azure) -> list[FleetPlan]:
+    """Return the services that take audio, one fleet for each of their pools; a host is a replica.
+
+    Every replica beyond the first ones waits for a new node, although some nodes carry two. A caller whom no replica
+    has room for counts as refused, although vLLM lets requests wait.
+
+    Raises:
+        ValueError: No service takes audio.
+    """
+    sizings = size_services(azure)
+    found = []
+    for service in azure.services:
+        sizing = sizings[service.name]
+        if catalog.models()[service.model].task in TRANSCRIBES and not isinstance(sizing, DoesNotFitError):
+            found += [_replica(azure, service.name, pool, service.drain_timeout_s) for pool in sizing.pools]
+    if not found:
+        raise ValueError("no service of the file takes audio: there are no calls to simulate")
+    return found
+
+
+def _replica(azure: Azure, service: str, sized: PoolSizing, drain_s: float) -> FleetPlan:
+    pool = next(each for each in azure.pools if each.name == sized.pool)
+    price = catalog.vm_sizes()[sized.vm_size].usd_per_hour.get(azure.location)
+    name = f"{service} on {sized.pool}"
+    zones = pool.availability_zones or azure.availability_zones
+    phases = [Phase("node", NODE_S, NODE_S, "assumed")]
+    phases += [Phase(row.phase, row.seconds or 0.0, row.seconds or 0.0, row.source) for row in BUDGETS[Image.ASR_VLLM]]
+    return FleetPlan(
+        name=name,
+        kind="gpu",
+        instance_type=None,
+        groups=(GroupPlan(name, zones, sized.bounds.min, sized.most_replicas),),
+        places=sized.engine.sessions,
+        places_source=f"sessions of a replica on {sized.vm_size}, as sized",
+        boot=Boot(tuple(phases)),
+        warm_up_s=0.0,
+        drain_timeout_s=drain_s,
+        usd_per_hour=price / sized.replicas_per_node if price is not None else None,
+        spot=pool.purchase.option == "spot",
+        rules=(),
+        by_queue=True,
     )
 
 

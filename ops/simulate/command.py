@@ -10,6 +10,7 @@ import typer
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from blueprint.file.model.aws import Rollout
 from blueprint.file.model.deployment import Deployment
 from ops.exits import REFUSED
 from ops.findings import load_checked
@@ -17,7 +18,7 @@ from ops.options import DeploymentFile, Json
 from ops.output import err, out, print_json, stop
 from ops.progress import heartbeat
 from ops.simulate.account import quota_codes
-from ops.simulate.capacity import FleetPlan, fleet_plans
+from ops.simulate.capacity import RECOGNISES, FleetPlan, fleet_plans
 from ops.simulate.metrics import check_modelled
 from ops.simulate.plots import draw
 from ops.simulate.policies import PEERS, Policy, own
@@ -70,26 +71,27 @@ def simulate(  # noqa: PLR0917  typer's options
 ) -> None:
     """Simulate callers and scaling by the file's own rules, and by those that others use.
 
-    Warm pools and quotas of the file count. The file's scaling rules are judged as CloudWatch and EC2 Auto Scaling
-    judge them. Calls of a host are those that `voice plan` shows; how long one boots is taken from the catalogue and
-    printed with its source.
+    Warm pools of the file count. Its scaling rules are judged as CloudWatch and EC2 Auto Scaling judge them, gateway
+    tasks follow their sockets, and replicas on Azure what KEDA is told. Calls of a host are those that `voice plan`
+    shows; how long one boots is taken from the catalogue and printed with its source.
 
     Example: voice simulate deployments/production-us-east-1.yaml --load spike --output build/spike
     """
     deployment = load_checked(file)
+    aws = deployment.aws_half
     try:
         plans = _plans(deployment, boot or [])
         trace = _trace(load, peak, plans)
         settings = Settings(
-            zones=deployment.aws.availability_zones,
+            zones=aws.availability_zones if aws else deployment.azure.availability_zones,
             call_s=call_seconds,
-            cross_zone=deployment.aws.edge.cross_zone,
+            cross_zone=aws is None or aws.edge.cross_zone,
             seed=seed,
             quotas=_of_codes(_pairs("--quota", quota or [], r"\d+", int)),
             interruptions_per_day=spot_interruptions,
             rolls=_known("--rollout", rollout or [], "fleet", [plan.name for plan in plans]),
             silent=_known("--silent", silent or [], "metric of a rule", _metrics(plans)),
-            rollout=deployment.aws.rollout,
+            rollout=aws.rollout if aws else Rollout(),
         )
     except (TraceError, ValueError) as error:
         raise stop(str(error), REFUSED) from None
@@ -116,8 +118,6 @@ def simulate(  # noqa: PLR0917  typer's options
 
 
 def _plans(deployment: Deployment, boot: list[str]) -> tuple[FleetPlan, ...]:
-    if deployment.aws_half is None:
-        raise ValueError(f"{deployment.name} has no section `aws`: nothing scales by step policies")
     measured = _pairs("--boot", boot, r"\d+/\d+", lambda text: (float(text.split("/")[0]), float(text.split("/")[1])))
     plans = fleet_plans(deployment, measured)
     for plan in plans:
@@ -140,7 +140,9 @@ def _trace(load: str, peak: float | None, plans: tuple[FleetPlan, ...]) -> Trace
     if load == "spot-wave" and not any(plan.spot for plan in plans):
         raise ValueError("--load spot-wave: no fleet of the file is bought as spot")
     if load in BUILT_IN:
-        return BUILT_IN[load](peak or PEAK_SHARE * sum(plan.max_hosts * plan.places for plan in plans[1:]))
+        return BUILT_IN[load](
+            peak or PEAK_SHARE * sum(plan.max_hosts * plan.places for plan in plans if plan.kind in RECOGNISES)
+        )
     if not Path(load).suffix:
         raise ValueError(f"no trace {load}: choose {', '.join(BUILT_IN)} or a CSV file")
     if peak:

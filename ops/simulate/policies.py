@@ -5,11 +5,13 @@ from dataclasses import dataclass
 
 import simpy
 
+from blueprint.capacity import FILL
 from blueprint.file.model.scaling import Comparison, MissingData, ScalingRule, Statistic, Step
+from blueprint.observability.azure_scaling import SCALE_DOWN, SCALE_UP, Pace
 from ops.simulate.calls import Calls
 from ops.simulate.capacity import FleetPlan
 from ops.simulate.fleet import Fleet
-from ops.simulate.scaling import CPU_TARGET, CpuTracker, QueueScaler, Scaler, StepScaler
+from ops.simulate.scaling import CPU_TARGET, DEFAULT_DOWN, DEFAULT_UP, QueueScaler, Scaler, StepScaler, Tracker
 
 
 @dataclass(frozen=True)
@@ -54,19 +56,33 @@ def _seed(env: simpy.Environment, fleet: Fleet, _: Calls) -> Iterator[Scaler]:
 
 def _cpu(env: simpy.Environment, fleet: Fleet, _: Calls) -> Iterator[Scaler]:
     for group in fleet.groups:
-        yield CpuTracker(env, group, grows=True)
-        yield CpuTracker(env, group, grows=False)
+        for grows in (True, False):
+            yield Tracker(env, group, CPU_TARGET, grows=grows)
 
 
-def _queue(env: simpy.Environment, fleet: Fleet, calls: Calls) -> Iterator[Scaler]:
+def scalers_of(policy: Policy, env: simpy.Environment, fleet: Fleet, calls: Calls) -> Iterator[Scaler]:
+    """Return what scales a fleet; gateway tasks are scaled by ECS, on their sockets, whatever scales the hosts."""
+    if fleet.plan.kind != "gateway":
+        yield from policy.scalers(env, fleet, calls)
+        return
+    for group in fleet.groups:
+        for grows in (True, False):
+            yield Tracker(env, group, 100 * FILL, grows=grows)
+
+
+def _queue(
+    env: simpy.Environment, fleet: Fleet, calls: Calls, up: Pace = DEFAULT_UP, down: Pace = DEFAULT_DOWN
+) -> Iterator[Scaler]:
     # Who waits, waits for an ASR host: each fleet is asked for its part of the places.
     most = sum(each.plan.max_hosts * each.plan.places for each in calls.asr)
     for group in fleet.groups:
-        waits = 0.0 if fleet is calls.vad else group.plan.max_hosts * fleet.plan.places / most
-        yield QueueScaler(env, group, calls, waits)
+        waits = 0.0 if fleet in calls.fronts else group.plan.max_hosts * fleet.plan.places / most
+        yield QueueScaler(env, group, calls, waits, up, down)
 
 
-def _file(env: simpy.Environment, fleet: Fleet, _: Calls) -> Iterator[Scaler]:
+def _file(env: simpy.Environment, fleet: Fleet, calls: Calls) -> Iterator[Scaler]:
+    if fleet.plan.by_queue:
+        yield from _queue(env, fleet, calls, SCALE_UP, SCALE_DOWN)
     for rule in fleet.plan.rules:
         yield StepScaler(env, fleet, rule)
 

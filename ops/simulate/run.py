@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from blueprint.file.model.aws import Rollout
 from ops.simulate.account import Account
 from ops.simulate.calls import Calls, Ledger
-from ops.simulate.capacity import FleetPlan
+from ops.simulate.capacity import RECOGNISES, FleetPlan
 from ops.simulate.fleet import Fleet, Group, Host, State, Steps
-from ops.simulate.policies import Policy
+from ops.simulate.policies import Policy, scalers_of
 from ops.simulate.traces import Outage, SpotWave, Trace
 
 LEAD_IN_S = 1_800
@@ -130,17 +130,17 @@ class Simulation:
             warm = fleet.plan.warm_hosts if policy.warm_pools else 0
             for group in fleet.plan.groups:
                 Group(self.env, fleet, group, self.account, self.calls, warm)
-        self.scalers = [each for fleet in self.fleets for each in policy.scalers(self.env, fleet, self.calls)]
+        self.scalers = [each for fleet in self.fleets for each in scalers_of(policy, self.env, fleet, self.calls)]
         self._chance = np.random.default_rng(settings.seed + 1)
         ticks = math.ceil(trace.duration_s / self.tick_s)
         self._course = Course.of(ticks, [plan.name for plan in plans])
 
     def make_calls(self) -> Calls:
         """Return the callers of the fleets."""
-        vad, *asr = self.fleets
-        asr.sort(key=lambda fleet: ("neuron", "gpu", "cpu").index(fleet.plan.kind))
+        fronts = [fleet for fleet in self.fleets if fleet.plan.kind not in RECOGNISES]
+        asr = [fleet for kind in RECOGNISES for fleet in self.fleets if fleet.plan.kind == kind]
         how = self._settings
-        return Calls(vad, asr, self._trace, how.call_s, cross_zone=how.cross_zone, seed=how.seed)
+        return Calls(fronts, asr, self._trace, how.call_s, cross_zone=how.cross_zone, seed=how.seed)
 
     def begin(self) -> None:
         """Put the first hosts and calls into their places, and start everything that happens by itself."""
@@ -176,13 +176,13 @@ class Simulation:
     def _start(self) -> None:
         first = self._trace.at(0)
         left = first
-        for fleet in [self.fleets[0], *self.calls.asr]:
+        for fleet in [*self.calls.fronts, *self.calls.asr]:
             for group in fleet.groups:
-                share = first / len(fleet.groups) if fleet is self.fleets[0] else left
+                share = first / len(fleet.groups) if fleet in self.calls.fronts else left
                 plan = group.plan
                 hosts = math.ceil(share / (fleet.plan.places * START_LOAD))
                 group.start(min(max(hosts, plan.min_hosts), plan.max_hosts))
-            if fleet is not self.fleets[0]:
+            if fleet in self.calls.asr:
                 left = max(0.0, left - START_LOAD * fleet.places)
         self.calls.populate(round(first))
 
@@ -210,7 +210,7 @@ class Simulation:
         course.second[tick] = self.env.now
         course.wanted[tick] = self._trace.at(self.env.now)
         course.carried[tick] = self.calls.carried
-        course.places[tick] = sum(fleet.places for fleet in self.fleets[1:])
+        course.places[tick] = sum(fleet.places for fleet in self.calls.asr)
         course.refused[tick] = ledger.refused + ledger.cut
         for fleet in self.fleets:
             course.hosts[fleet.plan.name][tick] = fleet.running

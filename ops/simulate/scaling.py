@@ -10,6 +10,7 @@ import simpy
 from blueprint.aws.alarms import AlarmRule, AlarmState, evaluate, evaluation_range
 from blueprint.aws.autoscaling import ACTION_REPEAT_S, GroupSize, alarm_of, desired_after, step_adjustment
 from blueprint.file.model.scaling import Comparison, MissingData, ScalingRule, Statistic
+from blueprint.observability.azure_scaling import TARGET_SHARE, Pace
 from ops.simulate.calls import Calls
 from ops.simulate.fleet import Fleet, Group, Steps
 from ops.simulate.metrics import MODELS, Period, load_percent
@@ -83,12 +84,10 @@ class StepScaler(AlarmScaler):
 CPU_TARGET = 50.0
 """Percent; the value of AWS's own examples of target tracking on ``ASGAverageCPUUtilization``."""
 _TRACKING_PERIOD_S = 60
-_HIGH = AlarmRule(Comparison.ABOVE, CPU_TARGET, 3, 3, MissingData.MISSING)
-_LOW = AlarmRule(Comparison.BELOW, 0.9 * CPU_TARGET, 15, 15, MissingData.MISSING)
 
 
-class CpuTracker(AlarmScaler):
-    """One of the two alarms of a target-tracking policy on a group's CPU.
+class Tracker(AlarmScaler):
+    """One of the two alarms of a target-tracking policy on the share of a group's places that is in use.
 
     The alarms are those that AWS makes: three minutes above the target, fifteen below nine tenths of it. The capacity
     is proportional to the metric, in whole hosts upwards:
@@ -96,16 +95,25 @@ class CpuTracker(AlarmScaler):
     warm-up count for the metric, nothing is taken away while others warm up, and hosts that drain count as capacity
     until they have gone.
 
-    CPU is taken to be the share of a host's places that is in use. That flatters this policy: a VAD host's polled cores
-    are always busy, and an accelerator host's CPU says little of its accelerator.
+    Of a gateway service that is what it tracks, its sockets. CPU is taken to be the same, which flatters that policy: a
+    VAD host's polled cores are always busy, and an accelerator host's CPU says little of its accelerator.
+
+    Args:
+        target: Percent.
     """
 
-    def __init__(self, env: simpy.Environment, group: Group, *, grows: bool) -> None:
-        super().__init__(env, _HIGH if grows else _LOW, _TRACKING_PERIOD_S, Statistic.AVERAGE)
+    def __init__(self, env: simpy.Environment, group: Group, target: float, *, grows: bool) -> None:
+        alarm = (
+            AlarmRule(Comparison.ABOVE, target, 3, 3, MissingData.MISSING)
+            if grows
+            else AlarmRule(Comparison.BELOW, 0.9 * target, 15, 15, MissingData.MISSING)
+        )
+        super().__init__(env, alarm, _TRACKING_PERIOD_S, Statistic.AVERAGE)
+        self._target = target
         self._group, self._number, self._grows = group, group.fleet.groups.index(group), grows
 
     def sample(self) -> None:
-        """Take the CPU of the group's hosts now."""
+        """Take what the group's hosts have in use now."""
         fleet = self._group.fleet
         counted = fleet.settled & (fleet.group == self._number)
         if self._grows:
@@ -113,48 +121,58 @@ class CpuTracker(AlarmScaler):
         self._period.add(np.minimum(100.0, load_percent(fleet)[counted]))
 
     def act(self, value: float) -> None:
-        """Size the group so that its CPU would be at the target."""
-        self._group.resize(tracked(self._group.size, value, grows=self._grows))
+        """Size the group so that it would be at the target."""
+        self._group.resize(tracked(self._group.size, value, self._target, grows=self._grows))
 
 
-def tracked(size: GroupSize, value: float, *, grows: bool) -> int:
+def tracked(size: GroupSize, value: float, target: float = CPU_TARGET, *, grows: bool) -> int:
     """Return the desired capacity that brings a metric to its target.
 
     Args:
         size: The group.
         value: The metric, percent.
+        target: What it is to be, percent.
         grows: Whether it may only add hosts, or only remove them.
     """
     if grows:
-        return max(size.desired, size.clamp(math.ceil(size.in_service * value / CPU_TARGET)))
+        return max(size.desired, size.clamp(math.ceil(size.in_service * value / target)))
     if size.warming:
         return size.desired
-    return min(size.desired, size.clamp(math.ceil((size.in_service + size.terminating) * value / CPU_TARGET)))
+    return min(size.desired, size.clamp(math.ceil((size.in_service + size.terminating) * value / target)))
 
 
-QUEUE_TARGET = 0.8
-"""Share of a host's places, in calls that it has and that wait, at which the next host is asked for; that of our own
-KEDA triggers on Azure (constructs/voice_constructs/azure/kubernetes/scaling.py)."""
-_SYNC_S, _TOLERANCE, _SETTLE_S = 15, 0.1, 300
-_DOUBLE, _FOUR = 2, 4
+_SYNC_S, _TOLERANCE = 15, 0.1
+DEFAULT_UP = Pace(pods=4, percent=100, period_s=15, settle_s=0)
+DEFAULT_DOWN = Pace(pods=0, percent=100, period_s=15, settle_s=300)
+"""https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/#default-behavior"""
 
 
 class QueueScaler(Scaler):
-    """KEDA's scaling of a group on the requests that run and wait, through a Kubernetes autoscaler with its defaults.
+    """KEDA's scaling of a group on the requests that run and wait, through a Kubernetes autoscaler.
 
-    Every 15 s: hosts for all of them, ``QUEUE_TARGET`` filled; nothing within a tenth of that; at most twice the hosts,
-    or four more; fewer only when nothing in 5 minutes has asked for more:
-    https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/#default-behavior. A caller who is refused
-    counts as one who waits, which flatters this policy: here nobody does.
+    Every 15 s: hosts for all of them, ``TARGET_SHARE`` filled; nothing within a tenth of that; no faster than it may. A
+    caller who is refused counts as one who waits, which flatters this policy: here nobody does.
 
     Args:
         share: The group's part of the calls that wait.
+        up: How fast it may grow; the defaults are Kubernetes' own.
+        down: How fast it may shrink.
     """
 
-    def __init__(self, env: simpy.Environment, group: Group, calls: Calls, share: float) -> None:
+    def __init__(  # noqa: PLR0917
+        self,
+        env: simpy.Environment,
+        group: Group,
+        calls: Calls,
+        share: float,
+        up: Pace = DEFAULT_UP,
+        down: Pace = DEFAULT_DOWN,
+    ) -> None:
         self._env, self._group, self._calls, self._share = env, group, calls, share
+        self._up, self._down = up, down
         self._number = group.fleet.groups.index(group)
-        self._asked: deque[int] = deque(maxlen=_SETTLE_S // _SYNC_S)
+        self._asked: deque[int] = deque(maxlen=down.settle_s // _SYNC_S)
+        self._had: deque[int] = deque(maxlen=max(up.period_s, down.period_s) // _SYNC_S)
 
     def sample(self) -> None:
         """Nothing: what counts is what there is when it looks."""
@@ -167,11 +185,23 @@ class QueueScaler(Scaler):
             in_flight = int(fleet.calls[fleet.group == self._number].sum()) + self._share * self._calls.waiting(
                 self._env.now
             )
-            self._asked.append(queued(size, in_flight / (fleet.plan.places * QUEUE_TARGET)))
-            wanted = size.clamp(min(max(self._asked), max(size.desired * _DOUBLE, size.desired + _FOUR)))
+            self._asked.append(queued(size, in_flight / (fleet.plan.places * TARGET_SHARE)))
+            self._had.append(size.desired)
+            low, high = self._reach()
+            wanted = size.clamp(
+                min(max(self._asked), high) if self._asked[-1] > size.desired else max(*self._asked, low)
+            )
             if wanted != size.desired:
                 self.actions += 1
                 self._group.resize(wanted)
+
+    def _reach(self) -> tuple[int, int]:
+        """Return the fewest and the most hosts that it may go to from those of the last periods."""
+        had = list(self._had)
+        most = min(had[-self._up.period_s // _SYNC_S :])
+        least = max(had[-self._down.period_s // _SYNC_S :])
+        fewer = max(self._down.pods, math.floor(least * self._down.percent / 100))
+        return least - fewer, most + max(self._up.pods, math.floor(most * self._up.percent / 100))
 
 
 def queued(size: GroupSize, hosts: float) -> int:

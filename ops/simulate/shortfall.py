@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from blueprint.capacity import FILL
 from ops.cost.prices import HOURS_PER_MONTH
-from ops.simulate.capacity import FleetPlan
+from ops.simulate.capacity import RECOGNISES, FleetPlan
 from ops.simulate.run import Result
 
 SCATTER = 4.0
@@ -24,8 +25,8 @@ class Shortfall:
         help_s: Time from then until the first new host took calls; ``None`` where none came.
         wanted: Calls that were wanted by then.
         peak: Most calls of the trace.
-        reserve: Least hosts of each ASR fleet that carry the peak without help, cheapest places first; empty where all
-            that the file allows are too few.
+        reserve: Least hosts of each fleet that carry the peak without help, of ASR hosts the cheapest places first;
+            empty where all that the file allows are too few.
         hold_usd_per_hour: What they cost beyond those that ran; ``None`` where one of them has no price.
     """
 
@@ -45,7 +46,9 @@ class Shortfall:
         )
         if not self.reserve:
             return text + "more hosts than the file allows: raise hosts.max"
-        text += "a reserve, hosts.min " + ", ".join(f"{fleet} {hosts}" for fleet, hosts in self.reserve.items())
+        text += "a reserve in service before, of " + ", ".join(
+            f"{fleet} {hosts}" for fleet, hosts in self.reserve.items()
+        )
         if self.hold_usd_per_hour is None:
             return text
         monthly = self.hold_usd_per_hour * HOURS_PER_MONTH
@@ -61,10 +64,13 @@ def shortfall(result: Result) -> Shortfall | None:
     begin = int(short[0])
     more = np.flatnonzero(course.places[begin:] > course.places[begin])
     end = begin + int(more[0]) if more.size else len(course.second) - 1
-    peak, fleets = math.ceil(float(course.wanted.max())), [plan for plan in result.plans if plan.kind != "vad"]
+    peak, fleets = math.ceil(float(course.wanted.max())), [plan for plan in result.plans if plan.kind in RECOGNISES]
     reserve = reserve_for(fleets, peak + SCATTER * math.sqrt(peak))
-    more_hosts = [max(0, reserve.get(plan.name, 0) - int(course.hosts[plan.name][begin])) for plan in fleets]
-    prices = [plan.usd_per_hour for plan in fleets]
+    fronts = {plan.name: _of_front(plan, peak) for plan in result.plans if plan not in fleets}
+    if reserve:
+        reserve |= {name: hosts for name, hosts in fronts.items() if hosts > course.hosts[name][begin]}
+    more_hosts = [max(0, reserve.get(plan.name, 0) - int(course.hosts[plan.name][begin])) for plan in result.plans]
+    prices = [plan.usd_per_hour for plan in result.plans]
     usd = sum(count * (price or 0) for count, price in zip(more_hosts, prices, strict=True))
     return Shortfall(
         at_s=float(course.second[begin]),
@@ -75,6 +81,12 @@ def shortfall(result: Result) -> Shortfall | None:
         reserve=reserve,
         hold_usd_per_hour=usd if reserve and all(prices) else None,
     )
+
+
+def _of_front(plan: FleetPlan, calls: int) -> int:
+    """Return the hosts that have room for calls which come to them by chance, of what the file allows."""
+    parts = len(plan.groups)
+    return min(plan.max_hosts, parts * math.ceil(calls / (plan.places * FILL * parts)))
 
 
 def reserve_for(fleets: list[FleetPlan], calls: float) -> dict[str, int]:
@@ -90,12 +102,11 @@ def reserve_for(fleets: list[FleetPlan], calls: float) -> dict[str, int]:
 
 
 def with_reserve(plans: tuple[FleetPlan, ...], reserve: Mapping[str, int]) -> tuple[FleetPlan, ...]:
-    """Return the fleets as the file has them with ``hosts.min`` of the reserve; an ASR fleet is one group."""
+    """Return the fleets as the file has them with the reserve as their fewest hosts, alike in each group."""
 
     def held(plan: FleetPlan) -> FleetPlan:
-        least = [reserve.get(plan.name, group.min_hosts) for group in plan.groups]
-        return replace(
-            plan, groups=tuple(replace(group, min_hosts=hosts) for group, hosts in zip(plan.groups, least, strict=True))
-        )
+        least = reserve.get(plan.name, 0) // len(plan.groups)
+        groups = (replace(group, min_hosts=max(least, group.min_hosts)) for group in plan.groups)
+        return replace(plan, groups=tuple(groups))
 
     return tuple(map(held, plans))

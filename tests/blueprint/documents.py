@@ -17,6 +17,8 @@ DEPLOYMENTS = Path(__file__).parents[2] / "deployments"
 ABSENT = object()
 """As the new value of an edit: remove the key."""
 
+MEASURED = '{calls: 1000, date: "2026-11-22", conditions: of the tests}'
+
 BASE = f"""\
 name: base
 environment: production
@@ -134,7 +136,7 @@ aws:
     throttle: {{requests_per_s: 100, burst: 200, requests_per_address_5_min: 10000}}
     caller_sessions: 10000
     caller_creations_per_s: 10
-    gateway: {{vcpu: 1, memory_gib: 2, tasks: {{min: 3, max: 6}}, sockets_per_task: 1000}}
+    gateway: {{vcpu: 1, memory_gib: 2, tasks: {{min: 3, max: 6}}, measured: {MEASURED}}}
     cross_zone: false
     token_ttl_s: 300
     idle_timeout_s: 60

@@ -136,9 +136,6 @@ MISTAKES = {
     "size that Fargate lacks": Mistake("vcpu: 1,", "vcpu: 3,", "vcpu", ("`aws.edge.gateway`", "no 3 vCPU")),
     "memory below what Fargate sells": Mistake("memory_gib: 2", "memory_gib: 1", "vcpu", ("no 1 GiB with 1 vCPU",)),
     "memory above what Fargate sells": Mistake("memory_gib: 2", "memory_gib: 9", "vcpu", ("take 2 to 8 GiB",)),
-    "sockets that a task refuses before the service grows": Mistake(
-        "sockets_per_task: 1000", "sockets_per_task: 5000", "vcpu", ("max_connections 4096", "sockets_per_task 5000")
-    ),
     "pages of every origin": Mistake(
         "    gateway: {vcpu", "    allowed_origins: ['*']\n    gateway: {vcpu", "'*'", ("allowed_origins.0",)
     ),

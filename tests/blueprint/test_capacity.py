@@ -17,6 +17,7 @@ from blueprint.capacity import (
     asr_host,
     by_tier,
     capacities,
+    gateway_task,
     least,
     sized,
     store,
@@ -24,12 +25,13 @@ from blueprint.capacity import (
 )
 from blueprint.contract.network import Tier
 from blueprint.file.model.aws import AsrFleet, StateStore
+from blueprint.file.model.edge import GatewayService
 from blueprint.file.model.load import CallLoad
 from ops.cost.audio import aws_calls
 from ops.plan.capacity import capacity_as_dict
 from ops.simulate.capacity import fleet_plans
 from tests.blueprint.documents import DEPLOYMENTS, edited, load_edited, load_text
-from tests.synthesized import Stacks, edited_sandbox, shipped, user_data
+from tests.synthesized import Stacks, edited_sandbox, shipped, synthesize, user_data
 
 ROOT = Path(__file__).parents[2]
 PRODUCTION = blueprint.load(DEPLOYMENTS / "production-us-east-1.yaml")
@@ -81,13 +83,16 @@ def test_cores_carry_what_their_speed_allows_and_no_model_of_unknown_speed() -> 
 
 @pytest.mark.parametrize("calls", [20, 500, 10_000])
 def test_a_file_that_says_what_its_plan_shows_is_not_blocked(calls: int, tmp_path: Path) -> None:
-    """What the guide tells a reader to do: the bounds of the column "for the load", and a warm pool that fits."""
+    """As the guide says: the column "for the load", a warm pool that fits, the budget that is named."""
     text = (DEPLOYMENTS / "production-us-east-1.yaml").read_text(encoding="utf-8")
     assert PRODUCTION.load
     shown = sized(PRODUCTION.aws, PRODUCTION.load.model_copy(update={"calls": calls}))
     edits = {".".join(map(str, each.location)): yaml.safe_load(asked) for each, asked in shown}
     more = edits["aws.asr.0.hosts"]["max"] - edits["aws.asr.0.hosts"]["min"]
     edits |= {"load.calls": calls, "aws.asr.0.warm_pool.size": min(6, more)}
+    for finding in checks.run(load_text(edited(edits, text), tmp_path)):
+        if finding.check.id == "budget-covers-minimum" and (budget := re.search(r"to (\d+)", finding.violation.remedy)):
+            edits["aws.observability.monthly_budget_usd"] = int(budget[1])
     deployment = load_text(edited(edits, text), tmp_path)
     assert [finding.violation.message for finding in checks.run(deployment) if finding.blocks] == []
 
@@ -96,6 +101,32 @@ def test_the_small_file_carries_its_twenty_calls_on_one_host_of_each_tier() -> N
     aws = blueprint.load(DEPLOYMENTS / "small.yaml").aws
     assert {each.units.min for each in capacities(aws)} == {1}
     assert all(low >= 20 for low, _ in by_tier(capacities(aws)).values())
+
+
+def test_a_gateway_task_has_one_core_of_work_and_the_memory_of_its_sockets() -> None:
+    def calls(**settings: object) -> int:
+        return least(gateway_task(GatewayService.model_validate({"tasks": {"min": 1, "max": 1}} | settings))).calls
+
+    # Half of the 214 minutes of a call that a core of x86 has in one.
+    assert calls() == calls(vcpu=4, memory_gib=8) == int(60 / 0.28 / 2) == 107
+    assert calls(vcpu=0.5, memory_gib=1) == 53
+    assert calls(measured=MEASURED | {"calls": 300}) == 300
+    # (2 GiB - 256 MiB) / 128 KiB / 2
+    assert calls(measured=MEASURED | {"calls": 8000}) == 7168
+    assert calls(sockets_per_task=41) == 20
+
+
+@st.composite
+def gateways(draw: st.DrawFn) -> dict[str, object]:
+    vcpu = draw(st.sampled_from([0.5, 1, 2, 4]))
+    low = draw(st.integers(1, 20))
+    service: dict[str, object] = {"vcpu": vcpu, "memory_gib": int(2 * vcpu), "tasks": {"min": low, "max": 2 * low}}
+    optional = {"sockets_per_task": st.integers(2, 2000), "measured": st.integers(1, 8192).map(calls_measured)}
+    return service | {name: draw(value) for name, value in optional.items() if draw(st.booleans())}
+
+
+def calls_measured(calls: int) -> dict[str, object]:
+    return MEASURED | {"calls": calls}
 
 
 @st.composite
@@ -107,7 +138,7 @@ def deployments(draw: st.DrawFn) -> tuple[dict[str, object], int]:
         "aws.vad.hosts_per_zone": {"min": 1, "max": draw(st.integers(1, 20))},
         "aws.asr.0.hosts": {"min": draw(st.integers(1, hosts)), "max": hosts},
         "aws.state.node_type": draw(st.sampled_from(["cache.t4g.micro", "cache.r7g.large", "cache.r8g.4xlarge"])),
-        "aws.edge.gateway.sockets_per_task": draw(st.integers(1, 4096)),
+        "aws.edge.gateway": draw(gateways()),
     }
     for place in draw(st.sets(st.sampled_from(["aws.vad", "aws.asr.0", "aws.asr.1"]))):
         edits[f"{place}.measured"] = MEASURED | {"calls": draw(st.integers(1, 8192))}
@@ -118,13 +149,30 @@ def deployments(draw: st.DrawFn) -> tuple[dict[str, object], int]:
 @given(deployments())
 def test_everybody_counts_alike(tmp_path: Path, generated: tuple[dict[str, object], int]) -> None:
     edits, calls = generated
-    deployment = load_edited({**edits, "load": {"calls": calls}}, tmp_path)
+    all_agree(load_edited({**edits, "load": {"calls": calls}}, tmp_path), calls)
+
+
+@settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True)
+@given(st.data())
+def test_hosts_and_tasks_of_generated_files_are_told_the_same(tmp_path: Path, data: st.DataObject) -> None:
+    calls = data.draw(st.integers(1, 5000))
+    edits: dict[str, object] = {"aws.edge.gateway": data.draw(gateways()), "load": {"calls": calls}}
+    for place in data.draw(st.sets(st.sampled_from(["aws.vad", "aws.asr.0", "aws.asr.1", "aws.asr.2"]), min_size=1)):
+        edits[f"{place}.measured"] = MEASURED | {"calls": data.draw(st.integers(1, 8192))}
+    deployment = load_text(edited(edits, (DEPLOYMENTS / "sandbox.yaml").read_text(encoding="utf-8")), tmp_path)
+    all_agree(deployment, calls)
+    found = {each.name: {str(each.calls)} for each in capacities(deployment.aws) if each.tier is not Tier.STATE}
+    assert told(synthesize(deployment)) == found
+
+
+def all_agree(deployment: Deployment, calls: int) -> None:
+    """Hold plan, simulate, cost and the check against the capacity of each tier."""
     aws, found = deployment.aws, {each.name: each.calls for each in capacities(deployment.aws)}
     room = by_tier(capacities(aws))
     planned = {str(row["name"]): row["calls"] for row in capacity_as_dict(deployment)}
     simulated = {plan.name: plan.places for plan in fleet_plans(deployment, {})}
     assert planned == found
-    assert simulated.items() <= found.items()
+    assert simulated == {name: calls for name, calls in found.items() if name != "state"}
     assert aws_calls(aws, None, 0.5).peak == pytest.approx(min(most for _, most in room.values()) * FILL)
     refused = any(finding.check.id == "load-fits-tiers" for finding in checks.run(deployment))
     assert refused == any(most < 2 * calls for _, most in room.values())
@@ -151,10 +199,19 @@ def test_what_a_plan_asks_for_carries_the_load_and_is_balanced(calls: int, tmp_p
 
 
 def told(stacks: Stacks) -> dict[str, set[str]]:
-    """Return the calls that the launchers' variables tell the hosts of each fleet to admit."""
+    """Return the calls that the launchers' variables tell the hosts of each fleet, and the gateway's tasks, to admit.
+
+    Tasks are told sockets, two a call; the service has to grow before they are full.
+    """
     fleets = {"vad": ("vad", "VOICE_MAX_SESSIONS")}
     fleets |= {name.removeprefix("asr-"): (name, "VOICE_SESSIONS") for name in stacks if name.startswith("asr-")}
-    return {
+    (task,) = stacks["edge"].properties("ECS::TaskDefinition")
+    environment = {each["Name"]: each["Value"] for each in task["ContainerDefinitions"][0]["Environment"]}
+    sockets = int(environment["VOICE_MAX_CONNECTIONS"])
+    scaling = stacks["edge"].the("ApplicationAutoScaling::ScalingPolicy")
+    target = scaling["TargetTrackingScalingPolicyConfiguration"]["TargetValue"]
+    assert target == round(FILL * sockets)
+    return {"gateway": {str(sockets // 2)}} | {
         fleet: {
             calls
             for template in stacks[stack].properties("EC2::LaunchTemplate")
@@ -167,7 +224,7 @@ def told(stacks: Stacks) -> dict[str, set[str]]:
 
 def test_hosts_are_told_to_admit_what_they_carry() -> None:
     found = capacities(blueprint.load(DEPLOYMENTS / "sandbox.yaml").aws)
-    hosts = {each.name: {str(each.calls)} for each in found if each.tier in {Tier.VAD, Tier.ASR}}
+    hosts = {each.name: {str(each.calls)} for each in found if each.tier is not Tier.STATE}
     assert told(shipped("sandbox")) == hosts
 
 
@@ -175,7 +232,7 @@ def test_hosts_are_told_to_admit_what_was_measured(tmp_path: Path) -> None:
     figures = {"vad": 701, "inf2": 33, "trn1": 21, "p5": 5}
     places = zip(("aws.vad", "aws.asr.0", "aws.asr.1", "aws.asr.2"), figures.values(), strict=True)
     stacks = edited_sandbox({f"{place}.measured": MEASURED | {"calls": calls} for place, calls in places}, tmp_path)
-    assert told(stacks) == {fleet: {str(calls)} for fleet, calls in figures.items()}
+    assert told(stacks) == {"gateway": {"53"}} | {fleet: {str(calls)} for fleet, calls in figures.items()}
 
 
 def test_production_has_room_for_its_peak() -> None:

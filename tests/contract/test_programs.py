@@ -152,7 +152,7 @@ SETTINGS: tuple[tuple[Variable, Setting], ...] = (
     (variables.SESSION_MAX_S, Setting(f"{EDGE}.session_max_s", 1801, "1801")),
     (variables.CALLER_SESSIONS, Setting(f"{EDGE}.caller_sessions", 1001, "1001")),
     (variables.CALLER_CREATIONS_PER_S, Setting(f"{EDGE}.caller_creations_per_s", 51, "51")),
-    (variables.MAX_CONNECTIONS, Setting(f"{EDGE}.gateway.max_connections", 2001, "2001")),
+    (variables.MAX_CONNECTIONS, Setting(f"{EDGE}.gateway.sockets_per_task", 42, "42")),
     (
         variables.ALLOWED_ORIGINS,
         Setting(f"{EDGE}.allowed_origins", ["https://a.test", "https://b.test"], "https://a.test,https://b.test"),

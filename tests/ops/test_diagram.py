@@ -115,7 +115,7 @@ def test_every_scaling_alarm_appears_with_its_metric_and_change(production: Grap
 
 def test_the_gateway_scales_on_its_sockets(production: Graph) -> None:
     (signal,) = production.signals_of("gateway")
-    assert signal.text == "OpenSockets held at 1,000 per task: adds or removes tasks"
+    assert signal.text == "OpenSockets held at 150 per task: adds or removes tasks"
 
 
 def test_another_deployment_is_another_picture(sandbox: Graph, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from blueprint.base import Model
+from blueprint.file.model.load import Measured
 
 HttpsUrl = Annotated[str, Field(pattern=r"^https://[^\s/]+(/\S*)?$")]
 
@@ -100,19 +101,10 @@ class GatewayService(Model):
     memory_gib: int = 2
     """Memory of a task, GiB; each number of vCPUs has a range of its own."""
     tasks: TaskCount
-    sockets_per_task: int = Field(default=1000, gt=0)
-    """Open sockets that one task is meant to carry; the service grows to keep below it."""
-    max_connections: int = Field(default=4096, gt=0)
-    """Open sockets at which a task refuses more, until the service has grown."""
-
-    @model_validator(mode="after")
-    def _grows_before_it_refuses(self) -> "GatewayService":
-        if self.max_connections < self.sockets_per_task:
-            raise ValueError(
-                f"max_connections {self.max_connections} is below sockets_per_task {self.sockets_per_task}: "
-                "tasks would refuse callers before the service grows"
-            )
-        return self
+    sockets_per_task: int | None = Field(default=None, ge=2)
+    """Open sockets at which a task refuses more, two a call; without it as many as its core and its memory carry."""
+    measured: Measured | None = None
+    """Calls that a task carries, instead of what one core is counted on for."""
 
     @model_validator(mode="after")
     def _is_a_fargate_size(self) -> "GatewayService":

@@ -15,6 +15,7 @@ from constructs import Construct
 
 from blueprint.aws import names
 from blueprint.aws.edge import FARGATE_STOP_TIMEOUT_S, GATEWAY_DRAIN_TIMEOUT_S
+from blueprint.capacity import FILL, gateway_sockets
 from blueprint.contract.environment import (
     ALLOWED_ORIGINS,
     AUTHORIZER,
@@ -150,7 +151,7 @@ class Gateway(Construct):
             SESSION_MAX_S: str(settings.session_max_s),
             CALLER_SESSIONS: str(settings.caller_sessions),
             CALLER_CREATIONS_PER_S: str(settings.caller_creations_per_s),
-            MAX_CONNECTIONS: str(settings.gateway.max_connections),
+            MAX_CONNECTIONS: str(gateway_sockets(settings.gateway)),
             MEDIA_HOST: self._props.media_host,
             IDLE_TIMEOUT_S: str(settings.idle_timeout_s),
             DRAIN_TIMEOUT_S: str(GATEWAY_DRAIN_TIMEOUT_S),
@@ -267,6 +268,6 @@ class Gateway(Construct):
                 statistic="Average",
                 period=Duration.minutes(1),
             ),
-            target_value=settings.sockets_per_task,
+            target_value=round(FILL * gateway_sockets(settings)),
             scale_out_cooldown=Duration.seconds(SCALE_OUT_COOLDOWN_S),
         )

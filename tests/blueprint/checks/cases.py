@@ -21,6 +21,7 @@ VLLM = {
     },
 }
 EDGE = "aws.edge"
+TWO_CORES = {f"{EDGE}.gateway.vcpu": 2, f"{EDGE}.gateway.memory_gib": 4, f"{EDGE}.gateway.measured": ABSENT}
 FEWER = {"date": "2026-11-22", "conditions": "measured by hand", "calls": 147}
 JWT = {"kind": "jwt", "issuer": "https://login.callers.dev/", "audience": "voice"}
 CERTIFICATE = "arn:aws:acm:us-east-1:123456789012:certificate/00000000-0000-0000-0000-000000000000"
@@ -135,15 +136,19 @@ CASES: tuple[Case, ...] = (
     Case("rx-queues-fit", QUEUES, queues(2, "c8g.large"), queues(1, "c8g.large"), ("2 vCPU of which 1 stay free",)),
     Case("rx-queues-fit", QUEUES, {**queues(4, "c8g.xlarge"), "aws.vad.data_path": ABSENT},
          {"aws.vad.data_path": ABSENT}, present=False),
-    # Load: the base document has 6 x 500, 30 x 8,000 and 20 x 221 places, and a store for 7,028 calls
-    Case("load-fits-tiers", "aws.edge.gateway.tasks", {"load": {"calls": 1501}}, {"load": {"calls": 1500}},
-         ("3,000", "3,002")),
-    Case("load-fits-tiers", "aws.asr.0.hosts", {"load": {"calls": 2211}, f"{EDGE}.gateway.tasks.max": 20},
-         {"load": {"calls": 2210}, f"{EDGE}.gateway.tasks.max": 20}, ("4,420", "4,422")),
+    # Load: the base document has 6 x 1,000, 30 x 8,000 and 20 x 221 places, and a store for 7,028 calls
+    Case("load-fits-tiers", "aws.edge.gateway.tasks",
+         {"load": {"calls": 1501}, f"{EDGE}.gateway.sockets_per_task": 1000},
+         {"load": {"calls": 1500}, f"{EDGE}.gateway.sockets_per_task": 1000}, ("3,000", "3,002")),
+    # One core of x86 has 60 / 0.28 calls, half of them are counted on; the second core of a task has none.
+    Case("load-fits-tiers", "aws.edge.gateway.tasks", {"load": {"calls": 322}, **TWO_CORES},
+         {"load": {"calls": 321}, **TWO_CORES}, ("642", "644")),
+    Case("load-fits-tiers", "aws.asr.0.hosts", {"load": {"calls": 2211}}, {"load": {"calls": 2210}},
+         ("4,420", "4,422")),
     Case("load-fits-tiers", "aws.state.node_type", {"load": {"calls": 135}, "aws.state.node_type": "cache.t4g.micro"},
          {"load": {"calls": 134}, "aws.state.node_type": "cache.t4g.micro"}, ("268", "270")),
     Case("tiers-balanced", "aws.vad.hosts_per_zone", {"aws.vad.hosts_per_zone.max": 3},
-         {"aws.vad.hosts_per_zone.max": 2}, ("72,000", "24 times", "4,192 USD")),
+         {"aws.vad.hosts_per_zone.max": 2}, ("72,000", "16 times", "4,192 USD")),
     Case("tiers-balanced", "aws.vad.instance_type", pages(1, 2, "c8g.8xlarge"), pages(1, 2, "c8g.4xlarge"),
          ("4 of 32 vCPU", "c8g.2xlarge", "699 USD")),
     Case("tiers-balanced", "aws.vad.instance_type", pages(1, 2, "c8gn.12xlarge"), pages(1, 2, "c8gn.4xlarge"),
@@ -159,10 +164,13 @@ CASES: tuple[Case, ...] = (
          ("GpuBusy above 100",)),
     Case("threshold-in-range", "aws.asr.1.scaling.1.threshold", {"aws.asr.1.scaling.1.threshold": 0},
          {"aws.asr.1.scaling.1.threshold": 1}, ("GpuBusy below 0",)),
-    Case("sockets-fit-task", f"{EDGE}.gateway.max_connections", {f"{EDGE}.gateway.max_connections": 14337},
-         {f"{EDGE}.gateway.max_connections": 14336}, ("14,337", "2 GiB")),
+    Case("sockets-fit-task", f"{EDGE}.gateway.sockets_per_task", {f"{EDGE}.gateway.sockets_per_task": 2001},
+         {f"{EDGE}.gateway.sockets_per_task": 2000}, ("2,001", "2,000", "compute")),
+    Case("sockets-fit-task", f"{EDGE}.gateway.sockets_per_task",
+         {f"{EDGE}.gateway.sockets_per_task": 14337, f"{EDGE}.gateway.measured.calls": 8000},
+         {f"{EDGE}.gateway.sockets_per_task": 14336, f"{EDGE}.gateway.measured.calls": 8000}, ("14,337", "2 GiB")),
     Case("store-holds-calls", "aws.state.node_type", {"aws.state.node_type": "cache.t4g.micro"},
-         {"aws.state.node_type": "cache.t4g.micro", "load": {"calls": 100}}, ("268", "3,000")),
+         {"aws.state.node_type": "cache.t4g.micro", "load": {"calls": 100}}, ("268", "4,420")),
     # 3 x c8g.12xlarge, 4 x p5.4xlarge and 1 x p5.48xlarge
     Case("budget-covers-minimum", "aws.observability.monthly_budget_usd",
          {"aws.observability.monthly_budget_usd": 64460}, {"aws.observability.monthly_budget_usd": 64461}, ("64,461",)),
@@ -336,7 +344,7 @@ CASES: tuple[Case, ...] = (
     Case("edge-limits-fit-capacity", f"{EDGE}.throttle.requests_per_s", {f"{EDGE}.throttle.requests_per_s": 29},
          {f"{EDGE}.throttle.requests_per_s": 30}, ("29 of all callers", "the 30")),
     Case("edge-limits-fit-capacity", f"{EDGE}.gateway.tasks.max",
-         {f"{EDGE}.gateway.max_connections": 1473}, {f"{EDGE}.gateway.max_connections": 1474}, ("8,838", "4,420")),
+         {f"{EDGE}.gateway.measured.calls": 736}, {f"{EDGE}.gateway.measured.calls": 737}, ("4,416", "4,420")),
     Case("placeholder-domain", f"{EDGE}.domain", domain("example.com"), domain("example-callers.com"),
          ("example.com",)),
     Case("placeholder-domain", f"{EDGE}.domain", domain("voice.example"),

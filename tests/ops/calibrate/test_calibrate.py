@@ -9,6 +9,7 @@ from typer.testing import CliRunner, Result
 
 import blueprint
 from blueprint.capacity import capacities
+from ops.calibrate.command import own_engine
 from ops.calibrate.edit import with_value
 from ops.calibrate.search import most_sustained
 from ops.cli import app
@@ -48,6 +49,7 @@ def test_the_limit_is_found_to_the_call_and_never_exceeded(carries: int, most: i
             "a:\n  - b: 2\n    measured:  # old\n      calls: 3\n      date: today  # that day\n    # more\n    c: 1\n",
             f"a:\n  - b: 2\n    {WRITTEN}  # that day\n    # more\n    c: 1\n",
         ),
+        ("a:\n  - {b: 2}  # one\n", f"a:\n  - {{{WRITTEN}, b: 2}}  # one\n"),
         ("a:\n  - measured: {calls: 3}  # old\n", f"a:\n  - {WRITTEN}  # old\n"),
     ],
 )
@@ -62,11 +64,28 @@ def file(tmp_path: Path) -> Path:
     return copy
 
 
-def test_our_engine_on_this_machine_is_measured_and_written(file: Path, tmp_path: Path) -> None:
-    speech, before = tmp_path / "speech.wav", file.read_text(encoding="utf-8")
+@pytest.fixture
+def speech(tmp_path: Path) -> Path:
+    speech = tmp_path / "speech.wav"
     with wave.open(str(SAMPLE), "rb") as source, wave.open(str(speech), "wb") as short:
         short.setparams(source.getparams())
         short.writeframes(source.readframes(3 * source.getframerate()))
+    return speech
+
+
+def test_a_deployment_is_measured_by_its_api_and_the_figure_is_that_of_one_task(file: Path, speech: Path) -> None:
+    with own_engine(None) as (url, _):
+        found = calibrate(
+            file, "gateway", "--url", url, "--hosts", 2, "--audio", speech, "--most", 2, "--final-ms", 60_000
+        )
+    assert found.exit_code == 0, found.output
+    gateway, *_ = capacities(blueprint.load(file).aws)
+    assert (gateway.calls, gateway.binding.kind) == (1, "measured")
+    assert f"2 hosts behind {url}" in gateway.binding.source
+
+
+def test_our_engine_on_this_machine_is_measured_and_written(file: Path, speech: Path) -> None:
+    before = file.read_text(encoding="utf-8")
     result = calibrate(file, "cpu", "--audio", speech, "--most", 1, "--final-ms", 60_000, "--json")
     assert result.exit_code == 0, result.output
     told = json.loads(result.stdout)["measured"]
@@ -83,7 +102,9 @@ def test_our_engine_on_this_machine_is_measured_and_written(file: Path, tmp_path
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (("gpu",), 2, "gpu is no fleet of small; there are vad, cpu"),
+        (("gpu",), 2, "gpu is no fleet of small; there are gateway, vad, cpu"),
+        (("vad",), 2, "our engine alone is measured: vad needs --url"),
+        (("gateway",), 2, "our engine alone is measured: gateway needs --url"),
         (("cpu", "--url", "nowhere"), 2, "--url nowhere is no address"),
         (("cpu", "--url", "http://127.0.0.1:9"), 1, "cannot connect"),
         (("cpu", "--url", "http://127.0.0.1:9", "--audio", "none.wav"), 2, "none.wav"),

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeGuard
 
 import numpy as np
 import simpy
@@ -14,9 +15,9 @@ from ops.simulate.traces import Trace
 
 @dataclass(eq=False)
 class Call:
-    """One call, and its places: a fleet and the index of a host."""
+    """One call, and its places: an index of a host at each front, and a fleet with an index."""
 
-    vad: int
+    fronts: list[int]
     asr: tuple[Fleet, int]
     alive: bool = True
 
@@ -27,7 +28,7 @@ class StreamCalls(Calls):
     def __init__(
         self,
         env: simpy.Environment,
-        vad: Fleet,
+        fronts: Sequence[Fleet],
         asr: Sequence[Fleet],
         trace: Trace,
         mean_s: float,
@@ -35,7 +36,7 @@ class StreamCalls(Calls):
         cross_zone: bool,
         seed: int,
     ) -> None:
-        super().__init__(vad, asr, trace, mean_s, cross_zone=cross_zone, seed=seed)
+        super().__init__(fronts, asr, trace, mean_s, cross_zone=cross_zone, seed=seed)
         self._env = env
         self._alive: dict[Call, None] = {}
 
@@ -53,26 +54,32 @@ class StreamCalls(Calls):
     def vacate(self, host: Host, gap_s: float) -> None:
         """Move the calls of a host that takes none any more."""
         fleet, index = host.group.fleet, host.index
-        on_vad = fleet is self.vad
-        here = [call for call in self._alive if (call.vad == index if on_vad else call.asr == (fleet, index))]
+        at = self.fronts.index(fleet) if fleet in self.fronts else None
+        here = [
+            call for call in self._alive if (call.asr == (fleet, index) if at is None else call.fronts[at] == index)
+        ]
         for call in here:
-            vad, asr = (self._vad_host(), call.asr) if on_vad else (call.vad, self._asr_host())
+            fronts = [
+                self._host_of(front) if number == at else call.fronts[number]
+                for number, front in enumerate(self.fronts)
+            ]
+            asr = self._asr_host() if at is None else call.asr
             self._release(call)
-            if vad is None or asr is None:
+            if asr is None or not _complete(fronts):
                 self.ledger.cut += 1
                 call.alive = False
             else:
                 self.ledger.degraded_s += gap_s
-                call.vad, call.asr = vad, asr
+                call.fronts, call.asr = fronts, asr
                 self._occupy(call)
 
     def _call(self, after: float) -> Steps:
         yield self._env.timeout(after)
-        vad, asr = self._vad_host(), self._asr_host()
-        if vad is None or asr is None:
+        fronts, asr = [self._host_of(front) for front in self.fronts], self._asr_host()
+        if asr is None or not _complete(fronts):
             self.ledger.refused += 1
             return
-        call = Call(vad, asr)
+        call = Call(fronts, asr)
         self._occupy(call)
         yield self._env.timeout(float(self.chance.exponential(self.mean_s)))
         if call.alive:
@@ -81,24 +88,26 @@ class StreamCalls(Calls):
     def _occupy(self, call: Call) -> None:
         self._alive[call] = None
         fleet, index = call.asr
-        self.vad.calls[call.vad] += 1
+        for front, host in zip(self.fronts, call.fronts, strict=True):
+            front.calls[host] += 1
         fleet.calls[index] += 1
 
     def _release(self, call: Call) -> None:
         del self._alive[call]
         fleet, index = call.asr
-        self.vad.calls[call.vad] -= 1
+        for front, host in zip(self.fronts, call.fronts, strict=True):
+            front.calls[host] -= 1
         fleet.calls[index] -= 1
 
-    def _vad_host(self) -> int | None:
-        hosts = np.flatnonzero(self.vad.open)
+    def _host_of(self, front: Fleet) -> int | None:
+        hosts = np.flatnonzero(front.open)
         if not hosts.size:
             return None
         if not self.cross_zone:
-            zones = self.vad.zone[hosts]
+            zones = front.zone[hosts]
             hosts = hosts[zones == self.chance.choice(np.unique(zones))]
         chosen = int(self.chance.choice(hosts))
-        return chosen if self.vad.calls[chosen] < self.vad.plan.places else None
+        return chosen if front.calls[chosen] < front.plan.places else None
 
     def _asr_host(self) -> tuple[Fleet, int] | None:
         for kind in ("neuron", "gpu", "cpu"):
@@ -115,10 +124,15 @@ class StreamCalls(Calls):
         return None
 
 
+def _complete(hosts: list[int | None]) -> TypeGuard[list[int]]:
+    return None not in hosts
+
+
 class OneByOne(Simulation):
     """A simulation of single calls."""
 
     def make_calls(self) -> Calls:
-        how, (vad, *asr) = self._settings, self.fleets
-        asr.sort(key=lambda fleet: ("neuron", "gpu", "cpu").index(fleet.plan.kind))
-        return StreamCalls(self.env, vad, asr, self._trace, how.call_s, cross_zone=how.cross_zone, seed=how.seed)
+        how, calls = self._settings, super().make_calls()
+        return StreamCalls(
+            self.env, calls.fronts, calls.asr, self._trace, how.call_s, cross_zone=how.cross_zone, seed=how.seed
+        )

@@ -15,7 +15,7 @@ from ops.simulate.policies import own
 from ops.simulate.run import Result, Simulation
 from ops.simulate.traces import Trace
 from tests.ops.simulate.one_by_one import OneByOne
-from tests.ops.simulate.worlds import SETTINGS, asr, headroom, simulate, steady, steps_to, vad
+from tests.ops.simulate.worlds import SETTINGS, asr, gateway, headroom, simulate, steady, steps_to, vad
 
 SEEDS = range(12)
 SIGMAS = 4.0
@@ -90,13 +90,14 @@ def test_bulk_agrees_with_calls_one_by_one_while_a_fleet_grows(
 
 @pytest.mark.parametrize("model", [Simulation, OneByOne])
 def test_every_call_has_one_place_in_each_tier(model: type[Simulation]) -> None:
-    plans = (vad(), asr(rules=(headroom(),), pool=1), asr(1, 2, kind="p5.4xlarge"))
+    plans = (vad(), asr(rules=(headroom(),), pool=1), asr(1, 2, kind="p5.4xlarge"), gateway(4, 30))
     simulation = model(plans, own(plans), steps_to(60, 400), SETTINGS)
     simulation.begin()
     for until in range(100, 1_800, 100):
         simulation.env.run(until=until + 0.5)
-        tiers = [int(fleet.calls.sum()) for fleet in simulation.fleets]
-        assert tiers[0] == sum(tiers[1:])
+        calls = simulation.calls
+        asr_calls = sum(int(fleet.calls.sum()) for fleet in calls.asr)
+        assert [int(front.calls.sum()) for front in calls.fronts] == [asr_calls, asr_calls]
         assert all((fleet.calls >= 0).all() for fleet in simulation.fleets)
         assert all((fleet.calls <= fleet.plan.places).all() for fleet in simulation.fleets[1:])
 

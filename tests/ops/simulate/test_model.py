@@ -25,8 +25,10 @@ from tests.ops.simulate.worlds import (
     SETTINGS,
     ZONES,
     asr,
+    gateway,
     headroom,
     production,
+    simulate,
     steady,
     steps_to,
     vad,
@@ -79,7 +81,8 @@ def test_places_and_prices_come_from_file_and_catalogue() -> None:
     assert plans["vad"].places == 4 * 2_000
     assert plans["inf2"].places == 12 * plans["trn1"].places
     assert plans["p5"].places == 221  # docs/tuning.md has the arithmetic
-    assert [plan.kind for plan in production()] == ["vad", "neuron", "neuron", "gpu"]
+    assert [plan.kind for plan in production()] == ["vad", "neuron", "neuron", "gpu", "gateway"]
+    assert plans["gateway"].usd_per_hour == pytest.approx(0.03238 + 2 * 0.00356)
     assert plans["inf2"].usd_per_hour == 12.98127
     assert plans["inf2"].warm_hosts == 6
     assert plans["trn1"].warm_hosts == 0
@@ -88,7 +91,7 @@ def test_places_and_prices_come_from_file_and_catalogue() -> None:
 def test_a_file_that_says_how_many_sessions_is_believed() -> None:
     plans = fleet_plans(blueprint.load(ROOT / "deployments/seed.yaml"), {})
     # vLLM does not run on the seed's Neuron hosts, so they carry nothing.
-    assert [plan.places for plan in plans[1:]] == [0, 0, 32]
+    assert [plan.places for plan in plans[1:-1]] == [0, 0, 32]
 
 
 def test_a_boot_is_the_cold_start_budget_and_no_shorter_than_the_file_says() -> None:
@@ -110,7 +113,7 @@ def test_a_host_that_fetches_artifacts_compiles_nothing() -> None:
 def test_an_operator_s_own_numbers_win() -> None:
     plan = fleet_plans(blueprint.load(PRODUCTION), {"inf2": (50, 5)})[1]
     assert (plan.boot.cold_s, plan.boot.warm_s, plan.boot.prepare_s) == (50, 5, 45)
-    with pytest.raises(ValueError, match="inf3 is not a fleet of production-us-east-1: vad, inf2, trn1, p5"):
+    with pytest.raises(ValueError, match="inf3 is not a fleet of production-us-east-1: vad, inf2, trn1, p5, gateway"):
         fleet_plans(blueprint.load(PRODUCTION), {"inf3": (50, 5)})
 
 
@@ -166,6 +169,29 @@ def test_keda_on_the_queue_doubles_at_most_and_shrinks_after_five_minutes() -> N
     assert (hosts[318], hosts[333]) == (5, 10)
     assert hosts[901:1_195].min() == 10
     assert hosts[-1] < 10
+
+
+def test_replicas_on_azure_grow_by_two_or_twice_a_minute_and_go_one_by_one() -> None:
+    plans = (replace(asr(1, 12), by_queue=True),)
+    trace = Trace("up and down", (0.0, 300.0, 301.0, 1_800.0, 1_801.0, 7_200.0), (30, 30, 400, 400, 30, 30))
+    hosts = Simulation(plans, own(plans), trace, SETTINGS).run().course.hosts["inf2"]
+    assert (hosts[299], hosts[350], hosts[380]) == (1, 3, 6)
+    assert 10 <= hosts[440] <= 12
+    # Half an hour without need, then one in ten minutes; each drains for up to five.
+    assert hosts[1_900:3_590].min() >= 10
+    assert set(np.diff(hosts[3_590:]).tolist()) == {-1, 0}
+    assert 3 <= hosts[3_590] - hosts[6_000] <= 5
+
+
+def test_gateway_tasks_refuse_what_they_do_not_carry_and_follow_their_sockets() -> None:
+    plans = (vad(), asr(6, 6), gateway(2, 12, places=20))
+    result = simulate(plans, steps_to(20, 120, seconds=3_600))
+    tasks = result.course.hosts["gateway"]
+    assert result.ledger.refused
+    assert tasks[300 + 180 - 60] == 2  # three minutes above the target, as ECS' alarm wants
+    assert 9 <= tasks[-1] <= 12  # 120 calls, 70 % of 20 a task
+    roomy = simulate((*plans[:2], gateway(12, 12, places=20)), steps_to(20, 120, seconds=3_600))
+    assert roomy.ledger.refused < result.ledger.refused / 10
 
 
 def test_policies_are_named_for_what_the_file_has() -> None:

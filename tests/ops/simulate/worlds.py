@@ -76,6 +76,10 @@ def asr(  # noqa: PLR0917
     )
 
 
+def gateway(low: int = 2, high: int = 10, places: int = 20) -> FleetPlan:
+    return replace(production()[-1], groups=(GroupPlan("gateway", ZONES, low, high),), places=places, boot=boot(60))
+
+
 def steady(calls: float, seconds: float = 1_800) -> Trace:
     return Trace("steady", (0.0, seconds), (calls, calls))
 

@@ -164,8 +164,8 @@ SWITCHES: dict[str, dict[str, set[object]]] = {
 
 OF_THE_FILE: dict[str, dict[str, set[object]]] = {
     "ApiGateway::Stage": {"MethodSettings.ThrottlingBurstLimit": {400}, "MethodSettings.ThrottlingRateLimit": {200}},
-    "ApplicationAutoScaling::ScalableTarget": {"MaxCapacity": {6}, "MinCapacity": {1}},
-    "ApplicationAutoScaling::ScalingPolicy": {"TargetTrackingScalingPolicyConfiguration.TargetValue": {1000}},
+    "ApplicationAutoScaling::ScalableTarget": {"MaxCapacity": {100}, "MinCapacity": {1}},
+    "ApplicationAutoScaling::ScalingPolicy": {"TargetTrackingScalingPolicyConfiguration.TargetValue": {74}},
     GROUP: {
         "DefaultInstanceWarmup": {120, 300},
         f"{REFRESH}.MaxHealthyPercentage": {110},

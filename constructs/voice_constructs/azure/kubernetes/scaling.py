@@ -7,14 +7,11 @@ import pulumi_kubernetes as k8s
 
 from blueprint.azure.names import ClusterOutput
 from blueprint.file.model.base import HostCount
-from blueprint.observability.azure_scaling import Trigger
+from blueprint.observability.azure_scaling import SCALE_DOWN, SCALE_UP, Pace, Trigger
 from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata
 
 AUTHENTICATION = "prometheus"
 POLL_S = 30
-SCALE_DOWN_AFTER_S = 1800
-"""A replica is taken away only after so long without need of it: its caches and its node cost minutes to get back."""
-
 FAILED_POLLS = 4
 """Then the fallback holds: the replicas that there are. A metric that fails says nothing about callers."""
 
@@ -78,14 +75,18 @@ class Scaling(pulumi.ComponentResource):
                 "minReplicaCount": bounds.min,
                 "maxReplicaCount": bounds.max,
                 "pollingInterval": POLL_S,
-                "cooldownPeriod": SCALE_DOWN_AFTER_S,
+                "cooldownPeriod": SCALE_DOWN.settle_s,
                 # The number is for `static` only, but KEDA wants one.
                 "fallback": {
                     "failureThreshold": FAILED_POLLS,
                     "behavior": "currentReplicas",
                     "replicas": bounds.max,
                 },
-                "advanced": {"horizontalPodAutoscalerConfig": {"behavior": _BEHAVIOR}},
+                "advanced": {
+                    "horizontalPodAutoscalerConfig": {
+                        "behavior": {"scaleUp": _behavior(SCALE_UP), "scaleDown": _behavior(SCALE_DOWN)}
+                    }
+                },
                 "triggers": [self._trigger(trigger) for trigger in triggers],
             },
             opts=pulumi.ResourceOptions(parent=parent, depends_on=[deployment, self._authentication]),
@@ -106,18 +107,12 @@ class Scaling(pulumi.ComponentResource):
         }
 
 
-_BEHAVIOR = {
-    "scaleUp": {
-        "stabilizationWindowSeconds": 0,
+def _behavior(pace: Pace) -> dict[str, object]:
+    # https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/#configurable-scaling-behavior
+    values = {"Percent": pace.percent, "Pods": pace.pods}
+    return {
+        "stabilizationWindowSeconds": pace.settle_s,
         "policies": [
-            {"type": "Percent", "value": 100, "periodSeconds": 60},
-            {"type": "Pods", "value": 2, "periodSeconds": 60},
+            {"type": kind, "value": value, "periodSeconds": pace.period_s} for kind, value in values.items() if value
         ],
-    },
-    # One at a time: its callers move to the others, which have to show that they carry them.
-    "scaleDown": {
-        "stabilizationWindowSeconds": SCALE_DOWN_AFTER_S,
-        "policies": [{"type": "Pods", "value": 1, "periodSeconds": 600}],
-    },
-}
-"""https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/#configurable-scaling-behavior"""
+    }

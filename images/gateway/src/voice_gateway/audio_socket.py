@@ -116,6 +116,7 @@ class AudioSocket:
         self._format = AudioFormat()
         self._framer: Framer | None = None
         self._speed = Speed()
+        self._heard_at = time.monotonic()
 
     async def serve(self) -> None:
         """Run until either side ends it."""
@@ -170,14 +171,11 @@ class AudioSocket:
 
     async def _take(self) -> Close:
         """Take messages until the caller ends, goes, or sends what it may not."""
-        idle_s = self._gateway.settings.idle_timeout_s
         while True:
             await self._pacer.room()
-            try:
-                async with asyncio.timeout(idle_s):
-                    message = await self._websocket.receive()
-            except TimeoutError:
-                return Close(1008, f"no audio for {idle_s:g} s")
+            # Without a timeout of its own, which would be two timers a message: `_watch` looks at the clock.
+            message = await self._websocket.receive()
+            self._heard_at = time.monotonic()
             close = self._handle(message)
             if close:
                 return close
@@ -224,9 +222,11 @@ class AudioSocket:
 
     async def _watch(self) -> Close:
         """Keep the socket's right to its session, and notice when the session ends."""
-        hosts_seen = time.monotonic()
+        hosts_seen, idle_s = time.monotonic(), self._gateway.settings.idle_timeout_s
         while True:
             await asyncio.sleep(WATCH_EVERY_S)
+            if not self._pacer.is_full and time.monotonic() - self._heard_at > idle_s:
+                return Close(1008, f"no audio for {idle_s:g} s")
             if time.time() >= self._session.expires_at:
                 return Close(1008, f"a session lasts {self._gateway.settings.session_max_s} s at most")
             if self._rtp.has_host:

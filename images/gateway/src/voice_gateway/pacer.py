@@ -37,8 +37,12 @@ class Pacer:
     def put(self, frames: Iterable[bytes]) -> None:
         self._frames.extend(frames)
         if self._timer is None and self._frames:
-            self._due = max(self._due, self._loop.time())
-            self._timer = self._loop.call_at(self._due, self._tick)
+            now = self._loop.time()
+            self._due = max(self._due, now)
+            if self._due <= now + FRAME_S:
+                self._tick()  # a caller in real time needs no timer, which would be a third of what its frames cost
+            else:
+                self._timer = self._loop.call_at(self._due, self._tick)
 
     @property
     def is_full(self) -> bool:
