@@ -13,6 +13,7 @@ UV := .tools/bin/uv
 SETUP := .venv/.ready
 CHECKOV := .tools/checkov/.ready
 BENCH_VAD := .tools/bench/.ready
+FRAMEWORKS := .tools/frameworks/.ready
 INSTALL := images/vad-dataplane/tests/install.sh
 # How the data plane is built for its tests: Meson's b_sanitize.
 SANITIZERS := none address,undefined
@@ -37,6 +38,12 @@ $(SETUP): $(UV) pyproject.toml uv.lock package.json package-lock.json
 $(CHECKOV): $(UV) tests/checkov/requirements.txt
 	$(UV) venv --quiet --clear .tools/checkov
 	$(UV) pip sync --quiet --require-hashes --python .tools/checkov/bin/python tests/checkov/requirements.txt
+	touch $@
+
+# Frameworks of voice agents, for tests of what they hear: their versions need not agree with ours.
+$(FRAMEWORKS): $(UV) tests/voice/frameworks/requirements.txt
+	$(UV) venv --quiet --clear .tools/frameworks
+	$(UV) pip sync --quiet --require-hashes --python .tools/frameworks/bin/python tests/voice/frameworks/requirements.txt
 	touch $@
 
 # The rivals' packages are nobody else's: an environment of its own. Silero asks for torch, and its ONNX model does not.
@@ -81,7 +88,7 @@ test-arm64: ## Cross-compile the data plane for arm64 and test it under emulatio
 test-mutants: $(SETUP) ## Change the sources one place at a time and see that a test fails; ARGS as `python -m tests.mutants --help`
 	python -m tests.mutants $(ARGS)
 
-test-voice: $(SETUP) ## The whole voice path with real processes: faults, a drain, the page in a browser
+test-voice: $(SETUP) $(if $(ARGS),$(FRAMEWORKS)) ## The whole voice path with real processes: faults, a drain, the page in a browser
 	$(INSTALL) tests/voice/packages.txt
 	pytest tests/voice $(ARGS)
 
@@ -159,6 +166,8 @@ lock: $(SETUP) ## Refresh the lock files after a change of a pinned version
 	npm install --package-lock-only
 	$(UV) pip compile --quiet --generate-hashes --python-version 3.11 tests/checkov/requirements.in \
 		--output-file tests/checkov/requirements.txt
+	$(UV) pip compile --quiet --generate-hashes --python-version 3.11 tests/voice/frameworks/requirements.in \
+		--output-file tests/voice/frameworks/requirements.txt
 	python -m ops.images.locks
 
 clean: ## Remove what the other targets made

@@ -12,6 +12,7 @@ import blueprint
 from blueprint.checks import CHECKS
 from blueprint.contract import session_api
 from blueprint.contract.images import Image
+from blueprint.contract.openapi import ROUTES
 from blueprint.observability.azure_alerts import BUDGET, FORECAST_PERCENT, SPENT_PERCENT, alerts
 from ops.cli import COMMANDS, load_command
 from ops.schema.document import Schema
@@ -76,14 +77,9 @@ def api() -> str:
         f"`{session_api.LAST_EVENT_ID_HEADER}` names.",
         "",
     ]
-    routes = (
-        ("POST", session_api.SESSIONS_PATH, "opens a session"),
-        ("DELETE", session_api.SESSION_PATH, "closes it"),
-        ("GET", session_api.EVENTS_PATH, "its transcript, as server-sent events"),
-        ("WebSocket", session_api.AUDIO_PATH, "its audio; of the media port, the only route there"),
-        ("GET", session_api.HEALTH_PATH, "200 while the task can take callers"),
+    lines += _table(
+        ("Method", "Path", "What it does"), [(each.method, f"`{each.path}`", each.summary) for each in ROUTES]
     )
-    lines += _table(("Method", "Path", "What it does"), [(method, f"`{path}`", what) for method, path, what in routes])
     for title, schema in (
         ("Request of a session", session_api.SESSION_REQUEST),
         ("Session", session_api.SESSION),

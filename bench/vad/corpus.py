@@ -1,9 +1,10 @@
 # mypy: disable-error-code="import-not-found"
 """Recordings, noises and their mixtures: always the same ones, from Debian's packages and from fixed seeds.
 
-Real speech is `asterisk-core-sounds-en-g722` (Allison Smith, CC-BY-SA 3.0), synthetic speech is espeak-ng. A recording
-belongs to one of three sets for good, by a hash of its name; espeak's by a hash of the voice, so that held-out voices
-were never heard before, nor were the sentences that they say. The real speech has one speaker.
+Real speech is `asterisk-core-sounds-*-g722` (CC-BY-SA 3.0), and the network learned from Allison Smith's alone. Hold
+music is `asterisk-moh-opsound-g722`, synthetic speech espeak-ng. A recording belongs to one of three sets for good, by
+a hash of its name; espeak's by a hash of the voice, so that held-out voices were never heard before, nor were the
+sentences that they say.
 """
 
 import hashlib
@@ -22,7 +23,15 @@ Flags: TypeAlias = npt.NDArray[np.bool_]
 
 RATE = 16_000
 FRAME = 320
-SOUNDS = Path("/usr/share/asterisk/sounds/en_US_f_Allison")
+ASTERISK = Path("/usr/share/asterisk")
+SPEAKERS = {
+    "real": "en_US_f_Allison",
+    "June": "fr_CA_f_June",
+    "Carlo": "it_IT_m_Carlo",
+    "Ivrvoice": "ru_RU_f_IvrvoiceRU",
+}
+MOST_OF_OTHERS = 60
+"""Recordings of each speaker that the network did not learn from."""
 NO_SPEECH = ("beep", "tone", "silence", "confbridge-join", "confbridge-leave", "vm-rec")
 AMERICANS = (*(f"f{n}" for n in range(1, 6)), *(f"m{n}" for n in range(1, 9)), "steph", "anika", "linda", "adam", "max")
 BRITONS = (
@@ -91,12 +100,16 @@ def _spoken(voice: str, text: str) -> Samples:
 
 
 def recordings(kind: str, part: str, cache: Path) -> list[Samples]:
-    """Return the recordings of a set; `kind` is "real" or "espeak". Decoded ones are kept in `cache`."""
+    """Return the recordings of a set; `kind` is a speaker or "espeak". Decoded ones are kept in `cache`."""
     kept = cache / f"{kind}-{part}.npz"
     if not kept.exists():
-        if kind == "real":
-            paths = [one for one in sorted(SOUNDS.glob("*.g722")) if not any(word in one.name for word in NO_SPEECH)]
-            found = [_convert(["-f", "g722", "-i", str(one)]) for one in paths if part_of(one.name) == part]
+        if kind in SPEAKERS:
+            files = sorted((ASTERISK / "sounds" / SPEAKERS[kind]).glob("*.g722"))
+            paths = [
+                one for one in files if part_of(one.name) == part and not any(word in one.name for word in NO_SPEECH)
+            ]
+            most = len(paths) if kind == "real" else MOST_OF_OTHERS
+            found = [_convert(["-f", "g722", "-i", str(one)]) for one in paths[:most]]
         else:
             texts = HELD_OUT_TEXTS if part == "held-out" else TEXTS
             found = [_spoken(voice, text) for voice in VOICES if part_of(voice) == part for text in texts]
@@ -194,3 +207,33 @@ def callers_on_mute(kind: str, part: str, cache: Path) -> Iterator[Track]:
             hiss *= _steps(len(hiss), random)
         samples = np.clip(np.rint(hiss * 32768 * 10 ** (level_db / 20)), -32768, 32767).astype(np.int16)
         yield Track(f"{kind}, {condition} alone", samples, np.zeros(len(samples) // FRAME, bool))
+
+
+def without_speech() -> Iterator[Track]:
+    """Yield a minute each of what is no speech: a room, after mute too; what telephones sound like; hold music.
+
+    Their ``speech`` says which frames come before that begins.
+    """
+    count, mute = 60 * RATE, 20 * RATE
+    random = np.random.default_rng(1)
+    loud, faint = (32768 * 10 ** (level / 20) for level in (-20, -50))
+    sounds: dict[str, Samples] = {}
+    for kind in ("white", "pink", "rumble"):
+        spectrum = np.fft.rfft(random.standard_normal(count))
+        steps = np.maximum(np.arange(len(spectrum)), count * 50 // RATE)
+        sound = np.fft.irfft(spectrum / steps ** {"white": 0, "pink": 0.5, "rumble": 1}[kind], count)
+        sounds[f"{kind}, -50 dBFS"] = faint * sound / sound.std()
+    sounds["mute, then a room"] = sounds["rumble, -50 dBFS"] * (np.arange(count) >= mute)
+    time = np.arange(count) / RATE
+    for name, (first, second, on, off) in {
+        "dial tone": (350, 440, 1, 0), "ringing (US)": (440, 480, 2, 4), "ringing (Europe)": (425, 425, 1, 4),
+        "busy (US)": (480, 620, 0.5, 0.5),
+    }.items():  # fmt: skip
+        tones = np.sin(2 * np.pi * first * time) + np.sin(2 * np.pi * second * time)
+        sounds[name] = loud * tones / tones.std() * (time % (on + off) < on) + random.standard_normal(count) * 3
+    for path in sorted((ASTERISK / "moh").glob("*.g722")):
+        music = np.resize(_convert(["-f", "g722", "-i", str(path), "-t", "60"]), count)
+        sounds[f"music, {path.stem}"] = loud * music / music.std()
+    for name, sound in sounds.items():
+        samples = np.clip(np.rint(sound), -32768, 32767).astype(np.int16)
+        yield Track(name, samples, np.arange(count // FRAME) < (mute // FRAME if name.startswith("mute") else 0))

@@ -51,6 +51,7 @@ CACHE_DIR = Variable("VOICE_CACHE_DIR", "Directory for compile caches and weight
 TELEMETRY_SOURCES = Variable("VOICE_TELEMETRY_SOURCES", "Comma-separated: dataplane, nic, neuron, gpu, engine")
 TOKEN_KEY = Variable("VOICE_TOKEN_KEY", "Key that signs session tokens (injected secret)")
 TOKEN_TTL_S = Variable("VOICE_TOKEN_TTL_S", "Lifetime of a session token, seconds")
+AUTHORIZER = Variable("VOICE_AUTHORIZER", "Who may open sessions: iam, jwt, api-key or none")
 JWT_ISSUER = Variable(
     "VOICE_JWT_ISSUER", "OpenID Connect issuer of callers' tokens; empty: API Gateway lets callers in"
 )
@@ -88,7 +89,7 @@ ENVIRONMENT: dict[Image, tuple[Variable, ...]] = {
     Image.TELEMETRY: (DEPLOYMENT, FLEET, HOST, REGION, INTERFACE, *_STATE, TELEMETRY_SOURCES, PROMETHEUS_PORT),
     Image.GATEWAY: (
         DEPLOYMENT, FLEET, VALKEY_HOST, VALKEY_PORT, VALKEY_USER, VALKEY_PASSWORD, HTTP_PORT, MEDIA_PORT, RTP_PORT,
-        TOKEN_KEY, TOKEN_TTL_S, JWT_ISSUER, JWT_AUDIENCE, ALLOWED_ORIGINS, RECONNECT_GRACE_S, SESSION_MAX_S,
+        TOKEN_KEY, TOKEN_TTL_S, AUTHORIZER, JWT_ISSUER, JWT_AUDIENCE, ALLOWED_ORIGINS, RECONNECT_GRACE_S, SESSION_MAX_S,
         CALLER_SESSIONS, CALLER_CREATIONS_PER_S, MAX_CONNECTIONS, MEDIA_HOST, IDLE_TIMEOUT_S, DRAIN_TIMEOUT_S,
     ),
 }  # fmt: skip

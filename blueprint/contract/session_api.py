@@ -23,7 +23,12 @@ SESSIONS_PATH = "/v1/sessions"
 SESSION_PATH = "/v1/sessions/{id}"
 EVENTS_PATH = "/v1/sessions/{id}/events"
 AUDIO_PATH = "/v1/sessions/{id}/audio"
-"""Of the media port, the only route there: a WebSocket."""
+"""Of the media port: a WebSocket."""
+
+REALTIME_PATH = "/v1/realtime"
+"""Of the media port: a WebSocket for clients of OpenAI's realtime transcription."""
+LISTEN_PATH = "/v1/listen"
+"""Of the media port: a WebSocket for clients of Deepgram's."""
 
 LAST_EVENT_ID_HEADER = "Last-Event-ID"
 """Where a caller's event stream goes on after a break (HTML Standard, section 9.2, server-sent events)."""

@@ -84,6 +84,8 @@ class SessionField(StrEnum):
     """Gateway: the session's name in the API."""
     CALLER = "caller"
     """Gateway: who opened it."""
+    TOLD = "told"
+    """Gateway: id of the last event that was told on an audio socket, and behind which its next socket goes on."""
     LANGUAGE = "language"
     """Gateway: spoken language (BCP 47); absent: found out from the audio."""
     LAST_SEQUENCE = "last_sequence"

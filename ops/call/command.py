@@ -11,6 +11,8 @@ import typer
 from rich.markup import escape
 
 from ops.call.access import Access, AccessError, Auth, ClientAuth, access, secret_of
+from ops.call.dialects import Api
+from ops.call.other_apis import speak
 from ops.call.recording import RATE, RecordingError, read
 from ops.call.senders import Samples, sender_of
 from ops.call.session import TIMEOUT_S, CallError, Heard, Session
@@ -18,9 +20,11 @@ from ops.exits import FAILED, INTERRUPTED, REFUSED
 from ops.output import err, out, stop
 
 LOCAL = "http://127.0.0.1:8080"
+NO_KEY = "none"
+"""Where callers need none, their clients send one all the same."""
 
 
-def call(
+def call(  # noqa: PLR0917  Typer's parameters
     file: Annotated[Path, typer.Argument(metavar="FILE.wav", help="Recording: PCM, any rate, at most an hour.")],
     server: Annotated[str, typer.Option(metavar="URL", help="Session API, with its stage.")] = LOCAL,
     auth: Annotated[
@@ -31,6 +35,10 @@ def call(
         str | None, typer.Option(metavar="NAME", help="Variable that holds the key or token.", show_default=False)
     ] = None,
     websocket: Annotated[bool, typer.Option("--websocket", help="Send as browsers do, not by SRTP over UDP.")] = False,
+    api: Annotated[
+        Api,
+        typer.Option(help="Protocol; with that of another service URL is the media host's, and the key its bearer."),
+    ] = Api.SESSIONS,
 ) -> None:
     """Speak a recording in real time, and print what is heard as it comes.
 
@@ -40,11 +48,15 @@ def call(
     """
     try:
         samples = read(file)
-        headers_of = access(auth, secret_of(api_key_env), server)
+        secret = secret_of(api_key_env)
+        headers_of = access(auth, secret, server) if api is Api.SESSIONS else None
     except (RecordingError, AccessError) as error:
         raise stop(str(error), REFUSED) from None
     try:
-        asyncio.run(_call(samples, server, headers_of, websocket=websocket))
+        if headers_of:
+            asyncio.run(_call(samples, server, headers_of, websocket=websocket))
+        else:
+            asyncio.run(_call_other(api, samples, server, secret or NO_KEY))
     except CallError as error:
         raise stop(str(error), FAILED) from None
     except KeyboardInterrupt:
@@ -67,6 +79,14 @@ async def _call(samples: Samples, server: str, headers_of: Access, *, websocket:
             raise
         finally:
             printing.cancel()
+
+
+async def _call_other(api: Api, samples: Samples, server: str, key: str) -> None:
+    err.print(f"[dim]{samples.size / RATE:.1f} s of audio to {escape(server)}[/]", soft_wrap=True)
+    begin = time.monotonic()
+    async for heard in speak(api, server, key, samples):
+        if heard.text:
+            out.print(_line(heard, time.monotonic() - begin), soft_wrap=True)
 
 
 async def _print(session: Session, begin: float) -> None:

@@ -195,6 +195,7 @@ class VoicePath:
             "VOICE_RTP_PORT": str(self.rtp_port),
             "VOICE_TOKEN_KEY": self._token_key,
             "VOICE_TOKEN_TTL_S": "300",
+            "VOICE_AUTHORIZER": "none",
             "VOICE_MEDIA_HOST": LOOPBACK,
             "VOICE_MEDIA_TLS": "false",
             "VOICE_IDLE_TIMEOUT_S": "30",

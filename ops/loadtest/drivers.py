@@ -29,6 +29,14 @@ class Api(StrEnum):
     CHAT = "chat"
     SESSION = "session"
     """This platform's own."""
+    OPENAI = "openai"
+    DEEPGRAM = "deepgram"
+    """This platform's by the protocols of others' clients."""
+
+    @property
+    def has_models(self) -> bool:
+        """Whether a request names a model; here the deployment file does."""
+        return self not in {Api.SESSION, Api.OPENAI, Api.DEEPGRAM}
 
 
 class Driver(Protocol):

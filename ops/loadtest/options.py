@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from yarl import URL
 
 from ops.call.access import AccessError, Auth, access, secret_of
+from ops.loadtest.client_session import Deepgram, OpenAi
 from ops.loadtest.drivers import Api, Chat, Driver, Speech, Transcription
 from ops.loadtest.endpoint import Endpoint
 from ops.loadtest.inputs import PASSAGE, Recording, read_recording
@@ -64,8 +65,8 @@ def api_of(api: Api | None, name: str | None, *, model: str, baseline: str | Non
     if scenario is None:
         if api is None:
             raise OptionError(f"give --api ({', '.join(Api)}) or --scenario")
-        if api is Api.SESSION and model:
-            raise OptionError("--model is not for session: what transcribes stands in the deployment file")
+        if model and not api.has_models:
+            raise OptionError(f"--model is not for {api}: what transcribes stands in the deployment file")
         return api
     if api not in {None, Api.SPEECH}:
         raise OptionError(f"--scenario {name} drives speech, not {api}")
@@ -179,7 +180,7 @@ def driver_maker(
     Raises:
         OptionError, RecordingError: An input is missing, cannot be read, or is not for this API.
     """
-    if api in {Api.TRANSCRIPTION, Api.REALTIME, Api.SESSION}:
+    if api not in {Api.SPEECH, Api.CHAT}:
         return _listening(api, audio)
     if audio:
         raise OptionError(f"--audio is for transcription, realtime and session, not for {api}")
@@ -194,14 +195,21 @@ def driver_maker(
     return lambda endpoint: Speech(endpoint, words, voice, sample_rate)
 
 
+_LIVE: dict[Api, Callable[[Endpoint, tuple[Recording, ...]], Driver]] = {
+    Api.REALTIME: Realtime,
+    Api.SESSION: VoiceSession,
+    Api.OPENAI: OpenAi,
+    Api.DEEPGRAM: Deepgram,
+}
+
+
 def _listening(api: Api, audio: list[Path]) -> Callable[[Endpoint], Driver]:
     if not audio:
         raise OptionError(f"{api} needs recordings of speech: --audio FILE.wav, once for each")
     recordings = tuple(read_recording(file) for file in audio)
     if api is Api.TRANSCRIPTION:
         return lambda endpoint: Transcription(endpoint, recordings)
-    live = Realtime if api is Api.REALTIME else VoiceSession
-    return lambda endpoint: live(endpoint, recordings)
+    return lambda endpoint: _LIVE[api](endpoint, recordings)
 
 
 def _read_text(file: Path) -> str:

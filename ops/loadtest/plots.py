@@ -27,6 +27,8 @@ _RATE = {
     Api.TRANSCRIPTION: ("audio_s_per_s", "seconds of audio per second"),
     Api.REALTIME: ("audio_s_per_s", "seconds of audio per second"),
     Api.SESSION: ("audio_s_per_s", "seconds of audio per second"),
+    Api.OPENAI: ("audio_s_per_s", "seconds of audio per second"),
+    Api.DEEPGRAM: ("audio_s_per_s", "seconds of audio per second"),
 }
 
 

@@ -89,7 +89,7 @@ class LoadTest:
         return Report(title, self.api, setup, results, comparisons)
 
     async def _with_model(self, endpoint: Endpoint) -> Endpoint:
-        if self.api is Api.SESSION:
+        if not self.api.has_models:
             return endpoint
         try:
             async with endpoint, asyncio.timeout(self.timeout_s):

@@ -143,6 +143,7 @@ SETTINGS: tuple[tuple[Variable, Setting], ...] = (
             "https://issuer.test",
         ),
     ),
+    (variables.AUTHORIZER, Setting(f"{EDGE}.authorizer.kind", "jwt", "jwt")),
     (variables.JWT_AUDIENCE, Setting(f"{EDGE}.authorizer.audience", "listeners", "listeners")),
     (variables.MEDIA_HOST, Setting(f"{EDGE}.domain.name", "other.example.com", "media.other.example.com")),
     (variables.TOKEN_TTL_S, Setting(f"{EDGE}.token_ttl_s", 701, "701")),

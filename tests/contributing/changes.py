@@ -113,9 +113,9 @@ NEW_CHECK = """
 
 @check(
     "two-nat-gateways-in-production",
-    Level.WARNING,
     "A production deployment has a NAT gateway in more than one zone.",
     source="https://docs.aws.amazon.com/vpc/latest/userguide/nat-gateway-basics.html",
+    level=Level.WARNING,
 )
 def two_nat_gateways_in_production(deployment: Deployment) -> Iterator[Violation]:
     if deployment.environment is Environment.PRODUCTION and deployment.aws.network.nat_gateways == 1:

@@ -46,12 +46,14 @@ class Fleet:
         """Start the job of each fleet as its runbook says, and leave what it leaves: no machine boots here."""
         file, client = self.file(edits), self.rehearsal.aws.client
         self.deploy(edits, names.stack(file, "asr"))
-        (bucket,) = client("s3").list_buckets()["Buckets"]
+        made = client("cloudformation").describe_stack_resources(StackName=names.stack(file, "registry"))
+        resources = made["StackResources"]
+        (bucket,) = (r["PhysicalResourceId"] for r in resources if r["ResourceType"] == "AWS::S3::Bucket")
         for each in file.aws.asr:
             job = {"LaunchTemplateName": names.job(file, each.name)}
             (host,) = client("ec2").run_instances(LaunchTemplate=job, MinCount=1, MaxCount=1)["Instances"]
             key = f"{artifacts_name(file, each)}/complete"
-            client("s3").put_object(Bucket=bucket["Name"], Key=key, Body=b"complete")
+            client("s3").put_object(Bucket=bucket, Key=key, Body=b"complete")
             client("ec2").terminate_instances(InstanceIds=[host["InstanceId"]])
 
     @property

@@ -18,6 +18,7 @@ from blueprint.aws.edge import FARGATE_STOP_TIMEOUT_S, GATEWAY_DRAIN_TIMEOUT_S
 from blueprint.capacity import FILL, gateway_sockets
 from blueprint.contract.environment import (
     ALLOWED_ORIGINS,
+    AUTHORIZER,
     CALLER_CREATIONS_PER_S,
     CALLER_SESSIONS,
     DEPLOYMENT,
@@ -142,6 +143,7 @@ class Gateway(Construct):
             MEDIA_PORT: str(GATEWAY_MEDIA.number),
             RTP_PORT: str(RTP.number),
             TOKEN_TTL_S: str(settings.token_ttl_s),
+            AUTHORIZER: settings.authorizer.kind,
             JWT_ISSUER: jwt.issuer if jwt else "",
             JWT_AUDIENCE: jwt.audience if jwt else "",
             ALLOWED_ORIGINS: ",".join(settings.allowed_origins),

@@ -70,6 +70,7 @@ class GatewayProcess:
             "RTP_PORT": rtp_port,
             "TOKEN_KEY": TOKEN_KEY,
             "TOKEN_TTL_S": 300,
+            "AUTHORIZER": "jwt" if settings.get("JWT_ISSUER") else "none",
             "MEDIA_HOST": "127.0.0.1",
             "MEDIA_TLS": "false",
             "IDLE_TIMEOUT_S": 30,

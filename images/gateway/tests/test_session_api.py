@@ -11,14 +11,17 @@ import re
 import socket
 import time
 import weakref
+from types import SimpleNamespace
 from typing import Any
 
 import httpx2
 import jsonschema
+import openapi_spec_validator
 import pytest
 import uvicorn
 from redis.asyncio import Redis
 from starlette.applications import Starlette
+from starlette.routing import Route, WebSocketRoute
 from uvicorn.server import ServerState
 
 from blueprint.contract import session_api
@@ -27,7 +30,7 @@ from blueprint.contract.session_api import CALLER_HEADER, TOKEN_HEADER
 from images.conftest import PATIENCE_S, StoreServer
 from images.gateway.tests.conftest import Start
 from images.gateway.tests.running import GatewayProcess, Hosts, Opened, holds
-from voice_gateway import server
+from voice_gateway import apps, server
 from voice_gateway.session_routes import SessionRequest
 from voice_runtime import state
 from voice_runtime.hosts import HostRegistry
@@ -357,3 +360,14 @@ async def test_nothing_secret_is_logged(gateway: GatewayProcess, store_server: S
     for secret in (opened.token, opened.described["media"]["srtp"]["key"], gateway.environment["VOICE_TOKEN_KEY"]):
         assert secret not in text
     assert all("level" in line or "_aws" in line for line in map(json.loads, gateway.lines))
+
+
+async def test_description_is_openapi_and_names_every_route(gateway: GatewayProcess) -> None:
+    async with gateway.client() as client:
+        for port in (gateway.http_port, gateway.media_port):
+            described = (await client.get(f"http://127.0.0.1:{port}/openapi.json")).json()
+            openapi_spec_validator.validate(described)
+    nobody: Any = SimpleNamespace(settings=SimpleNamespace(allowed_origins=()))
+    routes = [*apps.session_api(nobody).routes, *apps.media_api(nobody).routes]
+    served = {route.path for route in routes if isinstance(route, Route | WebSocketRoute)}
+    assert set(described["paths"]) == served

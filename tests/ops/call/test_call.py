@@ -137,6 +137,22 @@ async def test_recording_goes_over_a_websocket_too(scene: Scene) -> None:
     assert printed(lines) == [("partial", "good"), ("final", "good [morning]")]
 
 
+@pytest.mark.parametrize(("api", "words"), [("openai", []), ("deepgram", [("partial", "good")])])
+async def test_recording_goes_by_the_protocols_of_others(scene: Scene, api: str, words: list[tuple[str, str]]) -> None:
+    vad = VadHost(scene.gateway.rtp_port)
+    try:
+        call = await voice_call(scene.recording, "--server", scene.gateway.url, "--api", api)
+        ssrc = await scene.session()
+        await holds("audio", lambda: len(vad.of(ssrc)) > 10)
+        await scene.transcribe(ssrc)
+        code, lines, _ = await ended(call)
+        np.testing.assert_array_equal(vad.audio(ssrc)[: scene.audio.size], scene.audio)
+    finally:
+        vad.stop()
+    assert code == 0
+    assert printed(lines) == [*words, ("final", "good [morning]")]
+
+
 async def test_what_the_server_refuses_is_said_in_a_line(scene: Scene) -> None:
     call = await voice_call(scene.recording, "--server", f"{scene.gateway.url}/nowhere")
     code, lines, said = await ended(call)

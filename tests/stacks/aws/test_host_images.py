@@ -65,12 +65,6 @@ def test_another_content_is_another_recipe(sandbox: Stacks, tmp_path: Path) -> N
     assert {fleet for fleet, name in names(sandbox).items() if newer[fleet] != name} == {"vad"}
 
 
-def test_a_baked_volume_is_as_a_host_s(sandbox: Stacks) -> None:
-    for recipe in sandbox["host-images"].properties("ImageBuilder::ImageRecipe"):
-        (volume,) = [mapping["Ebs"] for mapping in recipe["BlockDeviceMappings"]]
-        assert (volume["Encrypted"], volume["DeleteOnTermination"], volume["VolumeType"]) == (True, True, "gp3")
-
-
 def test_builders_match_the_architecture_of_the_fleet(sandbox: Stacks) -> None:
     builders = {
         builder["Name"]: builder["InstanceTypes"]

@@ -5,11 +5,12 @@ Each is read out of synthesized templates; who changes one has to change it here
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.synthesized import ASR, HOSTS, Stack, Stacks, shipped, user_data
+from tests.synthesized import ASR, HOSTS, Stack, Stacks, edited_sandbox, shipped, user_data
 
 GROUP, POLICY, TARGETS = (
     "AutoScaling::AutoScalingGroup",
@@ -306,3 +307,9 @@ def test_a_policy_reads_its_alarm_as_the_rule_does(alarm: str, aggregation: str,
     read = {policies[action["Ref"]]["Properties"]["MetricAggregationType"] for action in found["AlarmActions"]}
     assert read == {aggregation}
     assert found["Statistic"] == aggregation
+
+
+def test_a_policy_reads_the_maximum_where_the_rule_does(tmp_path: Path) -> None:
+    stack = edited_sandbox({"aws.asr.0.scaling.0.statistic": "maximum"}, tmp_path)["asr-inf2"]
+    read = {alarm["Statistic"]: alarm["AlarmActions"][0]["Ref"] for alarm in stack.properties("CloudWatch::Alarm")}
+    assert stack.of_type(POLICY)[read["Maximum"]]["Properties"]["MetricAggregationType"] == "Maximum"

@@ -8,14 +8,17 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 
+from blueprint.contract.openapi import OPENAPI_PATH, document
 from blueprint.contract.session_api import (
     AUDIO_PATH,
     EVENTS_PATH,
     EXPOSED_HEADERS,
     HEALTH_PATH,
+    LISTEN_PATH,
+    REALTIME_PATH,
     REQUEST_HEADERS,
     SESSION_PATH,
     SESSIONS_PATH,
@@ -23,8 +26,16 @@ from blueprint.contract.session_api import (
 from voice_gateway.audio_route import audio
 from voice_gateway.event_stream import events
 from voice_gateway.gateway import Gateway
+from voice_gateway.listen import ListenSocket
+from voice_gateway.realtime import RealtimeSocket
 from voice_gateway.refusals import answer_http_exception, answer_store_error
 from voice_gateway.session_routes import close, create
+
+CLIENT_SOCKETS = (
+    WebSocketRoute(REALTIME_PATH, RealtimeSocket.run),
+    WebSocketRoute(LISTEN_PATH, ListenSocket.run),
+)
+"""On both ports: a program inside the network, and one of this machine, has one address for all."""
 
 
 async def health(request: Request) -> Response:
@@ -34,6 +45,11 @@ async def health(request: Request) -> Response:
         return PlainTextResponse("ok\n")
     reason = "draining" if gateway.draining.is_set() else "the state store does not answer"
     return PlainTextResponse(f"{reason}\n", 503)
+
+
+async def describe(_: Request) -> Response:
+    """Answer with the API's own description."""
+    return JSONResponse(document())
 
 
 def session_api(gateway: Gateway) -> Starlette:
@@ -50,17 +66,21 @@ def session_api(gateway: Gateway) -> Starlette:
         Route(SESSION_PATH, close, methods=["DELETE"]),
         Route(EVENTS_PATH, events, methods=["GET"]),
     ]
-    return _app(gateway, routes, [cross_origin] if origins else [])
+    return _app(gateway, [*routes, *CLIENT_SOCKETS], [cross_origin] if origins else [])
 
 
 def media_api(gateway: Gateway) -> Starlette:
-    """Return the audio socket."""
-    return _app(gateway, [WebSocketRoute(AUDIO_PATH, audio)], [])
+    """Return what the public listener leads to: sockets, each of which asks for a token or a key."""
+    return _app(gateway, [WebSocketRoute(AUDIO_PATH, audio), *CLIENT_SOCKETS], [])
 
 
 def _app(gateway: Gateway, routes: Sequence[BaseRoute], middleware: Sequence[Middleware]) -> Starlette:
     app = Starlette(
-        routes=[*routes, Route(HEALTH_PATH, health, methods=["GET"])],
+        routes=[
+            *routes,
+            Route(HEALTH_PATH, health, methods=["GET"]),
+            Route(OPENAPI_PATH, describe, methods=["GET"]),
+        ],
         middleware=middleware,
         exception_handlers={HTTPException: answer_http_exception, RedisError: answer_store_error},
     )

@@ -32,10 +32,14 @@ class Encoding(StrEnum):
 
     Attributes:
         PCM16: Samples, little-endian, one channel; messages may end anywhere between samples.
+        MULAW: A byte a sample, mu-law (ITU-T G.711), as telephones have them.
+        ALAW: The same by A-law.
         OPUS: A packet each (RFC 6716), as RTP and WebCodecs have them; no Ogg or WebM around them.
     """
 
     PCM16 = "pcm16"
+    MULAW = "mulaw"
+    ALAW = "alaw"
     OPUS = "opus"
 
 
@@ -44,7 +48,7 @@ class AudioFormat(BaseModel):
 
     Attributes:
         encoding: Of its binary messages.
-        rate: Samples a second, of PCM16.
+        rate: Samples a second, of all but Opus.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -96,6 +100,42 @@ class Pcm16:
         return self._resampler.resample_chunk(nothing, last=True) if self._resampler else nothing
 
 
+class G711:
+    """Reads logarithmic bytes as 16-bit samples, and goes on as PCM16 does."""
+
+    def __init__(self, encoding: Encoding, rate: int) -> None:
+        self._linear = MULAW if encoding is Encoding.MULAW else ALAW
+        self._pcm16 = Pcm16(rate)
+
+    def take(self, message: bytes) -> Samples:
+        """Return what a message adds, less what the resampler needs of the next."""
+        return self._pcm16.take(self._linear[np.frombuffer(message, np.uint8)].tobytes())
+
+    def end(self) -> Samples:
+        """Return what the resampler held back."""
+        return self._pcm16.end()
+
+
+def _mulaw() -> Samples:
+    """Return the sample of each byte (ITU-T G.711, table 2a)."""
+    byte = ~np.arange(256, dtype=np.uint8)
+    size = ((((byte & 15).astype(int) << 3) + MULAW_BIAS) << (byte >> 4 & 7)) - MULAW_BIAS
+    return np.where(byte & 128, -size, size).astype("<i2")
+
+
+def _alaw() -> Samples:
+    """Return the sample of each byte (ITU-T G.711, table 1a)."""
+    byte = np.arange(256, dtype=np.uint8) ^ 0x55
+    segment = (byte >> 4 & 7).astype(int)
+    step = ((byte & 15).astype(int) << 4) + 8
+    size = np.where(segment, step + 256 << np.maximum(segment - 1, 0), step)
+    return np.where(byte & 128, size, -size).astype("<i2")
+
+
+MULAW_BIAS = 132
+MULAW, ALAW = _mulaw(), _alaw()
+
+
 class Opus:
     """Decodes to 16 kHz at once, as every Opus decoder can, and mixes stereo down."""
 
@@ -121,7 +161,7 @@ class Framer:
     """Cuts a stream of messages of any size into frames."""
 
     def __init__(self, audio: AudioFormat) -> None:
-        self._decoder: Decoder = Opus() if audio.encoding is Encoding.OPUS else Pcm16(audio.rate)
+        self._decoder = _decoder(audio)
         self._left = b""
 
     def take(self, message: bytes) -> list[bytes]:
@@ -145,3 +185,11 @@ class Framer:
         whole = len(audio) - len(audio) % FRAME_BYTES
         self._left = audio[whole:]
         return [audio[begin : begin + FRAME_BYTES] for begin in range(0, whole, FRAME_BYTES)]
+
+
+def _decoder(audio: AudioFormat) -> Decoder:
+    if audio.encoding is Encoding.OPUS:
+        return Opus()
+    if audio.encoding is Encoding.PCM16:
+        return Pcm16(audio.rate)
+    return G711(audio.encoding, audio.rate)

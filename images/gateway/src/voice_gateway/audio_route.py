@@ -50,6 +50,16 @@ async def _admit(gateway: Gateway, websocket: WebSocket) -> tuple[Session, Socke
         raise Refusal(403, "wrong transport", "this session was opened for SRTP; open one with transport websocket")
     if session.is_over:
         raise unknown_session()
+    lease, address = await let_in(gateway, session)
+    return session, lease, address
+
+
+async def let_in(gateway: Gateway, session: Session) -> tuple[SocketLease, str]:
+    """Return a socket's right to a session, which has a place from then on, and the address that its audio comes from.
+
+    Raises:
+        Refusal: No host has room.
+    """
     host = gateway.fleet.vad_host()
     if host is None:
         gateway.metrics.count("SessionsRefused")
@@ -59,4 +69,4 @@ async def _admit(gateway: Gateway, websocket: WebSocket) -> tuple[Session, Socke
         raise no_capacity("every ASR host has as many sessions as it takes; try again")
     lease = SocketLease(gateway.store, session.ssrc)
     await lease.take()
-    return session, lease, address_towards(host)
+    return lease, address_towards(host)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -92,12 +93,16 @@ LOST_LEASE = Close(1008, "another socket has this session")
 NO_HOST = Close(1013, "no VAD host takes audio; try again")
 NO_PLACE = Close(1013, "no ASR host takes this session; try again")
 
-SAY_WHEN_SENT = (ENDED, RESTART)
-"""Tell the caller that all it has sent is on its way, and that another socket may be opened."""
-
 
 class AudioSocket:
-    """Takes audio, and watches over its session meanwhile."""
+    """Takes audio, and watches over its session meanwhile.
+
+    Attributes:
+        say_when_sent: Closes that tell the caller that all it has sent is on its way, and that another socket may be
+            opened.
+    """
+
+    say_when_sent: tuple[Close, ...] = (ENDED, RESTART)
 
     def __init__(
         self, gateway: Gateway, websocket: WebSocket, session: Session, lease: SocketLease, frame: int
@@ -115,7 +120,7 @@ class AudioSocket:
 
     async def serve(self) -> None:
         """Run until either side ends it."""
-        endings = [asyncio.create_task(each) for each in (self._take(), self._watch(), self._leave())]
+        endings = [asyncio.create_task(each) for each in (self._take(), self._watch(), self._leave(), *self._more())]
         measuring = asyncio.create_task(self._measure())
         try:
             done, _ = await asyncio.wait(endings, return_when=asyncio.FIRST_COMPLETED)
@@ -126,8 +131,12 @@ class AudioSocket:
             self._pacer.close()
             self._rtp.close()
 
+    def _more(self) -> Iterable[Coroutine[None, None, Close]]:
+        """Return what else may end a socket that does more than to take audio."""
+        return ()
+
     async def _end(self, close: Close) -> None:
-        if close not in (*SAY_WHEN_SENT, BROKEN_OFF):
+        if close not in (*self.say_when_sent, BROKEN_OFF):
             await self._say(close)
         if close.ends_session:
             self._mark(BYE)
@@ -137,9 +146,13 @@ class AudioSocket:
             await self._let_go(close)
         except RedisError:
             log.exception("session could not be closed", extra={"fields": {"ssrc": self._session.ssrc}})
+        await self._finish(close)
         log.info("socket closed", extra={"fields": {"ssrc": self._session.ssrc, "code": close.code}})
-        if close in SAY_WHEN_SENT:
+        if close in self.say_when_sent:
             await self._say(close)
+
+    async def _finish(self, close: Close) -> None:
+        """Do what is left when the session has been let go, before the caller is told."""
 
     async def _let_go(self, close: Close) -> None:
         sessions, places = self._gateway.sessions, self._gateway.places
@@ -171,8 +184,9 @@ class AudioSocket:
         if message["type"] == "websocket.disconnect":
             return ENDED if message["code"] == NORMAL_CLOSURE else BROKEN_OFF
         audio: bytes | None = message.get("bytes")
-        if audio is None:
-            return self._control(message["text"])
+        return self._control(message["text"]) if audio is None else self._add(audio)
+
+    def _add(self, audio: bytes) -> Close | None:
         self._framer = self._framer or Framer(self._format)
         try:
             frames = self._framer.take(audio)

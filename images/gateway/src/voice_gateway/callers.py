@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import httpx2
 import jwt
-from starlette.requests import Request
+from starlette.requests import HTTPConnection
 
 from blueprint.contract.session_api import CALLER_HEADER
 from voice_gateway.refusals import Refusal, retry_after
@@ -36,7 +36,7 @@ _NAME = re.compile(r"[\x21-\x7e]{1,255}")
 class Callers(Protocol):
     """Tells callers apart."""
 
-    async def name(self, request: Request) -> str:
+    async def name(self, request: HTTPConnection) -> str:
         """Return who sends a request.
 
         Raises:
@@ -47,7 +47,7 @@ class Callers(Protocol):
 class TrustedCallers:
     """Callers that API Gateway has let in."""
 
-    async def name(self, request: Request) -> str:
+    async def name(self, request: HTTPConnection) -> str:
         """Return what API Gateway says, or one name for all where it says nothing."""
         return _checked(request.headers.get(CALLER_HEADER) or ANONYMOUS)
 
@@ -68,11 +68,19 @@ class JwtCallers:
         self._ask_from = float("-inf")
         self._lock = asyncio.Lock()
 
-    async def name(self, request: Request) -> str:
+    async def name(self, request: HTTPConnection) -> str:
         """Return the subject of the request's bearer token."""
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not token:
-            raise _unauthorized("send a token of the issuer: `Authorization: Bearer ...`")
+            raise unauthorized("send a token of the issuer: `Authorization: Bearer ...`")
+        return await self.subject(token)
+
+    async def subject(self, token: str) -> str:
+        """Return whom a token of the issuer names.
+
+        Raises:
+            Refusal: It is not valid, or the issuer does not answer.
+        """
         try:
             key = await self._key(str(jwt.get_unverified_header(token).get("kid", "")))
             claims = jwt.decode(
@@ -85,7 +93,7 @@ class JwtCallers:
                 options={"require": ["sub", "aud", "iss", "exp"]},
             )
         except jwt.InvalidTokenError as error:
-            raise _unauthorized(f"the caller's token is not valid: {type(error).__name__}") from None
+            raise unauthorized(f"the caller's token is not valid: {type(error).__name__}") from None
         return _checked(claims["sub"])
 
     async def _key(self, key_id: str) -> jwt.PyJWK:
@@ -98,7 +106,7 @@ class JwtCallers:
                 503, "issuer away", "the issuer of callers' tokens does not answer; try again", retry_after(2)
             )
         if key_id not in self._keys:
-            raise _unauthorized("the caller's token is signed with a key that the issuer does not have")
+            raise unauthorized("the caller's token is signed with a key that the issuer does not have")
         return self._keys[key_id]
 
     async def _ask(self) -> None:
@@ -123,11 +131,11 @@ async def _json(client: httpx2.AsyncClient, url: str) -> dict[str, Any]:
     return found
 
 
-def _unauthorized(detail: str) -> Refusal:
+def unauthorized(detail: str) -> Refusal:
     return Refusal(401, "unauthorized", detail, {"WWW-Authenticate": "Bearer"})
 
 
 def _checked(name: object) -> str:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise _unauthorized("the caller's name has to be 1 to 255 visible ASCII characters")
+        raise unauthorized("the caller's name has to be 1 to 255 visible ASCII characters")
     return name

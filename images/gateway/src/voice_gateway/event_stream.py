@@ -11,6 +11,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from blueprint.contract.session_api import HEARTBEATS_PER_IDLE_TIMEOUT, LAST_EVENT_ID_HEADER, TOKEN_HEADER
+from voice_gateway.followers import Events
 from voice_gateway.gateway import Gateway
 from voice_gateway.refusals import Refusal
 from voice_runtime.sessions import Session
@@ -81,12 +82,7 @@ class EventStream:
             if time.monotonic() >= beat_at:
                 yield ": still here\n\n"
                 beat_at = time.monotonic() + self._beat_s
-            # Asked before the last look: a final is published before it counts as transcribed.
-            complete = await self._is_over()
-            try:
-                found = await self._news(at_once=complete is not None)
-            except RedisError:
-                continue
+            found, complete = await self.step()
             if self._refused_at > self._told_at:
                 self._told_at = self._refused_at
                 yield _event("error", {"error": "no capacity", "detail": NO_PLACE})
@@ -99,9 +95,22 @@ class EventStream:
                     yield self._end(complete=True)
                     return
                 yield f"id: {place}\nevent: {said.kind}\ndata: {said.model_dump_json(exclude_defaults=True)}\n\n"
-                self._after = place
+                self.seen(place)
                 beat_at = time.monotonic() + self._beat_s
         yield _event("resume", {"last_event_id": str(self._after)})
+
+    async def step(self) -> tuple[Events, bool | None]:
+        """Return what is new, and once nothing more will come whether all was transcribed: ``None`` before that."""
+        # Asked before the last look: a final is published before it counts as transcribed.
+        complete = await self._is_over()
+        try:
+            return await self._news(at_once=complete is not None), complete
+        except RedisError:
+            return [], None
+
+    def seen(self, place: EventId) -> None:
+        """Go on behind a place."""
+        self._after = place
 
     async def _news(self, *, at_once: bool) -> list[tuple[EventId, Transcript]]:
         if at_once:

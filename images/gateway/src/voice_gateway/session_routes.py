@@ -31,6 +31,9 @@ SSRC_TRIES = 8
 log = logging.getLogger(__name__)
 
 
+Language = Annotated[str, Field(pattern="^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*$", max_length=35)]
+
+
 class MediaRequest(BaseModel):
     """What packets are to hold; what is not named is what the codec usually has."""
 
@@ -59,23 +62,15 @@ class SessionRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     transport: Literal["websocket", "srtp"]
-    language: Annotated[str, Field(pattern="^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*$", max_length=35)] | None = None
+    language: Language | None = None
     media: MediaRequest | None = None
 
 
 async def create(request: Request) -> Response:
     gateway: Gateway = request.app.state.gateway
     caller = await gateway.callers.name(request)
-    if gateway.draining.is_set():
-        raise draining()
-    await _check_rate(gateway, caller)
-    wanted = await _read(request)
-    _check_language(gateway, wanted.language)
-    _check_media(wanted)
-    _check_capacity(gateway, wanted)
-    session = await _open(gateway, caller, wanted)
-    gateway.metrics.count("SessionsCreated")
-    log.info("session opened", extra={"fields": {"ssrc": session.ssrc, "kind": session.kind}})
+    await check_rate(gateway, caller)
+    session = await open_session(gateway, caller, await _read(request))
     return JSONResponse(_describe(gateway, session), status_code=201, headers={"Cache-Control": "no-store"})
 
 
@@ -89,7 +84,29 @@ async def close(request: Request) -> Response:
     return Response(status_code=204)
 
 
-async def _check_rate(gateway: Gateway, caller: str) -> None:
+async def open_session(gateway: Gateway, caller: str, wanted: SessionRequest) -> Session:
+    """Open a session for a caller.
+
+    Raises:
+        Refusal: The caller may have no more, or no host has room or knows the language.
+    """
+    check_language(gateway, wanted.language)
+    _check_media(wanted)
+    _check_capacity(gateway, wanted)
+    session = await _open(gateway, caller, wanted)
+    gateway.metrics.count("SessionsCreated")
+    log.info("session opened", extra={"fields": {"ssrc": session.ssrc, "kind": session.kind}})
+    return session
+
+
+async def check_rate(gateway: Gateway, caller: str) -> None:
+    """Count a caller that asks for a session.
+
+    Raises:
+        Refusal: It asks too often, or this process stops.
+    """
+    if gateway.draining.is_set():
+        raise draining()
     key = state.caller_creations(caller)
     async with gateway.store.pipeline(transaction=True) as pipe:
         pipe.incr(key)
@@ -100,7 +117,7 @@ async def _check_rate(gateway: Gateway, caller: str) -> None:
         raise Refusal(429, "too many requests", f"a caller may open {most} sessions a second", retry_after(1))
 
 
-def _check_language(gateway: Gateway, language: str | None) -> None:
+def check_language(gateway: Gateway, language: str | None) -> None:
     known = gateway.fleet.languages
     if language and known and primary_language(language) not in known:
         raise Refusal(

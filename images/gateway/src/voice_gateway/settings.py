@@ -1,6 +1,6 @@
 """What the gateway is told by its launcher, and the limits that it keeps."""
 
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -16,6 +16,7 @@ class GatewaySettings(BaseSettings):
 
     Attributes:
         token_ttl_s: Seconds that a session token opens its session for; event streams bring fresh ones.
+        authorizer: Who may open sessions, as the deployment file says it.
         media_host: Host name that callers send audio to.
         idle_timeout_s: Seconds without audio, or with a reader that takes nothing, before a connection is closed.
         drain_timeout_s: Seconds that callers have to finish in, once the process is told to stop.
@@ -38,6 +39,7 @@ class GatewaySettings(BaseSettings):
     rtp_port: Port
     token_key: SecretStr
     token_ttl_s: int = Field(ge=1, le=86400)
+    authorizer: Literal["iam", "jwt", "api-key", "none"]
     jwt_issuer: str = Field(default="", pattern="^(https?://.+)?$")
     jwt_audience: str = ""
     media_host: str = Field(min_length=1)

@@ -44,6 +44,7 @@ class Session:
         transcribed_to: ``sequence`` of the last chunk that a final transcript covers; -1: none yet.
         transcribed_chunks: Number of the chunk behind that one; -1: its utterance broke off.
         lost_ms: Audio that never came to an engine.
+        told: Id of the last event that was told on an audio socket; empty: none was.
     """
 
     ssrc: int
@@ -63,6 +64,7 @@ class Session:
     transcribed_chunks: int = 0
     lost_ms: int = 0
     begins_at: int | None = None
+    told: str = ""
 
     @property
     def is_over(self) -> bool:
@@ -91,6 +93,7 @@ class Session:
                 srtp_key=read.get(SessionField.SRTP_KEY),
                 media=Media.of(read.get(SessionField.MEDIA, str(OF_GATEWAYS))),
                 language=read.get(SessionField.LANGUAGE),
+                told=read.get(SessionField.TOLD, ""),
                 last_sequence=int(read.get(SessionField.LAST_SEQUENCE, -1)),
                 chunks=int(read.get(SessionField.CHUNKS, 0)),
                 transcribed_to=int(read.get(SessionField.TRANSCRIBED_TO, -1)),
@@ -162,6 +165,13 @@ class Sessions:
             pipe.hsetnx(key, SessionField.BEGINS_AT, str(begins_at))
             pipe.hset(key, SessionField.GATEWAY, gateway)
             await pipe.execute()
+
+    async def note(self, session: Session, **fields: str) -> None:
+        """Write fields of a session that its caller settles while it lasts: ``language``, ``told``."""
+        key = state.session(session.ssrc)
+        # A record that has expired is not made anew: it would never expire.
+        if await self._store.exists(key):
+            await self._store.hset(key, mapping={SessionField(name): value for name, value in fields.items()})
 
     async def lapse(self, session: Session, grace_s: int) -> None:
         """Let a session whose caller is gone end by itself, unless the caller is back within the grace period."""

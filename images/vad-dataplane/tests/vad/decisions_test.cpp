@@ -89,6 +89,35 @@ TEST_F(VadDecisions, ASteadyToneIsNotSpeechForLong) {
     EXPECT_LE(speech_share(std::span(decisions).subspan(10 * signals::kFramesPerSecond)), 0.1);
 }
 
+// 104 is -50 dBFS.
+TEST_F(VadDecisions, ARoomIsNotSpeechForLong) {
+    for (const double rms : {33.0, 104.0}) {
+        vad.reset(0);
+        const auto decisions = decide(signals::rumble(30, rms, 17));
+        EXPECT_LE(speech_share(std::span(decisions).subspan(2 * signals::kFramesPerSecond)), 0.1) << rms;
+    }
+}
+
+TEST_F(VadDecisions, ARoomAfterMuteIsNotSpeechForLong) {
+    const auto decisions = decide(signals::then(Samples(500 * voice::vad::kFrameSamples), signals::rumble(30, 104, 18)));
+    EXPECT_LE(speech_share(std::span(decisions).subspan(500 + 2 * signals::kFramesPerSecond)), 0.1);
+}
+
+TEST_F(VadDecisions, RingingIsNotSpeechForLong) {
+    const auto american = decide(signals::ringing(30, 440, 480, 2, 4));
+    EXPECT_LE(speech_share(std::span(american).subspan(2 * signals::kFramesPerSecond)), 0.02);
+    vad.reset(0);
+    const auto european = decide(signals::ringing(30, 425, 425, 1, 4));
+    EXPECT_LE(speech_share(std::span(european).subspan(7 * signals::kFramesPerSecond)), 0.02) << "from the second ring on";
+}
+
+TEST_F(VadDecisions, AVoiceAfterRingingIsSpeech) {
+    const auto line = signals::noise(5, 4, 19);
+    const auto voice = signals::mixed(signals::voice_like(5, 4000), line);
+    const auto decisions = decide(signals::then(signals::ringing(12, 440, 480, 2, 4), voice));
+    EXPECT_GE(speech_share(std::span(decisions).subspan(12 * signals::kFramesPerSecond + 5)), 0.95);
+}
+
 TEST_F(VadDecisions, VoiceIsSpeech) {
     for (const double pitch : {100.0, 160.0, 230.0}) {
         vad.reset(0);

@@ -39,10 +39,34 @@ inline Samples noise(double seconds, double rms, std::uint32_t seed) {
     });
 }
 
+// A room's: most of it is below a voice.
+inline Samples rumble(double seconds, double rms, std::uint32_t seed) {
+    double level = 0;
+    Samples samples = noise(seconds, rms / 5, seed);
+    for (auto& sample : samples) {
+        level = 0.98 * level + sample;
+        sample = static_cast<std::int16_t>(std::clamp(std::round(level), -32768.0, 32767.0));
+    }
+    return samples;
+}
+
 inline Samples tone(double seconds, double hertz, double amplitude) {
     return make(seconds, [=](std::size_t i) {
         return amplitude * std::sin(2 * std::numbers::pi * hertz * static_cast<double>(i) / kRate);
     });
+}
+
+// As a telephone rings: so many seconds on, as many off, over a line's own noise.
+inline Samples ringing(double seconds, double first, double second, double on, double off) {
+    Samples samples = make(seconds, [=](std::size_t i) {
+        const double t = static_cast<double>(i) / kRate, turn = 2 * std::numbers::pi * t;
+        return std::fmod(t, on + off) < on ? 1500 * (std::sin(turn * first) + std::sin(turn * second)) : 0;
+    });
+    const Samples line = noise(seconds, 4, 16);
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+        samples[i] = static_cast<std::int16_t>(samples[i] + line[i]);
+    }
+    return samples;
 }
 
 // Voiced syllables, four a second: harmonics of a pitch that glides, shaped by three formants that move.

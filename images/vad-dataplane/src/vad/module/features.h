@@ -28,13 +28,21 @@ static const float GATE_MARGIN = 0.2F;
 static const int GATE_FRAMES = 10;
 static const float SILENCE_LEVEL = 3; /* 2.8 LSB: below any line's own noise */
 
+/* What stays as it is says nothing: a hum whose level hardly sways is no speech where it is not loud, nor is a line of the
+ * spectrum, or two, that holds all there is and stays in its place. */
+static const float STEADY_LEVEL = 18.4F; /* -35 dBFS */
+static const float SWAY = 0.42F, SWAY_SHARE = 0.04F, MOST_SWAY = 2, LEAP = 3;
+static const float LINE_SHARE = 32, KNOWN_LINE_SHARE = 4; /* 15 dB above the rest; 6 dB where it begins again */
+enum { LINE_STEADY = 4, LINE_STAYS = 1, IS_LINE = 40, KNOWN_LINE = 64, MOST_LINE = 224, LINE_BINS = 3 };
+
 struct stream {
     _Alignas(64) uint64_t past[PAST_WORDS]; /* a stream shares no cache line with another one */
     float floor[BANDS], fast[BANDS], slow[BANDS];
     float level_floor, long_floor, peak, level_fast, motion, peaky_low, peaky_high;
     float odds, score;
+    float middle, sway, line_level; /* of the sound from 340 Hz on: lately, how far it strays from that, at the last line */
     uint16_t age, quiet;
-    uint8_t speech, hangover, looked;
+    uint8_t speech, hangover, looked, line, line_at[2];
 };
 
 /* The frame with the past before it, for whole words and for samples. */
@@ -118,15 +126,77 @@ static inline float peaky(int from, int to) {
     return log2_fast(most * (float)(to - from) / sum) * 0.5F - 1;
 }
 
-static inline void band_levels(const struct energies* e, float* restrict level) {
+/* Returns the level of all bands from 340 Hz on. */
+static inline float band_levels(const struct energies* e, float* restrict level) {
+    float middle = 0.5F;
     for (int b = 0; b < BANDS - 1; ++b) {
         float sum = 0.5F;
         for (int k = band_edge[b]; k < band_edge[b + 1]; ++k) {
             sum += power_[k];
         }
         level[b] = log2_fast(sum);
+        middle += b < 4 ? 0 : sum;
     }
     level[BANDS - 1] = e->difference;
+    return log2_fast(middle);
+}
+
+/* Whether the sound is as loud as it was for a second: noise. */
+static int is_steady(struct stream* s, const struct energies* e, float middle) {
+    if (s->age == 0) {
+        s->middle = middle;
+        s->sway = SWAY + 0.1F;
+    }
+    const float change = middle - s->middle, strays = change < 0 ? -change : change;
+    s->sway += SWAY_SHARE * ((strays < MOST_SWAY ? strays : MOST_SWAY) - s->sway);
+    s->middle = strays > LEAP ? middle : s->middle + SWAY_SHARE * change;
+    return s->sway < SWAY && strays < 1 && e->level < STEADY_LEVEL;
+}
+
+static int strongest(int from, int to, int best) {
+    UNROLL
+    for (int k = from; k < to; ++k) {
+        best = power_[k] > power_[best] ? k : best;
+    }
+    return best;
+}
+
+/* What lies around one bin, and not around another. */
+static inline float around(int at, int other) {
+    float sum = 0;
+    for (int k = at - LINE_BINS; k <= at + LINE_BINS; ++k) {
+        const int apart = k < other - LINE_BINS || k > other + LINE_BINS;
+        sum += k < 0 || k >= BINS || !apart ? 0 : power_[k];
+    }
+    return sum;
+}
+
+static inline int beside(int bin, int other) {
+    return bin - other <= 1 && other - bin <= 1;
+}
+
+/* Whether one or two lines hold all of the spectrum, and have for a while: tones of a telephone. A voice moves. */
+static int is_line(struct stream* s, float middle) {
+    const int first = strongest(band_edge[0], band_edge[BANDS - 1], band_edge[0]);
+    const int below = first - LINE_BINS, above = first + LINE_BINS + 1;
+    int second = strongest(band_edge[0], below, below > band_edge[0] ? band_edge[0] : above);
+    second = strongest(above, band_edge[BANDS - 1], second);
+    float total = 0;
+    UNROLL
+    for (int k = band_edge[0]; k < band_edge[BANDS - 1]; ++k) {
+        total += power_[k];
+    }
+    const float lines = around(first, -BINS) + around(second, first);
+    const float share = s->line < KNOWN_LINE ? LINE_SHARE : KNOWN_LINE_SHARE;
+    const int pure = total > share * (total - lines + 1);
+    const int stays = pure && (beside(first, s->line_at[0]) || beside(first, s->line_at[1]));
+    const float change = middle - s->line_level;
+    const int more = change < 0.5F && change > -0.5F ? LINE_STEADY : LINE_STAYS;
+    s->line = (uint8_t)(stays ? (s->line + more < MOST_LINE ? s->line + more : MOST_LINE) : s->line - s->line / 4);
+    s->line_at[0] = (uint8_t)first;
+    s->line_at[1] = (uint8_t)second;
+    s->line_level = middle;
+    return pure && s->line >= IS_LINE;
 }
 
 static inline float haste(const struct stream* s) {
@@ -177,11 +247,11 @@ static void fill_scalars(struct stream* s, const struct energies* e) {
     out[11] = clamp(s->floor[0] - s->floor[BANDS / 2], -8, 8) * 0.125F; /* tilt of the noise */
 }
 
-/* Fills inputs_ from the spectrum of the frame. */
-static void fill_inputs(struct stream* s, const struct energies* e) {
+/* Fills inputs_ from the spectrum of the frame; returns band_levels(). */
+static float fill_inputs(struct stream* s, const struct energies* e) {
     float level[BANDS];
     spectrum_compute(audio_.samples + 2);
-    band_levels(e, level);
+    const float middle = band_levels(e, level);
     const float rise = BAND_RISE * haste(s);
     for (int b = 0; b < BANDS; ++b) {
         if (s->age == 0) {
@@ -196,6 +266,7 @@ static void fill_inputs(struct stream* s, const struct energies* e) {
         inputs_[2 * BANDS + b] = s->slow[b];
     }
     fill_scalars(s, e);
+    return middle;
 }
 
 #endif

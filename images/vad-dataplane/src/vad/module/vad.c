@@ -85,8 +85,12 @@ static float judge(struct stream* s, int* gated) {
         s->looked = 0; /* and the first frame that is not quiet is looked at */
         s->odds = GATED_ODDS;
     } else if (look(s)) {
-        fill_inputs(s, &e);
+        const float middle = fill_inputs(s, &e);
         s->odds = network();
+        const int steady = is_steady(s, &e, middle);
+        if (steady || (s->odds > STAY_SCORE && is_line(s, middle))) {
+            s->odds = GATED_ODDS;
+        }
     }
     /* Digital silence teaches nothing: a stream is as old as it has been heard. */
     s->age = (uint16_t)(s->age + (!*gated && s->age < LEARNING_FRAMES));

@@ -1,0 +1,130 @@
+"""The session API as one OpenAPI document, which the gateway serves at ``/openapi.json``."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from blueprint.contract import session_api
+from blueprint.contract.session_api import LAST_EVENT_ID_HEADER, TOKEN_HEADER
+
+OPENAPI_PATH = "/openapi.json"
+"""Of both ports: whoever reads it has no key yet."""
+
+VERSION = "3.1.0"
+
+
+@dataclass(frozen=True)
+class Route:
+    """A route as its callers see it.
+
+    Attributes:
+        opens_with: What lets a caller in: its own credentials, a session's token, or either as a key.
+        answers: What a status means, and the schema of its body.
+        query: Parameters of the address: name and meaning.
+    """
+
+    method: Literal["GET", "POST", "DELETE", "WebSocket"]
+    path: str
+    summary: str
+    opens_with: Literal["caller", "session", "key"] | None
+    answers: tuple[tuple[int, str, str | None], ...]
+    request: str | None = None
+    query: tuple[tuple[str, str], ...] = ()
+
+
+_SWITCHED = (101, "the socket is open", None)
+_NO_KEY = (401, "the key opens nothing", "Error")
+_FULL = (503, "no host has room; `Retry-After` says when to try again", "Error")
+_UNKNOWN = (404, "there is no such session", "Error")
+
+ROUTES = (
+    Route(
+        "POST", session_api.SESSIONS_PATH, "opens a session", "caller",
+        ((201, "it is open", "Session"), (400, "what is wrong in the request", "Error"), _FULL),
+        request="SessionRequest",
+    ),
+    Route("DELETE", session_api.SESSION_PATH, "closes it", "session", ((204, "it is closed", None), _UNKNOWN)),
+    Route(
+        "GET", session_api.EVENTS_PATH, "its transcript, as server-sent events", "session",
+        ((200, "the events", None), _UNKNOWN),
+    ),
+    Route(
+        "WebSocket", session_api.AUDIO_PATH, "its audio; of the media port, as are the next", "session",
+        (_SWITCHED, _UNKNOWN, _FULL),
+    ),
+    Route(
+        "WebSocket", session_api.REALTIME_PATH, "audio and transcripts for OpenAI's clients", "key",
+        (_SWITCHED, _NO_KEY, _FULL), query=(("intent", "transcription"), ("model", "any name")),
+    ),
+    Route(
+        "WebSocket", session_api.LISTEN_PATH, "the same for Deepgram's", "key", (_SWITCHED, _NO_KEY, _FULL),
+        query=(
+            ("encoding", "linear16, mulaw or alaw"), ("sample_rate", "8000 to 48000"), ("language", "BCP 47"),
+            ("interim_results", "true or false"), ("vad_events", "true or false"),
+            ("utterance_end_ms", "milliseconds"),
+        ),
+    ),
+    Route(
+        "GET", session_api.HEALTH_PATH, "200 while the task can take callers", None,
+        ((200, "it can", None), (503, "it cannot", None)),
+    ),
+    Route("GET", OPENAPI_PATH, "this list as an OpenAPI document", None, ((200, "the document", None),)),
+)  # fmt: skip
+
+_SECURITY: dict[str, list[dict[str, list[str]]]] = {
+    "caller": [{"caller": []}],
+    "session": [{"session": []}],
+    "key": [{"caller": []}],
+}
+
+
+def document() -> dict[str, Any]:
+    """Return the document; a WebSocket is the GET that it begins with, which is all that OpenAPI can say of it."""
+    paths: dict[str, dict[str, Any]] = {}
+    for route in ROUTES:
+        method = "get" if route.method == "WebSocket" else route.method.lower()
+        paths.setdefault(route.path, {})[method] = _operation(route)
+    return {
+        "openapi": VERSION,
+        "info": {"title": "Sessions of live speech", "version": "1"},
+        "paths": paths,
+        "components": {
+            "schemas": {
+                "SessionRequest": session_api.SESSION_REQUEST,
+                "Session": session_api.SESSION,
+                "Error": session_api.ERROR,
+            },
+            "securitySchemes": {
+                "caller": {
+                    "type": "http", "scheme": "bearer",
+                    "description": "A caller's own key: what it is says `edge.authorizer` of the deployment file.",
+                },
+                "session": {"type": "apiKey", "in": "header", "name": TOKEN_HEADER},
+            },
+        },
+    }  # fmt: skip
+
+
+def _operation(route: Route) -> dict[str, Any]:
+    parameters = [_parameter(name, "query", meaning) for name, meaning in route.query]
+    if "{id}" in route.path:
+        parameters.append(_parameter("id", "path", "the session") | {"required": True})
+    if route.path == session_api.EVENTS_PATH:
+        parameters.append(_parameter(LAST_EVENT_ID_HEADER, "header", "goes on behind that event"))
+    operation: dict[str, Any] = {
+        "summary": route.summary,
+        "parameters": parameters,
+        "security": _SECURITY.get(route.opens_with or "", []),
+        "responses": {
+            str(status): {"description": meaning, **(_body(schema) if schema else {})}
+            for status, meaning, schema in route.answers
+        },
+    }
+    return operation | ({"requestBody": {"required": True, **_body(route.request)}} if route.request else {})
+
+
+def _parameter(name: str, place: str, meaning: str) -> dict[str, Any]:
+    return {"name": name, "in": place, "description": meaning, "schema": {"type": "string"}}
+
+
+def _body(schema: str) -> dict[str, Any]:
+    return {"content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}}}}
