@@ -107,6 +107,7 @@ WITH_OTHERS: Mapping[Key, Edits] = {
 ALONE: Mapping[Key, Edits] = {
     (*AWS, "Aws.availability_zones"): {"aws.availability_zones": ["us-east-1a", "us-east-1c"]},
     (*AWS, "Aws.vad", "VadFleet.ena_express", "EnaExpress.enabled"): {"aws.vad.ena_express": {}},
+    (*AWS, "Aws.edge", "Edge.gateway", "GatewayService.sockets_per_task"): {"aws.edge.gateway.sockets_per_task": 80},
     (*AZURE, "Azure.services", "ChatService.pools"): {"azure.services.4.pools": ["pairs"]},
     **{
         (*AZURE, "Azure.access", setting): {"azure.access": access}
