@@ -49,9 +49,12 @@ def refused(value: object, said: dict[str, Any], whole: dict[str, Any]) -> Itera
     """Yield the texts of a property that CloudFormation's own schema of the type does not take."""
     if reference := said.get("$ref"):
         said = whole["definitions"][reference.rpartition("/")[2]]
+    pattern = said.get("pattern", "")
     match value:
         case str():
-            if len(value) > said.get("maxLength", len(value)) or not re.search(said.get("pattern", ""), value):
+            # Python knows no classes of Unicode.
+            fits = "\\p{" in pattern or re.search(pattern, value)
+            if len(value) > said.get("maxLength", len(value)) or not fits:
                 yield value
         case list():
             for item in value:
