@@ -12,8 +12,8 @@ from tests.contract.templates import Templates, of_type, text
 
 PREFIX = "VOICE_"
 
-ENGINE_TABLES: dict[Image, str | None] = {Image.ASR_VLLM: "vllm", Image.ASR_NEURON: None}
-"""Images that hold somebody else's engine, with the table of what its release reads, if there is one."""
+ENGINE_TABLES: dict[Image, str | None] = {Image.ASR_VLLM: "vllm", Image.ASR_NEURON: None, Image.WHISPER_ENGINE: None}
+"""Images that hold somebody else's engine or library, with the table of what its release reads, if there is one."""
 
 OF_LIBRARIES = {
     "HOME": "POSIX",
