@@ -138,7 +138,7 @@ def test_what_belongs_to_hosts_and_alarms_is_counted() -> None:
     assert of_item(estimate, "cache.t4g.small").low == pytest.approx(2 * 0.0256 * HOURS_PER_MONTH)
     # One endpoint in three zones; the gateway endpoint is free.
     assert of_item(estimate, "interface-endpoint-hour").low == pytest.approx(3 * 0.01 * HOURS_PER_MONTH)
-    assert of_item(estimate, "fargate-arm-vcpu").peak == pytest.approx(6 * 0.5 * 0.03238 * HOURS_PER_MONTH)
+    assert of_item(estimate, "fargate-arm-vcpu").peak == pytest.approx(100 * 0.5 * 0.03238 * HOURS_PER_MONTH)
 
 
 def test_alarms_on_short_periods_cost_more_and_one_over_several_metrics_counts_each() -> None:
@@ -222,16 +222,16 @@ def test_a_disk_is_sold_in_tiers(gib: int, tier: str) -> None:
 
 
 def test_audio_hours_are_those_of_whoever_carries_less() -> None:
-    # One task has 1,000 sockets, two a call; the store at its most has less than six of them.
+    # One task has half a core, which does 53 calls; the store at its most has less than a hundred tasks of them.
     hours = aws_audio(SANDBOX.aws, None, 0.35).hours
     assert hours is not None
-    assert hours.low == pytest.approx(500 * 0.7 * HOURS_PER_MONTH)
+    assert hours.low == pytest.approx(53 * 0.7 * HOURS_PER_MONTH)
     assert hours.peak == pytest.approx(736 * 0.7 * HOURS_PER_MONTH)
 
 
 def test_a_typed_load_is_what_cost_is_divided_by() -> None:
     load = CallLoad(calls=100, peak_factor=3)
-    assert aws_calls(SANDBOX.aws, load, 0.35).cases == (100, 100, 300)
+    assert aws_calls(SANDBOX.aws, load, 0.35).cases == (pytest.approx(53 * 0.7), 100, 300)
     assert "100 calls, 300 at the peak" in aws_audio(SANDBOX.aws, load, 0.35).assumed
 
 
