@@ -160,5 +160,6 @@ def budget_covers_minimum(deployment: Deployment) -> Iterator[Violation]:
         yield Violation(
             ("aws", "observability", "monthly_budget_usd"),
             f"the fewest hosts alone cost {usd:,.0f} USD a month, the budget is {budget:,}",
-            f"set monthly_budget_usd to {usd * 1.2:.0f} or more, or fewer hosts",  # what is rented beside hosts
+            # More than hosts is rented.
+            f"set aws.observability.monthly_budget_usd to {usd * 1.2:.0f} or more, or take fewer hosts",
         )

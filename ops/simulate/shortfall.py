@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from blueprint.capacity import FILL
 from ops.cost.prices import HOURS_PER_MONTH
 from ops.simulate.capacity import RECOGNISES, FleetPlan
 from ops.simulate.run import Result
 
 SCATTER = 4.0
 """Calls at a time scatter about the trace by the root of their number; more than so many roots beyond it are rare."""
+SCATTER_OF_ONE = 5.0
+"""The same at one of many hosts that calls come to by chance: each of 100,000 callers may meet a full one."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,9 @@ def shortfall(result: Result) -> Shortfall | None:
 def _of_front(plan: FleetPlan, calls: int) -> int:
     """Return the hosts that have room for calls which come to them by chance, of what the file allows."""
     parts = len(plan.groups)
-    return min(plan.max_hosts, parts * math.ceil(calls / (plan.places * FILL * parts)))
+    # The greatest mean of a host's calls for which mean + roots * sqrt(mean) stays within its places.
+    mean = ((math.sqrt(SCATTER_OF_ONE**2 + 4 * plan.places) - SCATTER_OF_ONE) / 2) ** 2
+    return min(plan.max_hosts, parts * math.ceil(calls / (mean * parts)))
 
 
 def reserve_for(fleets: list[FleetPlan], calls: float) -> dict[str, int]:

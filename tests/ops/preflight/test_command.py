@@ -129,7 +129,7 @@ def test_without_credentials_it_says_what_was_not_asked(monkeypatch: pytest.Monk
     asked = {row["asked"]: row["status"] for row in answers}
     assert asked["digests of the images"] == "fine"
     assert asked["service quotas and open requests"] == "not asked"
-    assert len([status for status in asked.values() if status == "not asked"]) == 10
+    assert len([status for status in asked.values() if status == "not asked"]) == 11
     increases = preflight(SANDBOX, "--request-increases", "--yes")
     assert increases.exit_code == 1
     assert "whether increases are missing is not known: no answer about service quotas" in increases.stderr

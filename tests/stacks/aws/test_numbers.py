@@ -94,6 +94,18 @@ SWITCHES: dict[str, dict[str, set[object]]] = {
         "Schema.properties.language.maxLength": {35},
         "Schema.properties.media.properties.srtp.properties.key.maxLength": {40},
         "Schema.properties.media.properties.srtp.properties.key.minLength": {40},
+        "Schema.properties.media.additionalProperties": {False},
+        # Wanted in a request, told in an answer.
+        **{
+            f"Schema.properties.media.properties.{where}{what}": {value}
+            for where in ("", "srtp.properties.")
+            for what, value in {
+                "packet_ms.minimum": 10,
+                "packet_ms.maximum": 60,
+                "payload_type.minimum": 0,
+                "payload_type.maximum": 127,
+            }.items()
+        },
     },
     "ApiGateway::RequestValidator": {"ValidateRequestBody": {True}, "ValidateRequestParameters": {True}},
     "ApiGateway::RestApi": {"DisableExecuteApiEndpoint": {True}},
