@@ -199,16 +199,14 @@ def test_an_alarm_says_which_way_its_fleet_changes(sandbox: Stacks, tier: str) -
         assert f" {'grows' if grows else 'shrinks'}: " in alarm["AlarmDescription"]
 
 
-def test_nvme_is_mounted_where_the_type_has_it(sandbox: Stacks) -> None:
+def test_nvme_is_mounted_where_the_type_has_it(tmp_path: Path) -> None:
+    fleets = ("Inf2", "Trn1", "P5")
+    stacks = edited_sandbox({f"aws.asr.{number}.artifacts": True for number in range(len(fleets))}, tmp_path)
     texts = {
-        fleet: user_data({"LaunchTemplateData": launch_data(sandbox[f"asr-{fleet.lower()}"])[0]})
-        for fleet in ("Inf2", "Trn1", "P5")
+        fleet: user_data({"LaunchTemplateData": launch_data(stacks[f"asr-{fleet.lower()}"])[0]}) for fleet in fleets
     }
-    jobs = {
-        fleet: user_data({"LaunchTemplateData": data})
-        for fleet in texts
-        for data in launch_data(sandbox[f"asr-{fleet.lower()}"], of_job=True)
-    }
+    prepared = launch_data(stacks["asr"], of_job=True)
+    jobs = {fleet: user_data({"LaunchTemplateData": data}) for fleet, data in zip(fleets, prepared, strict=True)}
     for scripts in (texts, jobs):
         assert {fleet: "INSTANCE_STORE=/mnt/nvme" in script for fleet, script in scripts.items()} == {
             "Inf2": False,
