@@ -87,7 +87,8 @@ private:
     [[nodiscard]] int places_to(std::uint32_t timestamp) const noexcept {
         constexpr int kFrame = kFrameSamples;
         const auto samples = static_cast<std::int32_t>(timestamp - expected_);
-        return (samples >= 0 ? samples + kFrame / 2 : samples - kFrame / 2) / kFrame;
+        // A sender may name any time: half a frame is added to the rest alone, which cannot overflow.
+        return samples / kFrame + (samples % kFrame + (samples >= 0 ? kFrame / 2 : -kFrame / 2)) / kFrame;
     }
     // False: it has come before.
     bool note(std::uint16_t sequence) noexcept;

@@ -210,6 +210,21 @@ TEST(JitterBuffer, APacketThatIsVeryLateIsNoNewStream) {
     EXPECT_EQ(stream.send(200), Arrival::kHeld);
 }
 
+TEST(JitterBuffer, ATimeHalfTheClockAwayIsAClockThatWasSet) {
+    Stream stream;
+    stream.send(100);
+    for (const std::uint32_t away : {0x7fff'ffffU, 0x8000'0000U, 0x8000'0001U}) {
+        JitterBuffer buffer = stream.buffer;
+        const std::array<std::uint8_t, voice::rtp::kFrameBytes> payload{};
+        voice::rtp::Packet packet;
+        packet.sequence = 101;
+        packet.timestamp = 101 * 320 + away;
+        packet.payload = payload;
+        EXPECT_EQ(buffer.insert(packet), Arrival::kHeld);
+        EXPECT_TRUE(buffer.next());
+    }
+}
+
 TEST(JitterBuffer, RefusesWhatIsNotTwentyMilliseconds) {
     JitterBuffer buffer;
     const std::array<std::uint8_t, 638> payload{};
