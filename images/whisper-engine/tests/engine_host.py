@@ -189,15 +189,29 @@ async def speak(engine: EngineHost, store: Redis, chunks: list[AudioChunk]) -> N
 
 async def finals(store: Redis, ssrc: int, count: int) -> list[Transcript]:
     """Return a session's finals when there are so many, and check that its events are in order and said once."""
+    said = await _finals(store, ssrc, lambda said: len(said) >= count)
+    assert len({event.utterance for event in said}) == len(said) == count
+    return said
+
+
+async def one_final(store: Redis, ssrc: int) -> Transcript:
+    """Return the last final of the only utterance, with all its text.
+
+    Of a long one the beginning may have finals of its own: that depends on how fast the machine is.
+    """
+    said = await _finals(store, ssrc, lambda said: bool(said) and said[-1].speech_final)
+    return said[-1].model_copy(update={"text": " ".join(event.text for event in said)})
+
+
+async def _finals(store: Redis, ssrc: int, enough: Callable[[list[Transcript]], bool]) -> list[Transcript]:
     limit = time.monotonic() + PATIENCE_S
     while True:
         events = await Transcripts(store).read(ssrc, BEFORE_ALL, count=10_000)
         said = [event for _, event in events if event.kind is EventKind.FINAL]
-        if len(said) >= count:
+        if enough(said):
             break
-        assert time.monotonic() < limit, f"{len(said)} finals of {count}: {events}"
+        assert time.monotonic() < limit, f"not all finals: {events}"
         await asyncio.sleep(0.05)
     places: list[EventId] = [place for place, _ in events]
     assert places == sorted(set(places))
-    assert len({event.utterance for event in said}) == len(said) == count
     return said

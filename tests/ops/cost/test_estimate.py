@@ -231,7 +231,7 @@ def test_audio_hours_are_those_of_whoever_carries_less() -> None:
 
 def test_a_typed_load_is_what_cost_is_divided_by() -> None:
     load = CallLoad(calls=100, peak_factor=3)
-    assert aws_calls(SANDBOX.aws, load, 0.35).cases == (pytest.approx(53 * 0.7), 100, 300)
+    assert aws_calls(SANDBOX.aws, load, 0.35).cases == pytest.approx((53 * 0.7, 100, 300))
     assert "100 calls, 300 at the peak" in aws_audio(SANDBOX.aws, load, 0.35).assumed
 
 

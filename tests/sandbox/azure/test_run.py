@@ -119,7 +119,10 @@ def test_a_stack_that_was_never_created_is_named() -> None:
 
 @BOTH
 def test_two_runs_give_the_same_graph(mode: Mode) -> None:
-    assert run(Project.load(CLUSTER, "dev", {"vm-size": "Standard_NC96ads_A100_v4"}), mode).graph == sample(mode).graph
+    again = run(Project.load(CLUSTER, "dev", {"vm-size": "Standard_NC96ads_A100_v4"}), mode).graph
+    before = sample(mode).graph
+    # What waits for nothing of each other is registered in any order.
+    assert (again.by_urn, again.outputs) == (before.by_urn, before.outputs)
 
 
 @pytest.mark.parametrize(
