@@ -63,13 +63,13 @@ test: $(SETUP) ## Run every check and test
 	$(INSTALL) tests/packages.txt
 	$(MAKE) --jobs=2 types pytest
 
-# Beside each other, and three workers on two cores: much of the tests' time is spent waiting, for programs that start
+# Beside each other: much of the tests' time is spent waiting, for programs that start
 # and for time to pass; without its cache mypy keeps one core busy for minutes.
 types: $(SETUP)
 	mypy
 
 pytest: $(SETUP)
-	pytest -n 3 --dist loadfile --no-loadscope-reorder --ignore tests/voice
+	pytest -n 2 --dist loadfile --no-loadscope-reorder --ignore tests/voice
 
 test-nightly: $(SETUP) $(CHECKOV) ## The tests that are too long for every change
 	$(INSTALL) tests/packages.txt sandbox/hosts/packages.txt
