@@ -45,6 +45,6 @@ class Outage:
 
     def text(self) -> str:
         """What it is, on one line."""
-        along = f", and {self.along} resources with it" if self.along else ""
+        along = f", and {self.along} resource{'s' * (self.along > 1)} with it" if self.along else ""
         why = f"{', '.join(self.changes)} cannot change in place" if self.changes else "is deleted"
         return f"{self.label}{along}: {why}. Away: {self.down}"
