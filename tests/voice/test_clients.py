@@ -228,10 +228,16 @@ async def test_deepgram_sdk_transcribes_the_sample(gateway: Gateway, rate: int, 
     assert caller.messages[-1].type == "Metadata"
 
 
-CALLERS = [OpenAiCaller, DeepgramCaller]
+# What the gateway does is the same for both protocols: on every change with one, nightly with the other too.
+OPENAI_AT_ONCE = pytest.mark.parametrize(
+    "kind", [OpenAiCaller, pytest.param(DeepgramCaller, marks=pytest.mark.nightly)]
+)
+DEEPGRAM_AT_ONCE = pytest.mark.parametrize(
+    "kind", [pytest.param(OpenAiCaller, marks=pytest.mark.nightly), DeepgramCaller]
+)
 
 
-@pytest.mark.parametrize("kind", [OpenAiCaller, pytest.param(DeepgramCaller, marks=pytest.mark.nightly)])
+@OPENAI_AT_ONCE
 async def test_killed_asr_host_loses_no_final_of_a_client(
     path: VoicePath, kind: type[OpenAiCaller] | type[DeepgramCaller]
 ) -> None:
@@ -247,7 +253,7 @@ async def test_killed_asr_host_loses_no_final_of_a_client(
     assert word_error_rate(SAID, caller.heard) <= WORST_ERROR_RATE, caller.heard
 
 
-@pytest.mark.parametrize("kind", CALLERS)
+@OPENAI_AT_ONCE
 async def test_client_with_a_sessions_token_goes_on_behind_a_restarted_gateway(
     path: VoicePath, kind: type[OpenAiCaller] | type[DeepgramCaller]
 ) -> None:
@@ -273,7 +279,7 @@ async def test_client_with_a_sessions_token_goes_on_behind_a_restarted_gateway(
     assert word_error_rate(" ".join(SENTENCES[:2]), heard) <= WORST_ERROR_RATE, heard
 
 
-@pytest.mark.parametrize("kind", CALLERS)
+@DEEPGRAM_AT_ONCE
 async def test_client_is_told_all_before_its_gateway_stops(
     path: VoicePath, kind: type[OpenAiCaller] | type[DeepgramCaller]
 ) -> None:
