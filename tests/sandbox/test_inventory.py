@@ -127,3 +127,13 @@ def test_only_what_is_new_counts_as_left() -> None:
     after = {"VPC": {"vpc-default", "vpc-new"}, "role": set[str]()}
     assert added(before, after) == {"VPC": 1}
     assert not added(before, before)
+
+
+def test_parameters_of_aws_itself_are_nobodys() -> None:
+    """The local AWS lists them from the first that is read, as a template with a public machine image does."""
+    with LocalAws(region="us-east-1") as aws:
+        session, client = boto3.Session(), aws.client("ssm")
+        before = inventory(session, aws.endpoint)
+        client.get_parameter(Name="/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-arm64")
+        client.put_parameter(Name="ours", Value="1", Type="String")
+        assert added(before, inventory(session, aws.endpoint)) == {"parameter": 1}
