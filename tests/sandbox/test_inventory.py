@@ -1,13 +1,15 @@
 """The inventory sees every kind of thing that is deployed, or a teardown's "0 left" would mean little."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
 from botocore.model import ListShape, Shape, StructureShape
 
-from sandbox.aws.inventory import KINDS, LISTED, added
+from sandbox.aws.inventory import KINDS, LISTED, added, inventory
+from sandbox.aws.process import LocalAws
 from tests.synthesized import shipped
 
 SEEN_AS = {
@@ -129,10 +131,10 @@ def test_only_what_is_new_counts_as_left() -> None:
     assert not added(before, before)
 
 
-def test_parameters_of_aws_itself_are_nobodys() -> None:
+def test_parameters_of_aws_itself_are_nobodys(tmp_path: Path) -> None:
     """The local AWS lists them from the first that is read, as a template with a public machine image does."""
-    with LocalAws(region="us-east-1") as aws:
-        session, client = boto3.Session(), aws.client("ssm")
+    with LocalAws(tmp_path / "aws.log", region="us-east-1") as aws:
+        session, client = aws.session(), aws.client("ssm")
         before = inventory(session, aws.endpoint)
         client.get_parameter(Name="/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-arm64")
         client.put_parameter(Name="ours", Value="1", Type="String")
