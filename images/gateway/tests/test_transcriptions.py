@@ -17,7 +17,8 @@ from blueprint.contract.network import Tier
 from images.conftest import PATIENCE_S
 from images.gateway.tests.conftest import Start
 from images.gateway.tests.running import GatewayProcess, Hosts
-from voice_gateway.file_audio import LONGEST_S, RATE, SHORTEST_S, Cutter
+from voice_gateway.audio import RATE
+from voice_gateway.file_audio import LONGEST_S, SHORTEST_S, Cutter
 from voice_gateway.transcriptions import FILE_BYTES, FILES_AT_ONCE
 from voice_runtime import state
 
@@ -64,6 +65,7 @@ def flac_that_hides_its_length() -> tuple[str, bytes]:
     file = Unseekable()
     with av.open(file, "w", format="flac") as output:
         stream = output.add_stream("flac", rate=8000, layout="mono")
+        assert isinstance(stream, av.AudioStream)
         frame = av.AudioFrame.from_ndarray(np.zeros((1, 8000 * 100), np.int16), format="s16", layout="mono")
         frame.sample_rate = 8000
         for number in range(TOO_LONG_S // 100):
