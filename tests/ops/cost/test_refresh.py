@@ -200,9 +200,9 @@ CSV_HEAD = """\
 def csv_line(sku: str, term: str, usd: str, instance: str, usage: str, **other: str) -> str:
     system, family = other.get("system", "Linux"), other.get("family", "Compute Instance")
     compute = ("Shared", system, usage, "RunInstances", "Used", "NA") if instance else ("", "", usage, "", "", "")
-    row = (sku, "JRTCKXETXF", f"{sku}.JRTCKXETXF.6YS6EN2CT7", term, f"${usd} per hour", "2026-11-01")
-    row += (other.get("begins", "0"), "Inf", "Hrs", usd, "USD", "", "", "", family, "AmazonEC2", "EU (Ireland)")
-    row += ("AWS Region", instance, *compute, "eu-west-1", other.get("volume", ""))
+    row = [sku, "JRTCKXETXF", f"{sku}.JRTCKXETXF.6YS6EN2CT7", term, f"${usd} per hour", "2026-11-01"]
+    row += [other.get("begins", "0"), "Inf", "Hrs", usd, "USD", "", "", "", family, "AmazonEC2", "EU (Ireland)"]
+    row += ["AWS Region", instance, *compute, "eu-west-1", other.get("volume", "")]
     return ",".join(f'"{value}"' for value in row) + "\n"
 
 
