@@ -23,6 +23,7 @@ from blueprint.capacity import (
     store,
     vad_host,
 )
+from blueprint.checks.fleets import fleets
 from blueprint.contract.network import Tier
 from blueprint.file.model.aws import AsrFleet, StateStore
 from blueprint.file.model.edge import GatewayService
@@ -106,6 +107,13 @@ def test_quotas_are_those_of_the_load() -> None:
         f"the load takes {mean}, and {peak} at its peak"
         for mean, peak in ((24, 144), (12 * 192, 120 * 192), (24 * 8, 239 * 8), (8 * 16, 80 * 16))
     ]
+
+
+@pytest.mark.parametrize("name", ["production-us-east-1", "small", "sandbox", "both", "hosts"])
+def test_each_fleet_scales_first_on_what_admits(name: str) -> None:
+    for fleet in fleets(blueprint.load(DEPLOYMENTS / f"{name}.yaml")):
+        growing = [rule.metric for rule in fleet.rules if rule.adds_hosts]
+        assert growing[:1] == (["SlotsTaken"] if fleet.rules else []), fleet.name
 
 
 def test_the_small_file_carries_its_twenty_calls_on_one_host_of_each_tier() -> None:
