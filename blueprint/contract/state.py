@@ -55,6 +55,12 @@ FILE_PIECE_KEY = "file:{piece}"
 FILE_PIECE_LEASE_KEY = "file:{piece}:asr"
 """Id of the ASR host that transcribes the piece, for as long as it renews it."""
 
+CONVERSATION_KEY = "conversation:{id}"
+"""Bounded list of what was said in a conversation, as JSON: the caller as transcribed, the agent as it was heard."""
+
+CONVERSATION_LEASE_KEY = "conversation:{id}:lease"
+"""The connection that holds the conversation, for as long as its agent renews it."""
+
 HOSTS_KEY = "host:{tier}"
 """Set of the ids of a tier's hosts (``vad``, ``asr``), so that readers need not scan the store."""
 

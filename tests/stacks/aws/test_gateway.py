@@ -44,7 +44,7 @@ def test_container_can_write_to_no_more_than_tmp_and_is_nobody(edge: Stack) -> N
     assert found["LinuxParameters"]["Capabilities"] == {"Drop": ["ALL"]}
     assert not found.get("Privileged")
     (mount,) = found["MountPoints"]  # files that callers send
-    assert (mount["ContainerPath"], mount["ReadOnly"]) == ("/tmp", False)
+    assert (mount["ContainerPath"], mount["ReadOnly"]) == ("/tmp", False)  # noqa: S108
     assert found["HealthCheck"]["Command"] == ["CMD", HEALTH_COMMAND]
 
 
