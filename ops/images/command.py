@@ -44,7 +44,7 @@ def list_images(context: typer.Context, as_json: Json = False) -> None:
 @app.command("build-args", epilog=HELP)
 def build_args(  # noqa: PLR0917  Typer's parameters
     name: Name,
-    registry: Annotated[str, typer.Option(help="Host of ECR or ACR with the prefix of the repositories.")],
+    registry: Annotated[str, typer.Option(help="Host of ACR, or of ECR with the prefix of the repositories.")],
     digest: Annotated[
         list[str],
         typer.Option(help="sha256:... of the base or upstream image; ARGUMENT=sha256:... where there are several."),
@@ -57,7 +57,7 @@ def build_args(  # noqa: PLR0917  Typer's parameters
 ) -> None:
     """Print the exact commands that put one image into a registry.
 
-    Example: voice images build-args router --digest sha256:... --registry voice.azurecr.io/production
+    Example: voice images build-args router --digest sha256:... --registry voice.azurecr.io
     """
     spec = specs().get(name)
     if spec is None:
@@ -68,6 +68,9 @@ def build_args(  # noqa: PLR0917  Typer's parameters
         digests = commands.given_digests(spec, digest)
     except commands.WrongDigestError as error:
         raise stop(str(error), REFUSED) from None
+    host, _, prefix = registry.partition("/")
+    if prefix and commands.is_azure(registry):
+        raise stop(f"{registry}: pods pull images from an ACR without a prefix; take --registry {host}", REFUSED)
     if through and not commands.is_azure(registry):
         raise stop(f"{registry} is no ACR, and only ACR imports; leave --through out", REFUSED)
     for command in commands.push_commands(spec, digests, registry, _commit(revision), tool=tool, through=through):
