@@ -27,12 +27,12 @@ from blueprint.file.model.azure import Azure, TtsService
 from blueprint.file.model.load import CallLoad
 from blueprint.hosts import asr_images
 from ops.cost.model import Amount, Use, total
-from ops.cost.prices import HOURS_PER_MONTH
+from ops.cost.prices import DAYS_PER_MONTH, HOURS_PER_MONTH
 
 PRICED = frozenset(
     {
         *("requests", "metrics that the hosts publish", "traffic between zones and to the internet", "logs", "data"),
-        *("connections and data", "ingestion", "samples"),
+        *("connections and data", "ingestion", "samples", "stored logs"),
     }
 )
 """Of ``BY_USE``, what is priced here."""
@@ -81,7 +81,11 @@ def aws_uses(aws: Aws, load: CallLoad, calls: Amount, utilisation: float) -> Ite
     requests = opened * ((2 + math.ceil(load.minutes_each / STREAM_MINUTES)) / 1e6)
     yield "AWS::ApiGateway::RestApi", Use("api-gateway-rest-requests", requests)
     yield "AWS::WAFv2::WebACL", Use("waf-requests", requests)
-    yield "AWS::Logs::LogGroup", Use("logs-ingested", opened * (LOG_BYTES_PER_CALL / 1e9))
+    logs = opened * (LOG_BYTES_PER_CALL / 1e9)
+    kept_days = max(aws.network.flow_log_retention_days, aws.observability.log_retention_days)
+    yield "AWS::Logs::LogGroup", Use("logs-ingested", logs)
+    # What CloudWatch stores is compressed, and charged as such: this is a ceiling.
+    yield "AWS::Logs::LogGroup", Use("logs-stored", logs * (kept_days / DAYS_PER_MONTH))
     yield "AWS::AutoScaling::AutoScalingGroup", Use("cloudwatch-custom-metric", Amount.fixed(_metrics(aws)))
     published = _publishers(aws, utilisation) * (HOURS_PER_MONTH * 3600 / PUBLISH_EVERY_S)
     yield "AWS::AutoScaling::AutoScalingGroup", Use("cloudwatch-requests", published * 1e-3)

@@ -259,6 +259,7 @@ def test_traffic_of_a_typed_load_is_as_by_hand() -> None:
         "api-gateway-rest-requests": 17.52 * 3 * 3.5,
         "waf-requests": 17.52 * 3 * 0.6,
         "logs-ingested": 17_520_000 * 25_000 / 1e9 * 0.5,
+        "logs-stored": 17_520_000 * 25_000 / 1e9 * 90 / (365 / 12) * 0.03,  # kept for 90 days
         # 3 VAD hosts and 5 ASR hosts, each 12 times a minute; gateway tasks write theirs into their log
         "cloudwatch-requests": 8 * 730 * 60 * 12 / 1000 * 0.01,
         "interface-endpoint-data": 8 * 730 * 60 * 12 * 10_000 / 1e9 * 0.01,
