@@ -90,11 +90,11 @@ def test_rollout_says_what_a_deploy_replaces_and_a_bad_probe_takes_it_back(
     assert refused.exit_code == 1
     assert "is not complete, so no new host of inf2 would start" in " ".join(refused.output.split())
 
-    file = fleet.file({**served, "images.asr-neuron": BAD, "aws.rollout": {"checkpoint_pause_s": 3600}}).source.file
+    deployment = fleet.file({**served, "images.asr-neuron": BAD, "aws.rollout": {"checkpoint_pause_s": 3600}})
+    file, settings = deployment.source.file, deployment.aws.asr[0]
+    each_s = 2 * settings.warm_up_s + settings.drain_timeout_s
     planned = json.loads(CliRunner().invoke(app, ["rollout", str(file), "--json"]).stdout)["rolls"]
     assert [(roll["group"], roll["hosts"], roll["changed"]) for roll in planned] == [(GROUP, 2, ["UserData"])]
-    settings = fleet.file(served).aws.asr[0]
-    each_s = 2 * settings.warm_up_s + settings.drain_timeout_s
     assert (planned[0]["at_a_time"], planned[0]["longest_s"]) == (1, 2 * each_s + 3 * 3600 + 600)
     assert (planned[0]["more_vcpus"], planned[0]["room_vcpus"]) == (192, None)  # this AWS knows no EC2 quotas
     with monkeypatch.context() as short:
