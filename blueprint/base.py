@@ -9,4 +9,4 @@ class Model(BaseModel):
     ``strict`` keeps ``"3"`` from becoming 3: a deployment file says what it means.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)

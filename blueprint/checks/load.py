@@ -63,10 +63,15 @@ def tiers_balanced(deployment: Deployment) -> Iterator[Violation]:
         # A second host in each zone is no excess: the first may be lost.
         wanted = max(each.units_for(needed), 2 * each.parts) if each.calls else each.units.max
         if each.tier is not least_tier and each.most > FEW_TIMES * needed and wanted < each.units.max:
+            beside = (
+                f"{each.most / needed:.0f} times what tier {least_tier} carries ({most:,})"
+                if needed
+                else (f"tier {least_tier} carries none")
+            )
             yield Violation(
                 each.location,
-                f"{each.name} has room for {each.most:,} calls, {each.most / needed:.0f} times what tier {least_tier} "
-                f"carries ({most:,}){_worth(deployment, each, each.units.max - wanted)}",
+                f"{each.name} has room for {each.most:,} calls, {beside}"
+                f"{_worth(deployment, each, each.units.max - wanted)}",
                 f"set max to {wanted // each.parts}, or let tier {least_tier} grow",
             )
     yield from _idle_cores(deployment)

@@ -1,7 +1,13 @@
 """The JSON schema of deployment files, in which every setting says what it is."""
 
+import ast
+import inspect
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
+
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core.core_schema import ModelSchema
 
 from blueprint.file.model.deployment import Deployment
 
@@ -11,13 +17,39 @@ Schema = dict[str, Any]
 _REF = "#/$defs/"
 
 
+class _Described(GenerateJsonSchema):
+    """Describes each setting by the docstring below it.
+
+    pydantic can read them too (``use_attribute_docstrings``), but then each command pays for it when it starts.
+    """
+
+    def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
+        described = super().model_schema(schema)
+        for base in reversed(schema["cls"].__mro__):
+            for name, text in _docstrings(base):
+                if setting := described.get("properties", {}).get(name):
+                    setting["description"] = text
+        return described
+
+
+def _docstrings(model: type) -> Iterator[tuple[str, str]]:
+    if "__annotations__" not in vars(model):
+        return
+    (made,) = ast.parse(inspect.getsource(model)).body
+    assert isinstance(made, ast.ClassDef)  # noqa: S101  narrows what ast gives
+    for setting, below in pairwise(made.body):
+        match setting, below:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                yield name, inspect.cleandoc(text)
+
+
 def schema() -> Schema:
     """Return the JSON schema of deployment files.
 
     A setting's description is the docstring below it in the model, or else that of the one type it holds. The word that
     chooses a kind (``kind: iam``) is described by the type that it chooses.
     """
-    whole = Deployment.model_json_schema()
+    whole = Deployment.model_json_schema(schema_generator=_Described)
     whole["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     for part in (whole, *whole["$defs"].values()):
         part.pop("title", None)

@@ -10,6 +10,7 @@ from blueprint import checks
 from blueprint.checks import Finding, Level
 from blueprint.file.model.deployment import Deployment
 from stacks.aws import build
+from voice_constructs.aws.acknowledge import acknowledged
 
 DEPLOYMENT_CONTEXT = "deployment"
 VALIDATE_CONTEXT = "validate"
@@ -33,13 +34,16 @@ def make_app(deployment: Deployment, *, validate: bool = False, outdir: str | No
         # Describes the app to consoles, and costs a walk over it; nothing here reads it.
         tree_metadata=False,
     )
+    first, *_ = build(app, deployment)
+    meant = acknowledged()
     if validate:
         # Imported here: the rules' module costs as much as a synth.
         from aws_cdk import Validations  # noqa: PLC0415
         from cdk_nag import AwsSolutionsChecks  # noqa: PLC0415
 
         Validations.of(app).add_plugins(AwsSolutionsChecks(app))
-    first, *_ = build(app, deployment)
+        for construct, acknowledgment in meant:
+            Validations.of(construct).acknowledge(acknowledgment)
     annotations = Annotations.of(first)
     for finding in checks.run(deployment):
         _annotate(annotations, finding)

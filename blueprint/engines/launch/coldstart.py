@@ -55,7 +55,7 @@ class PhaseBudget(Model):
 
 _ROWS = TypeAdapter(dict[Image, tuple[PhaseBudget, ...]])
 _TEXT = Path(__file__).with_name("coldstart.yaml").read_text(encoding="utf-8")
-BUDGETS = _ROWS.validate_json(json.dumps(yaml.safe_load(_TEXT)["budgets"]))
+BUDGETS = _ROWS.validate_json(json.dumps(yaml.load(_TEXT, Loader=yaml.CSafeLoader)["budgets"]))
 """The images whose start takes minutes."""
 
 

@@ -11,7 +11,6 @@ from constructs import Construct
 import userdata
 from blueprint import catalog
 from blueprint.aws import names
-from blueprint.aws.alerts import scaling_runbook
 from blueprint.aws.rollouts import guards
 from blueprint.capacity import asr_host, least
 from blueprint.contract.environment import CACHE_DIR, CHUNK_PORT, DRAIN_TIMEOUT_S, ENGINE, HEALTH_PORT, HOST_KIND
@@ -32,7 +31,7 @@ from voice_constructs.aws.host import (
     host_template,
     lifecycle_hooks,
 )
-from voice_constructs.aws.scaling import RuleScaling, ScalingProps
+from voice_constructs.aws.scaling import fleet_scaling
 
 INSTANCE_STORE_MOUNT = "/mnt/nvme"
 START_PHASES_DIR = str(PurePosixPath(START_PHASES_FILE).parent)
@@ -105,21 +104,7 @@ class AcceleratorFleet(Construct):
         self._start = start_budget(self._images, artifacts=props.fleet.artifacts)
         self._name = names.group(self._deployment, props.fleet.name)
         self.group = self._build_group()
-        self.scaling = [
-            RuleScaling(
-                self,
-                "Scaling" + rule.name.title().replace("-", ""),
-                props=ScalingProps(
-                    deployment=self._deployment.name,
-                    fleet=props.fleet.name,
-                    rule=rule,
-                    alarm_name=names.scaling_alarm(self._deployment, props.fleet.name, rule),
-                    runbook_url=scaling_runbook(self._deployment, rule),
-                    groups=[self.group],
-                ),
-            )
-            for rule in props.fleet.scaling
-        ]
+        self.scaling = fleet_scaling(self, self._deployment, props.fleet.name, props.fleet.scaling, [self.group])
 
     def _build_role(self) -> iam.Role:
         role = self._context.role(self, "Role", groups=[self._name], tier=Tier.ASR, images=self._images)
@@ -181,6 +166,7 @@ class AcceleratorFleet(Construct):
             log_group=self._context.log_group.log_group_name,
             environment=self._context.shared_environment(Tier.ASR),
             state=self._context.state_access(Tier.ASR),
+            signing_key=self._deployment.signing_key,
             instance_store_mount=INSTANCE_STORE_MOUNT if self._type.instance_store_disks else None,
             artifacts=fleet_artifacts(self._context, self._fleet) if self._fleet.artifacts else None,
             accelerator=accelerator.kind if accelerator else None,

@@ -1,9 +1,27 @@
 """Log groups."""
 
+from collections.abc import Mapping
+
 from aws_cdk import RemovalPolicy
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
 from constructs import Construct
+
+from blueprint.file.model.observability import LogRetentionDays
+
+_RETENTION: Mapping[LogRetentionDays, logs.RetentionDays] = {
+    1: logs.RetentionDays.ONE_DAY,
+    3: logs.RetentionDays.THREE_DAYS,
+    7: logs.RetentionDays.ONE_WEEK,
+    14: logs.RetentionDays.TWO_WEEKS,
+    30: logs.RetentionDays.ONE_MONTH,
+    60: logs.RetentionDays.TWO_MONTHS,
+    90: logs.RetentionDays.THREE_MONTHS,
+    180: logs.RetentionDays.SIX_MONTHS,
+    365: logs.RetentionDays.ONE_YEAR,
+    400: logs.RetentionDays.THIRTEEN_MONTHS,
+    731: logs.RetentionDays.TWO_YEARS,
+}
 
 
 def log_group(
@@ -11,14 +29,16 @@ def log_group(
     id_: str,
     *,
     key: kms.IKey,
-    retention_days: int,
+    retention_days: LogRetentionDays,
     removal_policy: RemovalPolicy,
     name: str | None = None,
 ) -> logs.LogGroup:
     """Make an encrypted log group that forgets after ``retention_days``."""
-    group = logs.LogGroup(scope, id_, encryption_key=key, removal_policy=removal_policy, log_group_name=name)
-    # The L2 takes an enum with one member per number of days; CloudFormation takes the number.
-    cfn = group.node.default_child
-    assert isinstance(cfn, logs.CfnLogGroup)  # noqa: S101  narrows jsii's IConstruct
-    cfn.retention_in_days = retention_days
-    return group
+    return logs.LogGroup(
+        scope,
+        id_,
+        encryption_key=key,
+        removal_policy=removal_policy,
+        log_group_name=name,
+        retention=_RETENTION[retention_days],
+    )

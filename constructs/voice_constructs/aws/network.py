@@ -1,6 +1,7 @@
 """The VPC and one security group for each tier."""
 
 from dataclasses import dataclass
+from functools import cache
 
 from aws_cdk import RemovalPolicy
 from aws_cdk import aws_ec2 as ec2
@@ -128,6 +129,7 @@ class VoiceNetwork(Construct):
             )
 
 
+@cache
 def _ec2_port(port: Port) -> ec2.Port:
     return ec2.Port.tcp(port.number) if port.protocol == "tcp" else ec2.Port.udp(port.number)
 

@@ -24,12 +24,13 @@ class ImageRegistry(Construct):
     def __init__(self, scope: Construct, id_: str, *, prefix: str, removal_policy: RemovalPolicy) -> None:
         super().__init__(scope, id_)
         key = EncryptionKey(self, "Key", purpose="container images and artifacts", removal_policy=removal_policy)
+        by_key = ecr.RepositoryEncryption.KMS
         self.repositories: dict[Image, ecr.Repository] = {
             image: ecr.Repository(
                 self,
                 "".join(word.capitalize() for word in image.split("-")),
                 repository_name=f"{prefix}/{image}",
-                encryption=ecr.RepositoryEncryption.KMS,
+                encryption=by_key,
                 encryption_key=key,
                 image_scan_on_push=True,
                 image_tag_mutability=ecr.TagMutability.IMMUTABLE,

@@ -2,38 +2,20 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from aws_cdk import aws_autoscaling as autoscaling
 from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
+from blueprint.aws import names
 from blueprint.aws.alarms import COMPARISON_OPERATOR, TREAT_MISSING_DATA
+from blueprint.aws.alerts import scaling_runbook
 from blueprint.contract.metrics import DEPLOYMENT_DIMENSION, FLEET_DIMENSION, NAMESPACE
+from blueprint.file.model.deployment import Deployment
 from blueprint.file.model.scaling import ScalingRule, Statistic
 
 IN_L2 = "Resource"
 """Id of an L1 in its L2: at another path a deployed alarm would be made anew, under the name that it has already."""
-
-
-@dataclass(frozen=True)
-class ScalingProps:
-    """What ``RuleScaling`` is made from.
-
-    Attributes:
-        deployment: Dimension of the metric.
-        fleet: Dimension of the metric.
-        alarm_name: Name of the alarm.
-        runbook_url: Where a person who sees the alarm reads on.
-        groups: Each gets the rule's whole change, so that "+2 in every zone" is exact.
-    """
-
-    deployment: str
-    fleet: str
-    rule: ScalingRule
-    alarm_name: str
-    runbook_url: str
-    groups: Sequence[autoscaling.AutoScalingGroup]
 
 
 class RuleScaling(Construct):
@@ -43,23 +25,31 @@ class RuleScaling(Construct):
         alarm: The alarm.
     """
 
-    def __init__(self, scope: Construct, id_: str, *, props: ScalingProps) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        deployment: Deployment,
+        fleet: str,
+        rule: ScalingRule,
+        groups: Sequence[str],
+    ) -> None:
         super().__init__(scope, id_)
-        rule = props.rule
         verb = "grows" if rule.adds_hosts else "shrinks"
         self.alarm = cloudwatch.CfnAlarm(
             Construct(self, "Alarm"),
             IN_L2,
-            alarm_name=props.alarm_name,
+            alarm_name=names.scaling_alarm(deployment, fleet, rule),
             alarm_description=(
-                f"Fleet {props.fleet} {verb}: {rule.metric} {rule.comparison} {rule.threshold:g}. "
-                f"Runbook: {props.runbook_url}"
+                f"Fleet {fleet} {verb}: {rule.metric} {rule.comparison} {rule.threshold:g}. "
+                f"Runbook: {scaling_runbook(deployment, rule)}"
             ),
             namespace=NAMESPACE,
             metric_name=rule.metric,
             dimensions=[
                 cloudwatch.CfnAlarm.DimensionProperty(name=name, value=value)
-                for name, value in ((DEPLOYMENT_DIMENSION, props.deployment), (FLEET_DIMENSION, props.fleet))
+                for name, value in ((DEPLOYMENT_DIMENSION, deployment.name), (FLEET_DIMENSION, fleet))
             ],
             statistic=rule.statistic.capitalize(),
             period=rule.period_s,
@@ -69,17 +59,15 @@ class RuleScaling(Construct):
             evaluation_periods=rule.evaluation_periods,
             treat_missing_data=TREAT_MISSING_DATA[rule.missing_data],
             alarm_actions=[
-                self._build_policy(f"Policy{number}", rule, group).ref for number, group in enumerate(props.groups)
+                self._build_policy(f"Policy{number}", rule, group).ref for number, group in enumerate(groups)
             ],
         )
 
-    def _build_policy(
-        self, id_: str, rule: ScalingRule, group: autoscaling.AutoScalingGroup
-    ) -> autoscaling.CfnScalingPolicy:
+    def _build_policy(self, id_: str, rule: ScalingRule, group: str) -> autoscaling.CfnScalingPolicy:
         return autoscaling.CfnScalingPolicy(
             Construct(self, id_),
             IN_L2,
-            auto_scaling_group_name=group.auto_scaling_group_name,
+            auto_scaling_group_name=group,
             policy_type="StepScaling",
             adjustment_type="ChangeInCapacity",
             metric_aggregation_type="Maximum" if rule.statistic is Statistic.MAXIMUM else "Average",
@@ -92,3 +80,28 @@ class RuleScaling(Construct):
                 for band in rule.bands
             ],
         )
+
+
+def fleet_scaling(
+    scope: Construct,
+    deployment: Deployment,
+    fleet: str,
+    rules: Sequence[ScalingRule],
+    groups: Sequence[autoscaling.AutoScalingGroup],
+) -> list[RuleScaling]:
+    """Make one alarm for each rule of a fleet.
+
+    Each of the fleet's groups gets a rule's whole change, so that "+2 in every zone" is exact.
+    """
+    group_names = [group.auto_scaling_group_name for group in groups]
+    return [
+        RuleScaling(
+            scope,
+            "Scaling" + rule.name.title().replace("-", ""),
+            deployment=deployment,
+            fleet=fleet,
+            rule=rule,
+            groups=group_names,
+        )
+        for rule in rules
+    ]

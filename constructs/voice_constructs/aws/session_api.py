@@ -236,18 +236,19 @@ class SessionApi(Construct):
             "Access-Control-Allow-Origin": f"'{origins[0] if len(origins) == 1 else '*'}'",
             "Access-Control-Expose-Headers": f"'{', '.join(EXPOSED_HEADERS)}'",
         }
+        invalid = types.BAD_REQUEST_BODY
         for name, type_, status, headers in (
             ("Throttled", types.THROTTLED, "429", {"Retry-After": "'1'"}),
             ("Unauthorized", types.UNAUTHORIZED, "401", {}),
             ("Denied", types.ACCESS_DENIED, "403", {}),
             ("Unsigned", types.MISSING_AUTHENTICATION_TOKEN, "403", {}),
             ("Keyless", types.INVALID_API_KEY, "403", {}),
-            ("Invalid", types.BAD_REQUEST_BODY, "400", {}),
+            ("Invalid", invalid, "400", {}),
             ("Incomplete", types.BAD_REQUEST_PARAMETERS, "400", {}),
             ("Other", types.DEFAULT_4_XX, None, {}),
             ("Failed", types.DEFAULT_5_XX, None, {}),
         ):
-            detail = "validationErrorString" if type_ is types.BAD_REQUEST_BODY else "responseType"
+            detail = "validationErrorString" if type_ is invalid else "responseType"
             self.rest_api.add_gateway_response(
                 name,
                 type=type_,

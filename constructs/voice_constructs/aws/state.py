@@ -13,6 +13,7 @@ from blueprint.aws import names
 from blueprint.contract.network import VALKEY
 from blueprint.contract.state import STATE_USERS
 from blueprint.file.model.aws import StateStore
+from blueprint.file.model.observability import LogRetentionDays
 from voice_constructs.aws.acknowledge import acknowledge
 from voice_constructs.aws.encryption import EncryptionKey
 from voice_constructs.aws.logs import log_group
@@ -41,7 +42,7 @@ class StateStoreProps:
     store: StateStore
     vpc: ec2.IVpc
     security_group: ec2.ISecurityGroup
-    log_retention_days: int
+    log_retention_days: LogRetentionDays
     key_policy: RemovalPolicy
     log_policy: RemovalPolicy
     removal_policy: RemovalPolicy

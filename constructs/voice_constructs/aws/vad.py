@@ -12,7 +12,6 @@ from constructs import Construct
 import userdata
 from blueprint import catalog
 from blueprint.aws import names
-from blueprint.aws.alerts import scaling_runbook
 from blueprint.aws.rollouts import guards
 from blueprint.capacity import least, vad_host
 from blueprint.contract.environment import (
@@ -38,7 +37,7 @@ from voice_constructs.aws.host import (
     host_template,
     lifecycle_hooks,
 )
-from voice_constructs.aws.scaling import RuleScaling, ScalingProps
+from voice_constructs.aws.scaling import fleet_scaling
 
 CONTROL_DIR = str(PurePosixPath(CONTROL_SOCKET).parent)
 DATAPLANE_CAPABILITIES = ("NET_ADMIN", "NET_RAW", "BPF", "PERFMON", "IPC_LOCK", "SYS_ADMIN", "SYS_NICE")
@@ -78,7 +77,7 @@ class VadFleet(Construct):
         # One zone after the other: what is wrong with new hosts is seen in one zone first.
         for before, after in pairwise(self.groups):
             after.node.add_dependency(before)
-        self.scaling = self._build_scaling()
+        self.scaling = fleet_scaling(self, self._deployment, names.VAD_FLEET, self._fleet.scaling, self.groups)
 
     def _build_target_group(self, id_: str, kind: elbv2.TargetType) -> elbv2.NetworkTargetGroup:
         """Make a target group: Auto Scaling fills one of instances, a vfio host itself one of addresses."""
@@ -158,6 +157,7 @@ class VadFleet(Construct):
             log_group=context.log_group.log_group_name,
             environment=context.shared_environment(Tier.VAD),
             state=context.state_access(Tier.VAD),
+            signing_key=self._deployment.signing_key,
             mtu=path.mtu,
             huge_pages=userdata.HugePages(fleet.huge_pages.size_mib, fleet.huge_pages.count),
             ena_express=fleet.ena_express.enabled,
@@ -197,20 +197,3 @@ class VadFleet(Construct):
             groups=(self._dataplane().user_id,),
             mounts=(userdata.Mount(CONTROL_DIR, CONTROL_DIR),),
         )
-
-    def _build_scaling(self) -> list[RuleScaling]:
-        return [
-            RuleScaling(
-                self,
-                "Scaling" + rule.name.title().replace("-", ""),
-                props=ScalingProps(
-                    deployment=self._deployment.name,
-                    fleet=names.VAD_FLEET,
-                    rule=rule,
-                    alarm_name=names.scaling_alarm(self._deployment, names.VAD_FLEET, rule),
-                    runbook_url=scaling_runbook(self._deployment, rule),
-                    groups=self.groups,
-                ),
-            )
-            for rule in self._fleet.scaling
-        ]

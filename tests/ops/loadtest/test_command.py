@@ -168,7 +168,7 @@ def test_an_endpoint_that_cannot_be_measured_fails_with_a_remedy(
         (["--api", "chat", "--instance-type", "x1.huge"], "the catalogue has no instance type x1.huge"),
         (["--api", "chat", "--instance-type", "p5.4xlarge", "--usd-per-hour", "3"], "two prices; give one of them"),
         (["--api", "chat", "--baseline", "ftp://host"], "--baseline ftp://host is no address of an endpoint"),
-        (["--api", "chat", "--baseline", "http://user:key@host"], "--baseline takes no key in the address"),
+        (["--api", "chat", "--baseline", "http://user:EXAMPLE@host"], "--baseline takes no key in the address"),
         (["--api", "chat", "--output", "TEXT"], "File exists"),
     ],
     ids=lambda value: "-".join(value).replace("--", "") if isinstance(value, list) else "",

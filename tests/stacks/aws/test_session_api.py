@@ -139,6 +139,9 @@ def test_refusals_are_json_and_throttled_callers_are_told_when_to_return(edge: S
         # API Gateway quotes messageString itself.
         body = answer["ResponseTemplates"]["application/json"].replace("$context.error.messageString", '"refused"')
         assert json.loads(body)["error"] == "refused"
+        # What is wrong with a body stands in a variable of its own.
+        wrong = "validationErrorString" if answer["ResponseType"] == "BAD_REQUEST_BODY" else "responseType"
+        assert json.loads(body)["detail"] == f"$context.error.{wrong}"
         assert not any("Access-Control" in name for name in answer.get("ResponseParameters", {}))
 
 

@@ -1,0 +1,191 @@
+"""What holds of whatever is synthesized, of any file that the checks let pass."""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from ipaddress import IPv4Network
+from typing import Any
+
+from cfnlint.api import lint  # type: ignore[import-untyped]
+from cfnlint.config import ManualArgs  # type: ignore[import-untyped]
+
+from blueprint import Deployment, catalog, checks
+from blueprint.aws.alerts import alerts
+from blueprint.aws.names import GATEWAY_FLEET, VAD_FLEET
+from blueprint.contract.environment import ENVIRONMENT
+from blueprint.contract.network import FLOWS
+from sandbox.azure.definitions import problems as azure_problems
+from sandbox.azure.graph import Graph, short_type
+from stacks.azure.policy.rules import Stack as PolicyStack
+from tests.contract import (
+    azure_alert_rules,
+    environment_rules,
+    metric_rules,
+    network_rules,
+    runbook_rules,
+    secret_rules,
+)
+from tests.contract.sources import DECLARED, RUNBOOKS
+from tests.contract.templates import Template, Templates, of_type, origin, text
+from tests.stacks.azure import manifests
+from tests.stacks.azure.policy.graphs import travelled, violations
+from tests.stacks.azure.recorded import azure_resources, inputs
+from tests.synthesized import ROOT
+
+Properties = Mapping[str, Any]
+AWS_KEEPS = 5
+"""Addresses that AWS keeps in every subnet.
+https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html"""
+MOST_USER_DATA = 16 * 1024
+"""Bytes. https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/instancedata-add-user-data.html"""
+
+
+def _imdsv2(options: Properties) -> bool:
+    return options.get("HttpTokens") == "required"
+
+
+CLOSED: Mapping[str, Callable[[Any], bool]] = {
+    "EC2::LaunchTemplate": lambda of: (
+        _imdsv2(of["LaunchTemplateData"]["MetadataOptions"])
+        and all(disk["Ebs"]["Encrypted"] is True for disk in of["LaunchTemplateData"]["BlockDeviceMappings"])
+    ),
+    "ImageBuilder::InfrastructureConfiguration": lambda of: _imdsv2(of["InstanceMetadataOptions"]),
+    "S3::Bucket": lambda of: (
+        bool(of["BucketEncryption"]) and set(of["PublicAccessBlockConfiguration"].values()) == {True}
+    ),
+    "ElastiCache::ReplicationGroup": lambda of: (
+        of["AtRestEncryptionEnabled"] is True and of["TransitEncryptionEnabled"] is True
+    ),
+    "Logs::LogGroup": lambda of: bool(of["KmsKeyId"]),
+    "SNS::Topic": lambda of: bool(of["KmsMasterKeyId"]),
+    "SecretsManager::Secret": lambda of: bool(of["KmsKeyId"]),
+    "ECR::Repository": lambda of: of["EncryptionConfiguration"]["EncryptionType"] == "KMS",
+    "KMS::Key": lambda of: of["EnableKeyRotation"] is True,
+}
+"""Types that are closed or encrypted, and how one that is says so."""
+
+
+def aws_violations(templates: Templates, deployment: Deployment) -> list[str]:
+    """Return what the templates of a deployment do not keep."""
+    aws = deployment.aws
+    fleets = [VAD_FLEET, GATEWAY_FLEET, *(fleet.name for fleet in aws.asr)]
+    noticed = [alert.alarm_name(deployment) for alert in alerts(deployment) if alert.callers_affected]
+    unlinked = runbook_rules.violations(templates, RUNBOOKS, aws.observability.runbook_url, noticed)
+    return [
+        *network_rules.violations(templates, FLOWS),
+        *metric_rules.violations(templates, DECLARED, deployment=deployment.name, fleets=fleets),
+        *environment_rules.violations(templates, ENVIRONMENT),
+        *secret_rules.violations(templates),
+        # A file without a feature has none of its alarms.
+        *(found for found in unlinked if "belongs to no alarm" not in found),
+        *open_or_in_the_clear(templates),
+        *sums(templates, deployment),
+    ]
+
+
+def open_or_in_the_clear(templates: Templates) -> Iterator[str]:
+    """Yield hosts without IMDSv2 and data without encryption."""
+    for kind, closed in CLOSED.items():
+        for resource in of_type(templates, kind):
+            try:
+                sound = closed(resource.properties)
+            except KeyError:
+                sound = False
+            if not sound:
+                yield f"{resource} ({kind}) is open or in the clear"
+
+
+def sums(templates: Templates, deployment: Deployment) -> Iterator[str]:
+    """Yield hosts, addresses, memory and user data that are more than there is room for."""
+    vad = deployment.aws.vad
+    pages, memory = (
+        vad.huge_pages.size_mib * vad.huge_pages.count,
+        catalog.instance_types()[vad.instance_type].memory_gib,
+    )
+    if pages >= memory * 1024:
+        yield f"{pages} MiB of huge pages on a host of {memory} GiB"
+    for template in of_type(templates, "EC2::LaunchTemplate"):
+        size = len(text(template.properties["LaunchTemplateData"]["UserData"]).encode())
+        if size > MOST_USER_DATA:
+            yield f"{template}: {size} bytes of user data"
+    hosts: dict[tuple[str, str], float] = {}
+    for group in of_type(templates, "AutoScaling::AutoScalingGroup"):
+        if int(group.properties["MinSize"]) > int(group.properties["MaxSize"]):
+            yield f"{group}: at least {group.properties['MinSize']}, at most {group.properties['MaxSize']} hosts"
+        subnets = [origin(templates, group.tier, each) for each in group.properties["VPCZoneIdentifier"]]
+        for subnet in filter(None, subnets):
+            hosts[subnet] = hosts.get(subnet, 0) + int(group.properties["MaxSize"]) / len(subnets)
+    for subnet, count in hosts.items():
+        (cidr,) = (each.properties["CidrBlock"] for each in of_type(templates, "EC2::Subnet") if each[:2] == subnet)
+        if count > IPv4Network(cidr).num_addresses - AWS_KEEPS:
+            yield f"{subnet[1]}: {count:.0f} hosts in {cidr}"
+
+
+def cfn_lint(template: Template, region: str) -> list[str]:
+    """Return what cfn-lint says; zones are named on purpose, and it knows a CDK template by paths that are left out."""
+    found = lint(json.dumps(template), config=ManualArgs(regions=[region], ignore_checks=["W3010"]))
+    return [f"{each.rule.id} {'/'.join(map(str, each.path))}: {each.message}" for each in found]
+
+
+def azure_violations(cluster: Graph, workloads: Graph, deployment: Deployment) -> list[str]:
+    """Return what the resources of a deployment do not keep."""
+    # What `voice plan` warns of, or the file accepts, the policies find too.
+    told = {found.check.id for found in checks.run(deployment)}
+    found = [
+        f"{rule.name}: {each.message}"
+        for graph in (cluster, workloads)
+        for rule, each in violations(PolicyStack(tuple(travelled(graph)), deployment))
+        if rule.name not in told
+    ]
+    for resource in azure_resources(cluster):
+        found += [f"{resource.name}: {each}" for each in azure_problems(short_type(resource.type), inputs(resource))]
+    for manifest in manifests.manifests(workloads):
+        if manifest["apiVersion"].split("/")[0] not in CUSTOM:
+            found += _kubernetes_problems(json.dumps(manifest))
+    found += [f"{pod.name} asks for more than a node has" for pod in manifests.engine_pods(workloads)
+              if not _fits(pod, deployment)]  # fmt: skip
+    return [*found, *_unwatched(cluster), *_open(cluster)]
+
+
+@cache
+def _kubernetes_problems(manifest: str) -> list[str]:
+    """Return what Kubernetes says against an object; most objects are the same in most files."""
+    read = json.loads(manifest)
+    return [f"{read['kind']} {read['metadata']['name']}: {each}" for each in manifests.problems(read)]
+
+
+CUSTOM = {"keda.sh", "azmonitoring.coreos.com"}
+"""Groups of types that Kubernetes' own schemas do not have."""
+
+
+def _fits(pod: manifests.Pod, deployment: Deployment) -> bool:
+    size = manifests.size_of(pod, deployment.azure)
+    return (
+        pod.asks("cpu") <= size.vcpus
+        and pod.asks("memory") <= size.memory_gib * manifests.GIB
+        and pod.asks("nvidia.com/gpu") <= size.gpu_count
+    )
+
+
+def _unwatched(cluster: Graph) -> Iterator[str]:
+    yield from azure_alert_rules.unpublished(cluster)
+    for rule in azure_alert_rules.rules(cluster):
+        if "alert" in rule:
+            page = re.search(r"/azure/([\w-]+)\.md$", rule["annotations"].get("runbook", ""))
+            if not page or not (ROOT / f"docs/runbooks/azure/{page[1]}.md").exists():
+                yield f"{rule['alert']} has no runbook"
+
+
+def _open(cluster: Graph) -> Iterator[str]:
+    """Yield API servers that anybody may ask, and public addresses that are no way out and no Bastion's."""
+    for each in cluster.of_type("containerservice:ManagedCluster"):
+        access = inputs(each)["apiServerAccessProfile"]
+        ranges = access.get("authorizedIPRanges") or []
+        if not access.get("enablePrivateCluster") and (not ranges or "0.0.0.0/0" in ranges):
+            yield f"{each.name}: anybody may ask its API server"
+    doors = ("network:NatGateway", "network:BastionHost")
+    used = {urn for kind in doors for door in cluster.of_type(kind) for urn in cluster.needed_by(door.urn)}
+    for address in cluster.of_type("network:PublicIPAddress"):
+        if address.urn not in used:
+            yield f"{address.name} is a public address of neither"
