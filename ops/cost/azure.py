@@ -50,7 +50,8 @@ def _grafana(inputs: Inputs, _: float) -> Iterator[Use]:
 
 
 def _state(inputs: Inputs, _: float) -> Iterator[Use]:
-    yield Use(f"redis-{inputs['sku']['name'].lower().replace('_', '-')}-hour", Amount.fixed(1))
+    nodes = 2 if inputs["highAvailability"] == "Enabled" else 1
+    yield Use(f"redis-{inputs['sku']['name'].lower().replace('_', '-')}-hour", Amount.fixed(nodes))
 
 
 def _claim(inputs: Inputs, _: float) -> Iterator[Use]:

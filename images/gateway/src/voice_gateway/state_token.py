@@ -34,7 +34,7 @@ class TokenSettings(BaseSettings):
     azure_authority_host: str = "https://login.microsoftonline.com/"
     azure_federated_token_file: Path
     """The service account's own token, which the kubelet renews."""
-    voice_state_token_file: Path
+    voice_state_token_file: Path = Path("/run/voice/token/token")
 
 
 class Token(BaseModel):
