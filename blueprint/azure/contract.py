@@ -146,5 +146,5 @@ CALLER_FLOWS: tuple[ClusterFlow, ...] = (
 
 
 def cluster_flows(*, callers: bool) -> tuple[ClusterFlow, ...]:
-    """Return the flows of a cluster."""
+    """Return ``CLUSTER_FLOWS``, and ``CALLER_FLOWS`` where somebody is let in."""
     return CLUSTER_FLOWS + (CALLER_FLOWS if callers else ())

@@ -137,7 +137,7 @@ ALONE: Mapping[Key, Edits] = {
         # Callers need a network that the deployment makes.
         (*AZURE, "Azure.access", setting): {
             "azure.access": access,
-            **({"azure.callers": ABSENT} if access["kind"] == "existing-network" else {}),
+            **({"azure.callers": ABSENT} if setting.startswith("ExistingNetwork") else {}),
         }
         for setting, access in (
             ("kind", {"kind": "jump-host"}),

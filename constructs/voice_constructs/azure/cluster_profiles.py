@@ -19,8 +19,8 @@ DRAIN_MARGIN_S = 120
 
 def longest_drain_s(azure: Azure) -> int:
     """Return the longest time that any workload takes to finish its requests or sessions."""
-    tiers = (azure.callers.vad, azure.callers.asr) if azure.callers else ()
-    return max(each.drain_timeout_s for each in (*azure.services, *tiers))
+    tiers = [azure.callers.vad.drain_timeout_s, azure.callers.asr.drain_timeout_s] if azure.callers else []
+    return max(tiers + [service.drain_timeout_s for service in azure.services])
 
 
 def network_profile(azure: Azure) -> aks.ContainerServiceNetworkProfileArgs:

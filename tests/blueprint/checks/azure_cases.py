@@ -49,7 +49,7 @@ def live(tokens: int = 7500, **more: int) -> Edits:
 ONE_A10 = pair_pool("Standard_NV72ads_A10_v5", tensor_parallel=1, cpus=10)
 
 
-def callers(nodes: int = 12, authorizer: str = "jwt", **tiers: Edits) -> Edits:
+def callers(nodes: int = 12, authorizer: str = "jwt", **tiers: Edits) -> dict[str, object]:
     """The same file with callers, for whom there is room; ``tiers`` changes values below ``azure.callers``."""
     known = {"kind": "jwt", "issuer": "https://login.callers.dev/", "audience": "voice"}
     section: dict[str, Any] = {
@@ -73,7 +73,7 @@ def callers(nodes: int = 12, authorizer: str = "jwt", **tiers: Edits) -> Edits:
     }
 
 
-def peak(calls: int) -> Edits:
+def peak(calls: int) -> dict[str, object]:
     return {"load": {"calls": calls, "peak_factor": 1}}
 
 

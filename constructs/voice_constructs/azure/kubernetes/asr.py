@@ -2,12 +2,12 @@
 
 import pulumi
 
-from blueprint.azure.callers import asr
 from blueprint.azure.contract import Component
 from blueprint.contract.environment import HOST, HOST_ADDRESS
 from blueprint.contract.images import Image
 from blueprint.contract.network import CHUNK, ENGINE_HEALTH
 from blueprint.contract.session_api import HEALTH_PATH
+from blueprint.engines.launch.callers import asr
 from blueprint.file.model.azure_callers import AsrPods
 from blueprint.hosts import CALLER_TIER_IMAGES
 from voice_constructs.azure.kubernetes.context import ClusterContext

@@ -3,14 +3,15 @@
 import pulumi
 import pulumi_kubernetes as k8s
 
-from blueprint.azure.callers import GATEWAY_DRAIN_TIMEOUT_S, gateway
 from blueprint.azure.contract import GATEWAY_HEALTH, Component
 from blueprint.azure.names import TOKEN_KEY_SECRET, ClusterOutput
 from blueprint.azure.ranges import gateway_address
+from blueprint.capacity import gateway_pod_sockets
 from blueprint.contract.environment import TOKEN_KEY
 from blueprint.contract.images import Image
 from blueprint.contract.network import GATEWAY_HTTP, GATEWAY_MEDIA
 from blueprint.contract.session_api import HEALTH_PATH
+from blueprint.engines.launch.callers import GATEWAY_DRAIN_TIMEOUT_S, gateway
 from blueprint.file.model.azure_callers import AzureEdge
 from blueprint.hosts import CALLER_TIER_IMAGES
 from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata
@@ -110,7 +111,7 @@ class Gateway(pulumi.ComponentResource):
         return LaunchedContainer(
             name=NAME,
             image=context.image_uri(Image.GATEWAY),
-            launcher=gateway(context.deployment, edge),
+            launcher=gateway(context.deployment, edge, gateway_pod_sockets(edge.gateway)),
             share=Share(edge.gateway.cpus, edge.gateway.memory_gib),
             ports={"http": GATEWAY_HTTP, "media": GATEWAY_MEDIA},
             startup=http_probe(GATEWAY_HTTP, HEALTH_PATH, period_s=2, failures=60),

@@ -5,11 +5,17 @@ from collections.abc import Mapping, Sequence
 import pulumi
 import pulumi_kubernetes as k8s
 
-from blueprint.azure.callers import IDENTITY_TOKEN_DIR, STATE_HOST_DIR, STATE_TOKEN, STATE_TOKEN_DIR, STATE_TOKEN_FILE
 from blueprint.azure.contract import Component
 from blueprint.azure.names import ClusterOutput
 from blueprint.contract.environment import VALKEY_USER
 from blueprint.contract.images import Image
+from blueprint.engines.launch.callers import (
+    IDENTITY_TOKEN_DIR,
+    STATE_HOST_DIR,
+    STATE_TOKEN,
+    STATE_TOKEN_DIR,
+    STATE_TOKEN_FILE,
+)
 from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata
 from voice_constructs.azure.kubernetes.pods import LaunchedContainer, Mount, Probe, Share, Volume
 

@@ -3,12 +3,13 @@
 import pulumi
 import pulumi_kubernetes as k8s
 
-from blueprint.azure.callers import VAD_RUN_DIR, vad
 from blueprint.azure.contract import VAD_NODE_HEALTH, Component
 from blueprint.azure.names import ClusterOutput
+from blueprint.capacity import least, vad_pod
 from blueprint.contract.environment import HOST, HOST_ADDRESS
 from blueprint.contract.images import Image
 from blueprint.contract.network import RTP, VAD_HEALTH
+from blueprint.engines.launch.callers import VAD_RUN_DIR, vad
 from blueprint.file.model.azure_callers import VadPods
 from blueprint.hosts import CALLER_TIER_IMAGES
 from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext
@@ -78,7 +79,7 @@ def _container(context: ClusterContext, settings: VadPods, login: StateLogin) ->
     return LaunchedContainer(
         name=NAME,
         image=context.image_uri(Image.VAD_DATAPLANE),
-        launcher=vad(settings),
+        launcher=vad(settings, least(vad_pod(settings)).calls),
         share=Share(settings.cpus, settings.memory_gib),
         ports={"rtp": RTP, "health": VAD_HEALTH},
         startup=Probe(tcp_socket=answers, period_seconds=2, failure_threshold=60),

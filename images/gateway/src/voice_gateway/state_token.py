@@ -16,8 +16,7 @@ import httpx2
 from pydantic import BaseModel, Field, ValidationError
 from pydantic_settings import BaseSettings
 
-from voice_gateway import logs
-from voice_runtime import environment
+from voice_runtime import environment, logs
 
 SCOPE = "https://redis.azure.com/.default"
 RETRY_PAUSE_S = 10.0

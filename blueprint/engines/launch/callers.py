@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from blueprint.azure.contract import NAMESPACE, REDIS, ROUTER_HTTP, Component
-from blueprint.capacity import gateway_pod_sockets, least, vad_pod
 from blueprint.contract.environment import (
     ALLOWED_ORIGINS,
     AUTHORIZER,
@@ -102,8 +101,12 @@ STATE_TOKEN = Program(
 """The sidecar that keeps the token fresh; it is in the gateway's image."""
 
 
-def gateway(deployment: Deployment, edge: AzureEdge) -> Program:
-    """Return the gateway's process."""
+def gateway(deployment: Deployment, edge: AzureEdge, sockets: int) -> Program:
+    """Return the gateway's process.
+
+    Args:
+        sockets: At which it refuses more, by ``blueprint.capacity``.
+    """
     jwt = edge.authorizer if isinstance(edge.authorizer, JwtAuthorizer) else None
     return Program(
         ("python", "-m", "voice_gateway"),
@@ -123,7 +126,7 @@ def gateway(deployment: Deployment, edge: AzureEdge) -> Program:
             SESSION_MAX_S: str(edge.session_max_s),
             CALLER_SESSIONS: str(edge.caller_sessions),
             CALLER_CREATIONS_PER_S: str(edge.caller_creations_per_s),
-            MAX_CONNECTIONS: str(gateway_pod_sockets(edge.gateway)),
+            MAX_CONNECTIONS: str(sockets),
             MEDIA_HOST: f"media.{edge.domain.name}",
             IDLE_TIMEOUT_S: str(edge.idle_timeout_s),
             DRAIN_TIMEOUT_S: str(GATEWAY_DRAIN_TIMEOUT_S),
@@ -132,8 +135,12 @@ def gateway(deployment: Deployment, edge: AzureEdge) -> Program:
     )
 
 
-def vad(pods: VadPods) -> Program:
-    """Return the data plane, as an ordinary user: kernel sockets, each polled on a core of its own."""
+def vad(pods: VadPods, sessions: int) -> Program:
+    """Return the data plane, as an ordinary user: kernel sockets, each polled on a core of its own.
+
+    Args:
+        sessions: That a pod carries, by ``blueprint.capacity``.
+    """
     return Program(
         ("vad-dataplane",),
         {
@@ -143,7 +150,7 @@ def vad(pods: VadPods) -> Program:
             RX_QUEUES: str(pods.cpus - 1),
             RX_RING_SIZE: "1024",
             HUGE_PAGE_SIZE_MIB: "2",
-            MAX_SESSIONS: str(least(vad_pod(pods)).calls),
+            MAX_SESSIONS: str(sessions),
             RTP_PORT: str(RTP.number),
             CHUNK_PORT: str(CHUNK.number),
             # vLLM makes features of its own.
