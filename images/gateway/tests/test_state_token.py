@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs
 
+import httpx2
 import pytest
 
 from images.conftest import PATIENCE_S
@@ -96,7 +97,7 @@ def test_a_refusal_leaves_the_last_token_and_is_tried_again_soon(
         monkeypatch.setenv(name, value)
     settings = state_token.TokenSettings()
     entra.lives_s = 3600
-    with state_token.httpx2.Client() as client:
+    with httpx2.Client() as client:
         assert state_token.keep(settings, client) == 1800
         entra.refuses = True
         assert state_token.keep(settings, client) == state_token.RETRY_PAUSE_S
