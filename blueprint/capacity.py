@@ -161,20 +161,32 @@ def capacities(aws: Aws) -> tuple[Capacity, ...]:
 def sized(aws: Aws, load: CallLoad) -> Iterator[tuple[Capacity, str]]:
     """Yield each tier's capacity with what the file should say for a load, as YAML: bounds, or the store's node type.
 
-    ASR fleets keep their shares of the hosts. Of what carries no calls at all it yields why.
+    Of what carries no calls at all it yields why.
     """
-    found = capacities(aws)
-    asr = sum(each.most for each in found if each.tier is Tier.ASR)
-    for each in found:
+    units = units_for(aws, load)
+    for each in capacities(aws):
         if each.tier is Tier.STATE:
             yield each, _node_type(aws.state, peak_calls(load))
-            continue
-        if not each.calls:
+        elif each.name in units:
+            low, most = (count // each.parts for count in units[each.name])
+            yield each, f"{{min: {low}, max: {most}}}"
+        else:
             yield each, f"other hosts: {each.binding.source}"
-            continue
+
+
+def units_for(aws: Aws, load: CallLoad) -> dict[str, tuple[int, int]]:
+    """Return the hosts or tasks that a load takes at its mean and at its peak, by fleet; ASR fleets keep their shares.
+
+    What carries no calls at all is left out.
+    """
+    found = [each for each in capacities(aws) if each.calls and each.tier is not Tier.STATE]
+    asr = sum(each.most for each in found if each.tier is Tier.ASR)
+    units = {}
+    for each in found:
         share = each.most / asr if each.tier is Tier.ASR else 1.0
-        low, most = (each.units_for(calls * share) // each.parts for calls in (load.calls, peak_calls(load)))
-        yield each, f"{{min: {low}, max: {max(most, low + 1)}}}"
+        low, most = (each.units_for(calls * share) for calls in (load.calls, peak_calls(load)))
+        units[each.name] = low, max(most, low + each.parts)
+    return units
 
 
 def _node_type(state: StateStore, calls: int) -> str:

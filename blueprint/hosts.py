@@ -12,6 +12,8 @@ from blueprint.file.model.deployment import Deployment
 
 VAD_IMAGES = (Image.VAD_DATAPLANE, Image.TELEMETRY)
 GATEWAY_IMAGES = (Image.GATEWAY,)
+AGENT_IMAGES = (Image.AGENT,)
+"""Made for both clouds; no section of the deployment file starts it yet."""
 AWS_IMAGES = (
     *GATEWAY_IMAGES,
     Image.VAD_DATAPLANE,

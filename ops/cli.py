@@ -30,7 +30,7 @@ COMMANDS = {
     "calibrate": "Measure how many calls a host carries, and write it into the file with date and conditions.",
     "sandbox": "Rehearse a file: deploy it to a local AWS, drill it, tear it down; run its Pulumi programs.",
     "cost": "Price a deployment from its templates and its Pulumi graph: by tier and by audio hour.",
-    "status": "Show fleets, alarms, drift, image versions and cost so far of a deployed file.",
+    "status": "Show fleets, alarms, drift, image versions, protection and cost so far of a deployed file.",
     "rollout": "Show which hosts a deploy would replace: order, duration, additional vCPUs, alarms that take it back.",
     "rotate": "Rotate the passwords of the state store's users: begin, and when run again later, end.",
     "restore": "Show the state store's snapshots, and what a restore from the file's `state.restore_from` would do.",

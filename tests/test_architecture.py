@@ -17,7 +17,7 @@ from tests.conftest import pytest_configure
 ROOT = Path(__file__).parents[1]
 CLOUD_SDKS = {"aws_cdk", "boto3", "botocore", "cdk_monitoring_constructs", "cdk_nag", "constructs", "moto", "pulumi"}
 ABOVE_BLUEPRINT = {"app", "bench", "constructs", "ops", "sandbox", "stacks", "tests", "userdata", "voice_constructs"}
-BLUEPRINT_DEPENDENCIES = {"blueprint", "pydantic", "pydantic_core", "yaml"}
+BLUEPRINT_DEPENDENCIES = {"cryptography", "blueprint", "pydantic", "pydantic_core", "yaml"}
 
 
 def python_files(folder: str) -> list[Path]:
@@ -124,7 +124,7 @@ def modules(folder: Path) -> set[str]:
 
 def test_blueprint_has_one_folder_for_each_subject() -> None:
     subjects = {"file", "contract", "catalog", "checks", "aws", "azure", "engines", "observability"}
-    assert modules(ROOT / "blueprint") == subjects | {"__init__", "base", "capacity", "hosts", "images"}
+    assert modules(ROOT / "blueprint") == subjects | {"__init__", "base", "capacity", "hosts", "images", "signing"}
 
 
 def test_each_command_has_a_folder_with_its_command() -> None:

@@ -1,5 +1,6 @@
 """The pipelines: the shell of each job runs, with fakes of what needs an account; a failed deploy goes back."""
 
+import json
 import os
 import re
 import shutil
@@ -177,10 +178,11 @@ def test_a_plan_reports_everything_even_where_a_part_fails(cloud: str, machine: 
 
 
 IMAGES = ".ci/images registry/x gateway BASE=sha256:1"
+SIGNING = {"SIGNING_KEY": "awskms:///alias/voice-images", "BUILDER": "https://builders.dev/one"}
 
 
 def test_an_image_is_signed_by_its_digest_after_its_scan(machine: Machine) -> None:
-    done = machine.run(IMAGES)
+    done = machine.run(IMAGES, **SIGNING)
     assert done.returncode == 0, done.stderr
     digest = f"registry/x/gateway@sha256:{7:064}"
     assert [call.split()[0] for call in machine.calls] == [
@@ -191,16 +193,34 @@ def test_an_image_is_signed_by_its_digest_after_its_scan(machine: Machine) -> No
         "grype",
         "skopeo",
         "python",
+        "git",
+        "git",
+        "cosign",
         "cosign",
         "cosign",
     ]
-    assert machine.calls[-2] == f"cosign sign --yes {digest}"
-    assert machine.calls[-1].endswith(digest)
+    signed, *attested = machine.calls[9:]
+    # Only in this form can a host verify it with what it has.
+    form = "--new-bundle-format=false --use-signing-config=false --tlog-upload=false"
+    assert signed == f"cosign sign --yes --key awskms:///alias/voice-images {form} {digest}"
+    assert [call.split("--type ")[1].split()[0] for call in attested] == ["cyclonedx", "slsaprovenance1"]
+    assert all(call.endswith(digest) and form in call for call in attested)
+    provenance = json.loads((machine.folder / "build/images/gateway.provenance.json").read_text())
+    assert provenance["buildDefinition"]["externalParameters"] == {"image": "gateway", "from": ["BASE=sha256:1"]}
+    assert provenance["buildDefinition"]["resolvedDependencies"][0]["digest"] == {"gitCommit": "0123abc"}
+    assert provenance["runDetails"]["builder"]["id"] == SIGNING["BUILDER"]
+
+
+def test_nothing_is_built_without_a_key_to_sign_it(machine: Machine) -> None:
+    refused = machine.run(IMAGES)
+    assert refused.returncode != 0
+    assert "SIGNING_KEY" in refused.stderr
+    assert machine.calls == []
 
 
 @pytest.mark.parametrize("failing", ["docker*", "skopeo*", "syft*", "grype*", "python*"])
 def test_what_failed_before_is_never_signed(failing: str, machine: Machine) -> None:
-    assert machine.run(IMAGES, FAILING=failing).returncode == 1
+    assert machine.run(IMAGES, FAILING=failing, **SIGNING).returncode == 1
     assert not [call for call in machine.calls if call.startswith("cosign")]
 
 

@@ -29,7 +29,7 @@ HOST_ACTIONS = (
 """What a host's role has to allow, apart from what its containers call; the load balancer's are for VFIO."""
 
 _ALWAYS_BEFORE = ("lib", "need")
-_WITHOUT_STEP = {"lib", "need", "cold_start", "lifecycle", "drain", "every_boot"}
+_WITHOUT_STEP = {"lib", "need", "signature", "cold_start", "lifecycle", "drain", "every_boot"}
 _ALWAYS_AFTER = ("runtime", "images", "state_secret", "containers", "lifecycle", "drain", "every_boot")
 
 
@@ -68,8 +68,9 @@ def render_bake(bake: Bake, what: Literal["bake", "check"]) -> str:
         "PAGE_SIZE_MIB": pages.size_mib if pages else None,
         "PAGE_COUNT": pages.count if pages else None,
         "VFIO_DRIVERS": bake.vfio_drivers,
+        "SIGNING_KEY": bake.signing_key,
     }
-    steps = ["lib", "need", "runtime", "images", *(["huge_pages"] if pages else []), "bake"]
+    steps = ["lib", "need", "runtime", *_signature(bake), "images", *(["huge_pages"] if pages else []), "bake"]
     parts = [
         "set -Eeuo pipefail",
         *(f"{name}={_quote(str(value))}" for name, value in values.items() if value is not None),
@@ -86,6 +87,7 @@ def render_preparation(job: Preparation) -> str:
     name, uri = job.image
     disks = ["instance_store"] if job.instance_store_mount else []
     steps = [*disks, *([job.accelerator] if job.accelerator else []), "runtime", "images", "prepare"]
+    bodies = ["lib", "need", *_signature(job), *steps]
     values = {
         "REGION": job.region,
         "ARTIFACTS": job.artifacts.source,
@@ -95,6 +97,7 @@ def render_preparation(job: Preparation) -> str:
         "INSTANCE_STORE": job.instance_store_mount,
         "GPUS": "yes" if job.accelerator == "gpu" else None,
         "SHARED_MEMORY_MIB": job.shared_memory_mib,
+        "SIGNING_KEY": job.signing_key,
     }
     parts = [
         "#!/bin/bash",
@@ -106,7 +109,7 @@ def render_preparation(job: Preparation) -> str:
         _array("COMMAND", list(job.command)),
         f"ENVIRONMENT={_lines(_variables(job.environment))}",
         f"declare -A IMAGE=([{name}]={_quote(uri)})",
-        *(_body(step) for step in ("lib", "need", *steps)),
+        *(_body(step) for step in bodies),
         "main",
     ]
     return "\n".join(parts) + "\n"
@@ -128,8 +131,13 @@ def _files(boot: HostBoot) -> list[str]:
         ("gpu", boot.accelerator == "gpu"),
         ("artifacts", boot.artifacts),
         ("cold_start", boot.starting),
+        ("signature", boot.signing_key),
     )
     return [*_ALWAYS_BEFORE, *(name for name, asked in optional if asked), *_ALWAYS_AFTER]
+
+
+def _signature(of: Bake | Preparation) -> list[str]:
+    return ["signature"] if of.signing_key else []
 
 
 def _boot_steps(boot: HostBoot) -> list[str]:
@@ -142,6 +150,8 @@ def _boot_steps(boot: HostBoot) -> list[str]:
         needs.append("need ethtool ethtool")
     if boot.instance_store_mount:
         needs.append("need mkfs.xfs xfsprogs")
+    if boot.signing_key:
+        needs.append("need openssl openssl")
     steps = needs + [name for name in _files(boot) if name not in _WITHOUT_STEP]
     if boot.starting:
         pull = steps.index("images")
@@ -184,6 +194,7 @@ def _assignments(boot: HostBoot) -> list[str]:
         "STARTING": boot.starting.name if boot.starting else "",
         "START_LOG": _start_log(boot.starting) if boot.starting else None,
         "TARGET_GROUP": target_group or "",
+        "SIGNING_KEY": boot.signing_key,
     }
     return [
         *(f"{name}={_quote(str(value))}" for name, value in values.items() if value is not None),

@@ -243,6 +243,8 @@ class HostBoot:
         instance_store_mount: Where the local NVMe disks are mounted, as RAID 0 when there are several.
         accelerator: What must be visible before containers start.
         artifacts: What is fetched before they do; ``None`` where engines fetch from a hub.
+        signing_key: The key that has to have signed an image before it is pulled, as ``blueprint.signing.key_line``
+            gives it; ``None`` pulls what the digests name.
     """
 
     deployment: str
@@ -262,6 +264,7 @@ class HostBoot:
     instance_store_mount: str | None = None
     accelerator: Literal["neuron", "gpu"] | None = None
     artifacts: Artifacts | None = None
+    signing_key: str | None = None
 
     def __post_init__(self) -> None:
         names = [container.name for container in self.containers]
@@ -324,12 +327,14 @@ class Bake:
         images: Container images by digest, by name.
         huge_pages: Huge pages that the kernel takes at boot.
         vfio_drivers: Commit of amzn-drivers whose patch gives vfio-pci write combining; ``None`` leaves it out.
+        signing_key: As of a host.
     """
 
     region: str
     images: Mapping[str, str]
     huge_pages: HugePages | None = None
     vfio_drivers: str | None = None
+    signing_key: str | None = None
 
 
 @dataclass(frozen=True)
@@ -340,6 +345,7 @@ class Preparation:
         image: Name of the engine's image, and the image by digest.
         command: Arguments of its container, the program among them.
         mounted_at: Where the container has its cache.
+        signing_key: As of a host.
     """
 
     region: str
@@ -351,3 +357,4 @@ class Preparation:
     instance_store_mount: str | None = None
     accelerator: Literal["neuron", "gpu"] | None = None
     shared_memory_mib: int | None = None
+    signing_key: str | None = None

@@ -39,12 +39,17 @@ class VmSize(Model):
     capacity_reservation: bool
     """Whether on-demand capacity reservations take the size."""
     spot: bool
-    regions: tuple[str, ...]
-    """Regions with a known price, and those that a source names; not every region that has the size."""
     usd_per_hour: dict[str, float]
-    """Pay-as-you-go Linux list price by region; empty where none is known."""
-    price_date: str | None = None
+    """Pay-as-you-go Linux list price by region: every region that lists the size."""
+    price_date: str
+    unpriced_regions: tuple[str, ...] = ()
+    """Regions that a released deployment file asks for, and no price list names."""
     source: str
+
+    @property
+    def regions(self) -> tuple[str, ...]:
+        """Regions that may have the size."""
+        return *self.usd_per_hour, *self.unpriced_regions
 
     def nvlink_domain_of(self, gpu: int) -> tuple[int, ...]:
         """Return the GPUs that share NVLink with one GPU, itself included."""

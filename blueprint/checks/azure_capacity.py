@@ -17,6 +17,7 @@ OLDEST_MINOR, NEWEST_MINOR = 35, 37
 SYSTEM_VCPUS = 4
 """Fewest that AKS accepts for a system pool."""
 SPOT_QUOTA = "lowPriorityCores"
+HOURS_PER_MONTH = 730
 ANYBODY = frozenset({"*", "Internet", "0.0.0.0/0", "::/0", "Any"})
 
 
@@ -51,12 +52,33 @@ def vm_size_in_location(cluster: Cluster) -> Iterator[Violation]:
     for pool in cluster.pools:
         size = pool.size
         if location and location not in size.regions:
+            together = set.intersection(*(set(each.size.regions) for each in cluster.pools))
             yield Violation(
                 pool.place.at("vm_size"),
                 f"no source offers {size.name} in {location}",
-                f"known regions: {', '.join(size.regions)}; or accept this check once `az vm list-skus --location "
-                f"{location} --size {size.name}` lists it without restrictions",
+                f"every size of the cluster is sold in {', '.join(sorted(together)) or 'no region'}; or accept this "
+                f"check once `az vm list-skus --location {location} --size {size.name}` lists it without restrictions",
             )
+
+
+@check(
+    "azure-budget-covers-minimum",
+    "The budget covers the nodes that always run.",
+    source="pay-as-you-go list prices of the catalogue; the bill may be in another currency",
+    level=Level.WARNING,
+)
+def azure_budget_covers_minimum(deployment: Deployment) -> Iterator[Violation]:
+    azure, budget = deployment.azure, deployment.azure.observability.monthly_budget
+    usd = HOURS_PER_MONTH * sum(
+        pool.min_nodes * pool.size.usd_per_hour.get(azure.location, 0.0) for pool in cluster_in(azure).pools
+    )
+    if budget and usd > budget:
+        yield Violation(
+            ("azure", "observability", "monthly_budget"),
+            f"the fewest nodes alone cost {usd:,.0f} USD a month, the budget is {budget:,}",
+            # More than nodes is rented.
+            f"set azure.observability.monthly_budget to {usd * 1.2:.0f} or more, or take fewer nodes",
+        )
 
 
 @cluster_check(

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from blueprint import catalog
-from blueprint.capacity import asr_host, least
+from blueprint.capacity import asr_host, least, units_for
 from blueprint.catalog import InstanceType
 from blueprint.checks.base import Level, Violation, check
 from blueprint.checks.fleets import Fleet, fleets
@@ -175,11 +175,17 @@ def quota_need(deployment: Deployment) -> Iterator[Violation]:
     for fleet in fleets(deployment):
         if not isinstance(fleet.purchase, Spot | CapacityBlock):
             counted[fleet.instance_type.quota_code].append(fleet)
+    units = units_for(deployment.aws, deployment.load) if deployment.load else {}
     for code, members in counted.items():
         low, high = (sum(counts) for counts in zip(*(fleet.vcpus for fleet in members), strict=True))
+        sized = [(*units[fleet.name], fleet.instance_type.vcpus) for fleet in members if fleet.name in units]
+        load = ""
+        if sized:
+            mean, peak = (sum(hosts[case] * hosts[2] for hosts in sized) for case in (0, 1))
+            load = f"; the load takes {mean}, and {peak} at its peak"
         yield Violation(
             members[0].location,
-            f"{catalog.quotas()[code].name} ({code}): {low} vCPU at the minimum, {high} at the maximum",
+            f"{catalog.quotas()[code].name} ({code}): {low} vCPU at the minimum, {high} at the maximum{load}",
             f"compare: aws service-quotas get-service-quota --service-code ec2 --quota-code {code} "
             f"--region {deployment.aws.region}",
         )
@@ -236,7 +242,6 @@ SPOT_DRAIN_S = 100
     "spot-drain-fits-notice",
     "A spot host's drain fits the notice that it gets.",
     source="https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-instance-termination-notices.html (two minutes)",
-    level=Level.WARNING,
 )
 def spot_drain_fits_notice(deployment: Deployment) -> Iterator[Violation]:
     for index, fleet in enumerate(deployment.aws.asr):

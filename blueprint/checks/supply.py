@@ -9,6 +9,7 @@ from blueprint.contract.network import Tier
 from blueprint.file.model.aws import DataPathMode
 from blueprint.file.model.deployment import Deployment, Environment
 from blueprint.hosts import VAD_IMAGES, asr_images, held_back, images_of
+from blueprint.signing import manifest, verified
 
 
 @check(
@@ -40,6 +41,30 @@ def images_have_digests(deployment: Deployment) -> Iterator[Violation]:
             ("images",),
             f"no digest for {', '.join(missing)}: what runs them is held at 0 hosts, tasks or replicas",
             "deploy the registry first, push the images (`voice images build-args`), and write their digests here",
+        )
+
+
+@check(
+    "images-signed",
+    "Production runs images whose digests the pipeline's key has signed; elsewhere they are held to a key where the "
+    "file has one.",
+    source="https://docs.sigstore.dev/cosign/signing/signing_with_blobs/",
+)
+def images_signed(deployment: Deployment) -> Iterator[Violation]:
+    signing = deployment.image_signing
+    how = "sign what `voice images manifest` prints with `cosign sign-blob`, and write the signature here"
+    if signing is None:
+        if deployment.environment is Environment.PRODUCTION and deployment.images:
+            yield Violation(
+                ("images",),
+                f"nobody vouches for the digests of {', '.join(sorted(deployment.images))}",
+                f"write the pipeline's public key into image_signing, and {how}",
+            )
+    elif not verified(signing.public_key, signing.signature, manifest(deployment.images).encode()):
+        yield Violation(
+            ("image_signing", "signature"),
+            "the signature is not the key's own of the digests under `images`",
+            f"if these digests are meant, {how}",
         )
 
 

@@ -30,7 +30,7 @@ VALKEY_PASSWORD = Variable("VOICE_VALKEY_PASSWORD", "That user's password, where
 RTP_PORT = Variable("VOICE_RTP_PORT", "UDP port of RTP and SRTP audio")
 CHUNK_PORT = Variable("VOICE_CHUNK_PORT", "UDP port of AudioChunk datagrams")
 HEALTH_PORT = Variable("VOICE_HEALTH_PORT", "TCP port that answers while the program can take load")
-HTTP_PORT = Variable("VOICE_HTTP_PORT", "TCP port of the gateway's session API")
+HTTP_PORT = Variable("VOICE_HTTP_PORT", "TCP port of the gateway's session API, or of an agent")
 MEDIA_PORT = Variable("VOICE_MEDIA_PORT", "TCP port of the gateway's WebSocket audio")
 PROMETHEUS_PORT = Variable("VOICE_PROMETHEUS_PORT", "Loopback port of the Prometheus endpoint")
 DATA_PATH = Variable("VOICE_DATA_PATH", "af_xdp, or vfio on a secondary interface")
@@ -66,6 +66,19 @@ MEDIA_HOST = Variable("VOICE_MEDIA_HOST", "Public host name of the TLS and UDP l
 IDLE_TIMEOUT_S = Variable("VOICE_IDLE_TIMEOUT_S", "Longest silence on a socket before it is closed, seconds")
 DRAIN_TIMEOUT_S = Variable("VOICE_DRAIN_TIMEOUT_S", "Time that a stopping process may finish sessions in, seconds")
 
+CONVERSATIONS = Variable("VOICE_CONVERSATIONS", "Most conversations of an agent at a time; a full one refuses")
+GATEWAY_URL = Variable("VOICE_GATEWAY_URL", "The gateway inside the network: what hears an agent's callers")
+CHAT_URL = Variable("VOICE_CHAT_URL", "OpenAI-compatible API of an agent's language model, up to /v1")
+CHAT_MODEL = Variable("VOICE_CHAT_MODEL", "That model's name")
+SPEECH_URL = Variable("VOICE_SPEECH_URL", "OpenAI-compatible API of what an agent speaks with, up to /v1")
+SPEECH_MODEL = Variable("VOICE_SPEECH_MODEL", "That model's name")
+SPEECH_VOICE = Variable("VOICE_SPEECH_VOICE", "The voice of that model")
+SPEECH_RATE = Variable("VOICE_SPEECH_RATE", "Sample rate of its raw PCM, Hz; OpenAI's is 24000")
+PROMPT = Variable("VOICE_PROMPT", "What the language model is told to be (may be an injected secret)")
+TOOLS_URL = Variable("VOICE_TOOLS_URL", "Endpoint whose tools the language model may call; empty: none")
+LANGUAGE = Variable("VOICE_LANGUAGE", "Language that callers speak, such as en; empty: found out from the audio")
+ANSWER_TOKENS = Variable("VOICE_ANSWER_TOKENS", "Most tokens of one answer")
+
 _STATE = (VALKEY_HOST_FILE, VALKEY_PORT, VALKEY_USER, VALKEY_PASSWORD_FILE)
 _WHISPER = (
     HOST, HOST_ADDRESS, ZONE, *_STATE, CHUNK_PORT, HEALTH_PORT, HOST_KIND, ENGINE, MODEL, MODEL_REVISION, SESSIONS,
@@ -91,6 +104,11 @@ ENVIRONMENT: dict[Image, tuple[Variable, ...]] = {
         DEPLOYMENT, FLEET, VALKEY_HOST, VALKEY_PORT, VALKEY_USER, VALKEY_PASSWORD, HTTP_PORT, MEDIA_PORT, RTP_PORT,
         TOKEN_KEY, TOKEN_TTL_S, AUTHORIZER, JWT_ISSUER, JWT_AUDIENCE, ALLOWED_ORIGINS, RECONNECT_GRACE_S, SESSION_MAX_S,
         CALLER_SESSIONS, CALLER_CREATIONS_PER_S, MAX_CONNECTIONS, MEDIA_HOST, IDLE_TIMEOUT_S, DRAIN_TIMEOUT_S,
+    ),
+    Image.AGENT: (
+        VALKEY_HOST, VALKEY_PORT, VALKEY_USER, VALKEY_PASSWORD, HTTP_PORT, TOKEN_KEY, TOKEN_TTL_S, IDLE_TIMEOUT_S,
+        DRAIN_TIMEOUT_S, CONVERSATIONS, GATEWAY_URL, CHAT_URL, CHAT_MODEL, SPEECH_URL, SPEECH_MODEL, SPEECH_VOICE,
+        SPEECH_RATE, PROMPT, TOOLS_URL, LANGUAGE, ANSWER_TOKENS,
     ),
 }  # fmt: skip
 """What each image's program reads of it, all set by its launcher. What else a program reads stays at its default."""

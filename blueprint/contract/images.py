@@ -22,3 +22,4 @@ class Image(StrEnum):
     """Leads a cell's callers to prefill and decode."""
     DEVICE_PLUGIN = "device-plugin"
     DCGM_EXPORTER = "dcgm-exporter"
+    AGENT = "agent"

@@ -20,6 +20,7 @@ RTP = Port(5004, "udp", "RTP or SRTP audio, L16 16 kHz mono, 20 ms a packet (RFC
 CHUNK = Port(5006, "udp", "AudioChunk datagrams from the VAD tier")
 GATEWAY_HTTP = Port(8080, "tcp", "Session API and server-sent events, for API Gateway only, which lets callers in")
 GATEWAY_MEDIA = Port(8083, "tcp", "WebSocket audio, let in by session token only; the session API is not here")
+AGENT_HTTP = Port(8084, "tcp", "Conversations over WebSockets, and the agent's health and metrics")
 VAD_HEALTH = Port(8081, "tcp", "Answers only while packets can flow")
 VALKEY = Port(6379, "tcp", "Valkey over TLS")
 ENGINE_HEALTH = Port(8082, "tcp", "Whisper engine's readiness, on the host's loopback only")

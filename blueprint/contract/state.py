@@ -46,6 +46,12 @@ AUDIO_KEY = "audio:{ssrc}"
 """Bounded stream of the ``AudioChunk`` datagrams of utterances that have no final transcript yet: what another host
 goes on from when the session's host dies."""
 
+CONVERSATION_KEY = "conversation:{id}"
+"""Bounded list of what was said in a conversation, as JSON: the caller as transcribed, the agent as it was heard."""
+
+CONVERSATION_LEASE_KEY = "conversation:{id}:lease"
+"""The connection that holds the conversation, for as long as its agent renews it."""
+
 HOSTS_KEY = "host:{tier}"
 """Set of the ids of a tier's hosts (``vad``, ``asr``), so that readers need not scan the store."""
 

@@ -120,11 +120,6 @@ class Account:
         found = self.listed("cloudformation", "describe_stacks", "Stacks[?StackStatus != 'DELETE_COMPLETE']")
         return {each["StackName"]: each["StackStatus"] for each in found if each["StackName"] in self.templates}
 
-    def protected_stacks(self) -> set[str]:
-        """Return the names of the account's stacks that refuse deletion."""
-        found = self.listed("cloudformation", "describe_stacks", "Stacks[?EnableTerminationProtection]")
-        return {each["StackName"] for each in found}
-
     def live_templates(self) -> dict[str, dict[str, Any]]:
         """Return the templates that the existing stacks were made from, whatever the file says now."""
         client = self.session.client("cloudformation")

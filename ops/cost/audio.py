@@ -51,14 +51,19 @@ def azure_place(azure: Azure, load: CallLoad) -> float:
     )
 
 
+def azure_calls(azure: Azure, load: CallLoad) -> Amount:
+    """Return the calls of the Azure half at the same time."""
+    low = FILL * sum(room.low * room.sessions for room in listening(azure))
+    return Amount(min(low, load.calls), load.calls, peak_calls(load))
+
+
 def azure_audio(azure: Azure, load: CallLoad | None, utilisation: float) -> Audio:
     """Return the audio hours of the Azure half: of the typed load, or of the sessions that memory has room for."""
     rooms = list(listening(azure))
     if not rooms:
         return Audio(None, "no service of the file takes audio")
     if load:
-        low = FILL * sum(room.low * room.sessions for room in rooms)
-        return _typed(Amount(min(low, load.calls), load.calls, peak_calls(load)), load)
+        return _typed(azure_calls(azure, load), load)
     sessions = total(Amount.between(room.low, room.most, utilisation) * room.sessions for room in rooms)
     why = "; ".join(f"{room.service}, {room.low}-{room.most} replicas x {room.sessions} sessions" for room in rooms)
     return Audio(

@@ -160,7 +160,7 @@ BY_USE: dict[str, tuple[tuple[str, str | None], ...]] = {
     "AWS::ElastiCache::ReplicationGroup": (("snapshots", None),),
     "AWS::ElasticLoadBalancingV2::LoadBalancer": (("connections and data", "nlb-capacity-unit"),),
     "AWS::KMS::Key": (("requests, and two yearly rotations of each key", None),),
-    "AWS::Logs::LogGroup": (("ingestion", "logs-ingested"), ("storage", "logs-stored")),
+    "AWS::Logs::LogGroup": (("ingestion", "logs-ingested"), ("stored logs", "logs-stored")),
     "AWS::S3::Bucket": (("storage", "s3-standard"),),
     "AWS::SNS::Topic": (("notifications", None),),
     "AWS::WAFv2::WebACL": (("requests", "waf-requests"),),

@@ -77,14 +77,14 @@ PRICED: dict[str, Uses] = {
 """Types with a price that does not depend on traffic."""
 
 BY_USE: dict[str, tuple[tuple[str, str | None], ...]] = {
-    "containerservice:AgentPool": (("traffic between zones and to the internet", None),),
+    "containerservice:AgentPool": (("traffic between zones and to the internet", "azure-internet-data"),),
     "dashboard:Grafana": (("users", None),),
-    "network:BastionHost": (("data", None),),
+    "network:BastionHost": (("sessions of operators", None),),
     "monitor:ActionGroup": (("messages", None),),
     "keyvault:Vault": (("operations", None),),
-    "monitor:AzureMonitorWorkspace": (("samples", None), ("queries of alerts", None)),
-    "network:NatGateway": (("data", None),),
-    "network:PrivateEndpoint": (("data", None),),
+    "monitor:AzureMonitorWorkspace": (("samples", "prometheus-samples"), ("queries of alerts", None)),
+    "network:NatGateway": (("data", "azure-nat-gateway-data"),),
+    "network:PrivateEndpoint": (("images and secrets", None),),
     "operationalinsights:Workspace": (("logs", "log-analytics-ingested"),),
 }
 """What costs by use, by type: what is used, and the item that it is charged as."""

@@ -24,8 +24,8 @@ FETCHED = Path(__file__).parents[2] / ".voice/prices.json"
 
 DIFF_HELP = f"Show what FILE costs more or less than another file, or than itself at a git revision or {LAST_RELEASE}."
 PRICE_LIST_HELP = (
-    "Read an offer file of AWS's bulk price list first (index.json of a service; anybody may download it), and keep "
-    "its prices in .voice/prices.json. May be given several times."
+    "Read an offer file of AWS's bulk price list first (index.json or index.csv of a service; anybody may download "
+    "it), and keep its prices in .voice/prices.json. May be given several times."
 )
 REFRESH_HELP = "Ask the price APIs first, and keep their answers for later runs in .voice/prices.json."
 STRICT_HELP = "Exit with 1 where hosts or nodes have no price in the region, and the sum is a least one."

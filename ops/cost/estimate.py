@@ -8,10 +8,12 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from blueprint.aws import names
+from blueprint.file.model.azure import Azure
 from blueprint.file.model.deployment import Deployment
+from blueprint.file.model.load import CallLoad
 from blueprint.hosts import NO_DIGEST, images_of
 from ops.cost import aws, azure, traffic
-from ops.cost.audio import aws_audio, aws_calls, azure_audio, azure_place, expected_place
+from ops.cost.audio import aws_audio, aws_calls, azure_audio, azure_calls, azure_place, expected_place
 from ops.cost.model import EXPECTED_UTILISATION, Audio, Elsewhere, Estimate, Line, Unpriced, Use
 from ops.cost.prices import PriceBook
 from ops.synthesis import templates
@@ -116,9 +118,12 @@ def halves(deployment: Deployment, assumed: Assumptions) -> list[Half]:
         if place is None:
             place = azure_place(azure_half, load) if load else EXPECTED_UTILISATION
         rented = azure_rented(graphs, place)
+        if load:
+            rented = [*_without_traffic(rented), *azure_traffic(azure_half, load, place)]
         audio = azure_audio(azure_half, load, place)
         spot = any(pool.purchase.option == "spot" for pool in azure_half.pools)
-        found.append(Half("azure", azure_half.location, tuple(rented), audio, notes + (SPOT,) * spot))
+        said = notes + (NO_LOAD,) * (deployment.load is None) + (SPOT,) * spot
+        found.append(Half("azure", azure_half.location, tuple(rented), audio, said))
     return found
 
 
@@ -136,8 +141,10 @@ def aws_rented(deployment: Deployment, stacks: Mapping[str, Mapping[str, Any]], 
         Rented.by(aws, stack.removeprefix(prefix), name, kind, all_templates, stack, properties)
         for stack, name, kind, properties in all_templates.resources()
     ]
-    if deployment.load is None:
-        return found
+    return found if deployment.load is None else _without_traffic(found)
+
+
+def _without_traffic(found: Iterable[Rented]) -> list[Rented]:
     return [replace(each, by_use=tuple(use for use in each.by_use if use[0] not in traffic.PRICED)) for each in found]
 
 
@@ -147,10 +154,17 @@ def traffic_rented(deployment: Deployment, utilisation: float) -> list[Rented]:
     if load is None:
         return []
     calls = aws_calls(half, load, utilisation)
-    return [
-        Rented("traffic", use.item, kind, (use,), (), free=False, known=True)
-        for kind, use in traffic.uses(half, load, calls, utilisation)
-    ]
+    return _traffic(traffic.aws_uses(half, load, calls, utilisation))
+
+
+def azure_traffic(azure_half: Azure, load: CallLoad, utilisation: float) -> list[Rented]:
+    """Return what the typed load uses of Azure beside nodes."""
+    calls = azure_calls(azure_half, load)
+    return _traffic(traffic.azure_uses(azure_half, load, calls, utilisation))
+
+
+def _traffic(uses: Iterable[tuple[str, Use]]) -> list[Rented]:
+    return [Rented("traffic", use.item, kind, (use,), (), free=False, known=True) for kind, use in uses]
 
 
 def azure_rented(graphs: Iterable[Graph], utilisation: float) -> list[Rented]:

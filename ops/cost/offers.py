@@ -1,8 +1,10 @@
 """Prices from offer files of AWS's bulk price list. Anybody may download them: no account is asked."""
 
+import csv
 import json
 import re
 from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,37 +13,25 @@ from ops.cost.meters import REGION_PREFIX, AwsMeter, aws_items, aws_meter, first
 from ops.cost.prices import Price
 
 Row = dict[str, Any]
+Found = tuple[str, AwsMeter, str]
+"""An item with its meter and a region."""
 
 
 def read_offer(file: Path) -> list[Price]:
-    """Return the price of every item of the catalogue in every region that an offer file (``index.json``) has.
+    """Return the price of every item of the catalogue in every region that an offer file has.
+
+    AWS publishes each offer as ``index.json``, which is read whole, and as ``index.csv``, which is read by the row.
 
     Raises:
         ValueError: It is no such file, or has nothing that is rented here.
     """
-    known: dict[str, list[tuple[str, AwsMeter]]] = defaultdict(list)
-    for item in aws_items():
-        if meter := aws_meter(item):
-            known[meter.usage].append((item, meter))
-    wanted: dict[str, tuple[str, AwsMeter, str]] = {}
-
-    def keep(row: Row) -> Row | None:
-        """Drop whatever is not rented while it is read: the file of EC2 has millions of rows, products first."""
-        if "sku" in row and "attributes" in row:
-            if found := _item(row, known):
-                wanted[row["sku"]] = found
-            return None
-        return None if "offerTermCode" in row and row["sku"] not in wanted else row
-
     try:
-        with file.open(encoding="utf-8") as text:
-            offer = json.load(text, object_hook=keep)
-        code, date, terms = offer["offerCode"], offer["publicationDate"][:10], offer["terms"].get("OnDemand", {})
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{file}: is no offer file of AWS's price list (index.json): {error}") from None
+        code, date, rates = (_read_csv if file.suffix == ".csv" else _read_json)(file)
+    except (LookupError, TypeError, ValueError) as error:
+        raise ValueError(f"{file}: is no offer file of AWS's price list (index.json or index.csv): {error}") from None
     prices = []
-    for sku, (item, meter, region) in wanted.items():
-        usd = first_paid_rate(terms.get(sku, {}).values())
+    for sku, ((item, meter, region), terms) in rates.items():
+        usd = first_paid_rate(terms)
         if usd is not None:
             source = f"AWS price list, {code} offer of {date}, SKU {sku}"
             prices.append(Price(item, usd * meter.scale, meter.unit, region, date, source))
@@ -50,13 +40,69 @@ def read_offer(file: Path) -> list[Price]:
     return prices
 
 
-def _item(product: Row, known: dict[str, list[tuple[str, AwsMeter]]]) -> tuple[str, AwsMeter, str] | None:
-    fields = {"productFamily": product.get("productFamily"), **product["attributes"]}
-    usage = fields.get("usagetype", "")
-    for name in {usage, re.sub(REGION_PREFIX, "", usage)}:
-        for item, meter in known.get(name, ()):
-            region = fields.get(meter.region_field)
-            fits = all(fields.get(field) == value for field, value in meter.filters.items())
-            if fits and fields.get("servicecode") == meter.service and region in catalog.regions():
-                return item, meter, str(region)
+Rates = dict[str, tuple[Found, list[Row]]]
+"""What is rented here, and the terms of its rates, by SKU."""
+
+
+def _read_json(file: Path) -> tuple[str, str, Rates]:
+    wanted: dict[str, Found] = {}
+    known = _known()
+
+    def keep(row: Row) -> Row | None:
+        """Drop whatever is not rented while it is read: the file of EC2 has millions of rows, products first."""
+        if "sku" in row and "attributes" in row:
+            if found := _item({"productFamily": row.get("productFamily"), **row["attributes"]}, known):
+                wanted[row["sku"]] = found
+            return None
+        return None if "offerTermCode" in row and row["sku"] not in wanted else row
+
+    with file.open(encoding="utf-8") as text:
+        offer = json.load(text, object_hook=keep)
+    terms = offer["terms"].get("OnDemand", {})
+    rates = {sku: (found, list(terms.get(sku, {}).values())) for sku, found in wanted.items()}
+    return offer["offerCode"], offer["publicationDate"][:10], rates
+
+
+def _read_csv(file: Path) -> tuple[str, str, Rates]:
+    rates: Rates = {}
+    known, head = _known(), {}
+    with file.open(encoding="utf-8", newline="") as text:
+        lines = csv.reader(text)
+        # Name and value, until the names of the columns come.
+        for line in lines:
+            if line[0] == "SKU":
+                break
+            head[line[0]] = line[1]
+        for values in lines:
+            row = dict(zip(line, values, strict=True))
+            if row["TermType"] == "OnDemand" and (found := _item(row, known)):
+                rate = {"beginRange": row["StartingRange"], "pricePerUnit": {row["Currency"]: row["PricePerUnit"]}}
+                rates.setdefault(row["SKU"], (found, []))[1].append({"priceDimensions": {"rate": rate}})
+    return head["OfferCode"], head["Publication Date"][:10], rates
+
+
+def _known() -> Mapping[str, list[tuple[str, AwsMeter]]]:
+    known: dict[str, list[tuple[str, AwsMeter]]] = defaultdict(list)
+    for item in aws_items():
+        if meter := aws_meter(item):
+            known[meter.usage].append((item, meter))
+    return known
+
+
+def _item(fields: Mapping[str, Any], known: Mapping[str, list[tuple[str, AwsMeter]]]) -> Found | None:
+    usage = fields.get("usagetype") or fields.get("usageType") or ""
+    meters = [pair for name in {usage, re.sub(REGION_PREFIX, "", usage)} for pair in known.get(name, ())]
+    if not meters:
+        return None
+    # A column of the CSV file is named as the JSON file's attribute, in words: "Region Code".
+    named = {_plain(name): value for name, value in fields.items()}
+    for item, meter in meters:
+        region = named.get(_plain(meter.region_field))
+        fits = all(named.get(_plain(field)) == value for field, value in meter.filters.items())
+        if fits and named.get("servicecode") == meter.service and region in catalog.regions():
+            return item, meter, str(region)
     return None
+
+
+def _plain(name: str) -> str:
+    return re.sub("[^a-z]", "", name.lower())

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 
 from blueprint import catalog
+from blueprint.azure.metrics import SCRAPE_INTERVAL_S
 from blueprint.capacity import CHUNKS_PER_S, PACKET_BYTES, PACKETS_PER_S, capacities
 from blueprint.contract.chunk import CHUNK_DATAGRAM_BYTES
 from blueprint.contract.images import Image
@@ -19,16 +20,19 @@ from blueprint.contract.metrics import (
     StartPhase,
 )
 from blueprint.contract.network import Tier
+from blueprint.engines.sizing.result import DoesNotFitError
+from blueprint.engines.sizing.service import size_services
 from blueprint.file.model.aws import Aws
+from blueprint.file.model.azure import Azure, TtsService
 from blueprint.file.model.load import CallLoad
 from blueprint.hosts import asr_images
 from ops.cost.model import Amount, Use, total
-from ops.cost.prices import HOURS_PER_MONTH
+from ops.cost.prices import DAYS_PER_MONTH, HOURS_PER_MONTH
 
 PRICED = frozenset(
     {
         *("requests", "metrics that the hosts publish", "traffic between zones and to the internet", "logs", "data"),
-        *("connections and data", "ingestion"),
+        *("connections and data", "ingestion", "samples", "stored logs"),
     }
 )
 """Of ``BY_USE``, what is priced here."""
@@ -38,9 +42,15 @@ EVENTS_PER_S, EVENT_BYTES = 3, 400
 STREAM_MINUTES = 15
 """API Gateway ends an event stream then; the caller opens another."""
 LOG_BYTES_PER_CALL = 25_000
-"""Flow records of a call's flows, and the gateway's lines. ASSUMED."""
+"""Flow records of a call's flows, and the gateway's lines; on Azure lines of engines and router. ASSUMED."""
 PUBLISH_EVERY_S, PUBLISHED_BYTES = 5, 10_000
 """Telemetry sends so often (images/telemetry, ``publish_every_s``); the size of a request is ASSUMED."""
+SPEECH_BYTES_PER_S = 24_000 * 2
+"""What text to speech sends: 24 kHz, 16 bits, one channel."""
+SERIES_PER_REPLICA, SERIES_PER_NODE = 500, 1000
+"""Of an engine with its cache server and GPUs; of kubelet, containers and Kubernetes' own state. ASSUMED."""
+SAMPLE_BYTES = 2
+"""Of a sample on its way to the workspace, compressed. ASSUMED."""
 
 _PARTS = {
     ALLOWANCE_DIMENSION: Allowance,
@@ -50,7 +60,7 @@ _PARTS = {
 }
 
 
-def uses(aws: Aws, load: CallLoad, calls: Amount, utilisation: float) -> Iterator[tuple[str, Use]]:
+def aws_uses(aws: Aws, load: CallLoad, calls: Amount, utilisation: float) -> Iterator[tuple[str, Use]]:
     """Yield the type that each use is charged with, and the use of a month.
 
     Args:
@@ -60,7 +70,7 @@ def uses(aws: Aws, load: CallLoad, calls: Amount, utilisation: float) -> Iterato
     crossing = (zones - 1) / zones
     audio_gb = PACKET_BYTES * PACKETS_PER_S * 3600 / 1e9
     speech_gb = CHUNK_DATAGRAM_BYTES * CHUNKS_PER_S * 3600 / 1e9 * load.speech_share
-    text_gb = EVENTS_PER_S * EVENT_BYTES * 3600 / 1e9 * load.speech_share
+    text_gb = _text_gb(load)
     # One gigabyte an hour is a unit; new and open connections take less.
     yield "AWS::ElasticLoadBalancingV2::LoadBalancer", Use("nlb-capacity-unit", calls * (audio_gb + text_gb))
     # Gateway to VAD host, and ASR host to the store, where ElastiCache's side is free; VAD host to ASR host.
@@ -71,7 +81,11 @@ def uses(aws: Aws, load: CallLoad, calls: Amount, utilisation: float) -> Iterato
     requests = opened * ((2 + math.ceil(load.minutes_each / STREAM_MINUTES)) / 1e6)
     yield "AWS::ApiGateway::RestApi", Use("api-gateway-rest-requests", requests)
     yield "AWS::WAFv2::WebACL", Use("waf-requests", requests)
-    yield "AWS::Logs::LogGroup", Use("logs-ingested", opened * (LOG_BYTES_PER_CALL / 1e9))
+    logs = opened * (LOG_BYTES_PER_CALL / 1e9)
+    kept_days = max(aws.network.flow_log_retention_days, aws.observability.log_retention_days)
+    yield "AWS::Logs::LogGroup", Use("logs-ingested", logs)
+    # What CloudWatch stores is compressed, and charged as such: this is a ceiling.
+    yield "AWS::Logs::LogGroup", Use("logs-stored", logs * (kept_days / DAYS_PER_MONTH))
     yield "AWS::AutoScaling::AutoScalingGroup", Use("cloudwatch-custom-metric", Amount.fixed(_metrics(aws)))
     published = _publishers(aws, utilisation) * (HOURS_PER_MONTH * 3600 / PUBLISH_EVERY_S)
     yield "AWS::AutoScaling::AutoScalingGroup", Use("cloudwatch-requests", published * 1e-3)
@@ -79,6 +93,43 @@ def uses(aws: Aws, load: CallLoad, calls: Amount, utilisation: float) -> Iterato
     kind = "AWS::EC2::VPCEndpoint" if by_endpoint else "AWS::EC2::NatGateway"
     item = "interface-endpoint-data" if by_endpoint else "nat-gateway-data"
     yield kind, Use(item, published * (PUBLISHED_BYTES / 1e9))
+
+
+def azure_uses(azure: Azure, load: CallLoad, calls: Amount, utilisation: float) -> Iterator[tuple[str, Use]]:
+    """Yield the type that each use is charged with, and the use of a month.
+
+    What callers hear and read leaves for the internet, which is the dearest way. What they say costs nothing, nor does
+    what crosses zones: https://azure.microsoft.com/updates?id=update-on-interavailability-zone-data-transfer-pricing
+
+    Args:
+        calls: Calls at the same time, as the mean of a month.
+    """
+    call_hours = calls * HOURS_PER_MONTH
+    spoken_to = sum(service.sessions for service in azure.services if isinstance(service, TtsService))
+    heard_hours = (calls * (1 - load.speech_share)).map(lambda heard: min(heard, spoken_to)) * HOURS_PER_MONTH
+    sent = call_hours * _text_gb(load) + heard_hours * (SPEECH_BYTES_PER_S * 3600 / 1e9)
+    yield "containerservice:AgentPool", Use("azure-internet-data", sent)
+    logged = call_hours * (60 / load.minutes_each * LOG_BYTES_PER_CALL / 1e9)
+    yield "operationalinsights:Workspace", Use("log-analytics-ingested", logged)
+    samples = _series(azure, utilisation) * (HOURS_PER_MONTH * 3600 / SCRAPE_INTERVAL_S)
+    yield "monitor:AzureMonitorWorkspace", Use("prometheus-samples", samples * 1e-7)
+    yield "network:NatGateway", Use("azure-nat-gateway-data", logged + samples * (SAMPLE_BYTES / 1e9))
+
+
+def _series(azure: Azure, utilisation: float) -> Amount:
+    """Return the series that the managed Prometheus scrapes."""
+    sized = [each for each in size_services(azure).values() if not isinstance(each, DoesNotFitError)]
+    replicas = [(pool.bounds.min, pool.most_replicas) for service in sized for pool in service.pools]
+    nodes = [(each.min, each.max) for each in (azure.system_pool.nodes, *(pool.nodes for pool in azure.pools))]
+    of_replicas, of_nodes = (
+        total(Amount.between(low, most, utilisation) for low, most in bounds) for bounds in (replicas, nodes)
+    )
+    return of_replicas * SERIES_PER_REPLICA + of_nodes * SERIES_PER_NODE
+
+
+def _text_gb(load: CallLoad) -> float:
+    """Return the transcript events of a call-hour, GB."""
+    return EVENTS_PER_S * EVENT_BYTES * 3600 / 1e9 * load.speech_share
 
 
 def _at_home(aws: Aws, utilisation: float) -> float:

@@ -6,12 +6,12 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from blueprint import catalog
+from blueprint import catalog, signing
 from blueprint.contract.images import Image
 from blueprint.images import FOLDER, BuiltImage, ImageSpec, MirroredImage, specs, upstream
 from ops.exits import FAILED, HELP, REFUSED
 from ops.findings import load
-from ops.images import commands
+from ops.images import commands, signatures
 from ops.images.rehearsal import RehearsalError, Rehearsed, rehearsal, rehearse
 from ops.options import DeploymentFile, Json
 from ops.output import empty_table, err, out, print_json, stop
@@ -22,6 +22,7 @@ app = typer.Typer(
     add_completion=False,
 )
 
+Registry = Annotated[str, typer.Option(help="Host of ECR or ACR with the prefix of the repositories.")]
 Name = Annotated[Image, typer.Argument(metavar="NAME", help="Image, such as asr-vllm.")]
 
 
@@ -44,7 +45,7 @@ def list_images(context: typer.Context, as_json: Json = False) -> None:
 @app.command("build-args", epilog=HELP)
 def build_args(  # noqa: PLR0917  Typer's parameters
     name: Name,
-    registry: Annotated[str, typer.Option(help="Host of ECR or ACR with the prefix of the repositories.")],
+    registry: Registry,
     digest: Annotated[
         list[str],
         typer.Option(help="sha256:... of the base or upstream image; ARGUMENT=sha256:... where there are several."),
@@ -128,6 +129,39 @@ def propose_machine_images(file: DeploymentFile, as_json: Json = False) -> None:
             table.add_row(each.fleet, *map(escape, row))
         out.print(table)
     if not all(each.proposed for each in found):
+        raise typer.Exit(FAILED)
+
+
+@app.command("manifest", epilog=HELP)
+def print_manifest(file: DeploymentFile) -> None:
+    """Print what the key of image_signing signs: the file's digests, in one line of JSON.
+
+    Example: voice images manifest FILE | cosign sign-blob --key awskms:///alias/images -
+    """
+    typer.echo(signing.manifest(load(file).images), nl=False)
+
+
+@app.command("verify", epilog=HELP)
+def verify_images(file: DeploymentFile, registry: Registry, as_json: Json = False) -> None:
+    """Ask a registry whether the key of image_signing has signed each image of a file, as hosts do before they pull.
+
+    Exits with 1 when one is not signed, or when the file's own list of digests is not.
+
+    Example: voice images verify FILE --registry 123456789012.dkr.ecr.us-east-1.amazonaws.com/production
+    """
+    deployment = load(file)
+    if deployment.image_signing is None:
+        raise stop(f"{file}: has no image_signing, and so no key that could have signed", REFUSED)
+    try:
+        answers = dict(signatures.answers(deployment, deployment.image_signing, registry))
+    except signatures.RegistryError as error:
+        raise stop(str(error), FAILED) from None
+    if as_json:
+        print_json({"signed": {name: answer is None for name, answer in answers.items()}}, deployment.name)
+    else:
+        for name, answer in answers.items():
+            out.print(f"[red]✗[/] {name}: {escape(answer)}" if answer else f"[green]✓[/] {name}", soft_wrap=True)
+    if any(answers.values()):
         raise typer.Exit(FAILED)
 
 

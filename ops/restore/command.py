@@ -71,7 +71,7 @@ def _follow_the_file(account: Account, *, deploy: bool, tells: bool) -> None:
     if tells:
         _tell(account, snapshot)
     if deploy:
-        _restore(account)
+        restore_store(account)
         out.print(f"restored from {snapshot.name}; hosts find the store within five minutes", soft_wrap=True)
 
 
@@ -116,7 +116,8 @@ def _tell(account: Account, snapshot: Snapshot) -> None:
     out.print(f"  lost is what was written to {live} since {since}", soft_wrap=True)
 
 
-def _restore(account: Account) -> None:
+def restore_store(account: Account) -> None:
+    """Deploy what the file's snapshot changes, and have programs follow to the new store."""
     deployment = account.deployment
     with TemporaryDirectory(prefix="voice-restore-") as home:
         cdk = Cdk(OperatorsAws(account.caller["Account"], account.region), deployment, Path(home))

@@ -60,7 +60,7 @@ def rollout(
             raise stop(short, FAILED)
         if not deploy or not found:
             return
-        wrong = _deploy(account, found, _prober(probe, auth, recording, said))
+        wrong = roll_out(account, found, _prober(probe, auth, recording, said))
     except ERRORS as error:
         raise failed(error) from None
     except CdkError as error:
@@ -125,7 +125,15 @@ def _prober(url: str | None, auth: str | None, recording: Path | None, said: Pat
     return compare
 
 
-def _deploy(account: Account, found: list[Roll], probe: Callable[[], str]) -> str:
+def roll_out(account: Account, found: list[Roll], probe: Callable[[], str]) -> str:
+    """Deploy the stacks of these groups, and watch.
+
+    Returns:
+        Why the probe took the rollout back, or nothing.
+
+    Raises:
+        CdkError: A deploy failed; one that an alarm has taken back names it.
+    """
     known, deploying = newest_ids(account, found), Future[None]()
     with TemporaryDirectory(prefix="voice-rollout-") as home:
         cdk = Cdk(OperatorsAws(account.caller["Account"], account.region), account.deployment, Path(home))

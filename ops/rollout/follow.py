@@ -1,8 +1,7 @@
 """A deploy whose instance refreshes are watched until it ends."""
 
-import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,7 +69,7 @@ def follow(
                 tell(f"the probe says: {wrong}; taking the rollout back")
                 _take_back(account, rolls)
                 return wrong
-        time.sleep(POLL_S)
+        wait([deploying], POLL_S)
     return ""
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from blueprint.aws import names
 from blueprint.contract.metrics import FLEET_DIMENSION, NAMESPACE
 from ops.aws.account import AREA, DEPLOYMENT_TAG, Account
 from ops.preflight.report import Row, Status, answer
@@ -23,6 +24,7 @@ DETECTION_S = 300.0
 _POLL_S = 2.0
 _DONE = {"CREATE_COMPLETE", "UPDATE_COMPLETE", "IMPORT_COMPLETE"}
 _ALARMS_IN_ONE_CALL = 100
+PROTECTED = {"Key": "deletion_protection.enabled", "Value": "true"}
 
 
 def stack_rows(account: Account) -> Iterator[Row]:
@@ -32,6 +34,28 @@ def stack_rows(account: Account) -> Iterator[Row]:
         state = live.get(stack, "not deployed")
         remedy = "deploy the file" if stack not in live else "see the events of the stack"
         yield answer(AREA, f"stack {stack}", state, warns="" if state in _DONE else remedy)
+
+
+def protection_rows(account: Account) -> Iterator[Row]:
+    """Say which stacks and load balancers refuse to be deleted, and which ones the file wants to."""
+    found = account.listed("cloudformation", "describe_stacks", "Stacks[?StackStatus != 'DELETE_COMPLETE']")
+    live = {each["StackName"]: bool(each.get("EnableTerminationProtection")) for each in found}
+    refuses = {stack: live[stack] for stack in account.templates if stack in live}
+    edge, elbv2 = names.stack(account.deployment, "edge"), account.session.client("elbv2")
+    for arn in account.physical_ids(edge).values() if edge in refuses else ():
+        if ":loadbalancer/" in arn:
+            attributes = elbv2.describe_load_balancer_attributes(LoadBalancerArn=arn)["Attributes"]
+            refuses[f"load balancer {arn.split('/')[2]}"] = PROTECTED in attributes
+    if refuses:
+        wanted = account.deployment.aws.deletion_protection
+        wrong = ", ".join(name for name, refused in refuses.items() if refused != wanted)
+        yield answer(
+            AREA,
+            "refuse deletion",
+            f"{sum(refuses.values())} of {len(refuses)} stacks and load balancers",
+            "all" if wanted else "none",
+            warns=f"deploy the file again; it changes {wrong}" if wrong else "",
+        )
 
 
 def alarm_rows(account: Account) -> Iterator[Row]:

@@ -30,7 +30,7 @@ AZURE = Row(
 
 
 def status(file: DeploymentFile, as_json: Json = False) -> None:
-    """Show fleets, alarms, drift, image versions and cost so far of a deployed file.
+    """Show fleets, alarms, drift, image versions, protection and cost so far of a deployed file.
 
     Reads its account with credentials that may read; what one may not read is said. Changes nothing but
     CloudFormation's record of the drift, and Cost Explorer charges 0.01 USD a call. Exits with 1 when something
@@ -60,6 +60,7 @@ def aws_rows(account: Account) -> Iterator[Row]:
     """Ask the account everything; what it refuses becomes an answer."""
     topics: dict[str, Callable[[Account], Iterable[Row]]] = {
         "stacks": whole.stack_rows,
+        "deletion protection": whole.protection_rows,
         "hosts and tasks": fleets.fleet_rows,
         "calls that these carry": fleets.calls_row,
         "alarms": whole.alarm_rows,

@@ -25,7 +25,7 @@ from ops.teardown.report import print_azure, print_left, print_plan
 from sandbox.aws.cdk import Cdk, CdkError
 from sandbox.azure.errors import EngineError
 
-NAME_HELP = "Name of the deployment, typed back; production is torn down with it only."
+NAME_HELP = "Name of the deployment, typed back; production, and what is protected, is torn down with it only."
 YES_HELP = "Do not ask, for pipelines."
 DRY_RUN_HELP = "Show what would be deleted and kept; delete nothing."
 
@@ -48,12 +48,12 @@ def teardown(
     """
     deployment = load_checked(file)
     if not dry_run:
-        _refuse_production(deployment, name)
+        _refuse_guarded(deployment, name)
     report: dict[str, Any] = {"dry_run": dry_run}
     gone = True
     try:
         if deployment.aws_half:
-            gone = _aws(deployment, report, dry_run=dry_run, ask=not yes, as_json=as_json)
+            gone = tear_down(deployment, report, dry_run=dry_run, ask=not yes, as_json=as_json)
         if deployment.azure_half:
             report["azure"] = order = azure_order(deployment)
             if not as_json:
@@ -72,16 +72,29 @@ def teardown(
         raise typer.Exit(FAILED)
 
 
-def _refuse_production(deployment: Deployment, name: str | None) -> None:
-    if deployment.environment is Environment.PRODUCTION and name != deployment.name:
+def _is_guarded(deployment: Deployment) -> bool:
+    protected = deployment.aws_half and deployment.aws_half.deletion_protection
+    return deployment.environment is Environment.PRODUCTION or bool(protected)
+
+
+def _refuse_guarded(deployment: Deployment, name: str | None) -> None:
+    if _is_guarded(deployment) and name != deployment.name:
         typed = "" if name is None else f", not {name}"
-        raise stop(f"{deployment.name} is production: type its name back, --name {deployment.name}{typed}", REFUSED)
+        why = "production" if deployment.environment is Environment.PRODUCTION else "protected"
+        raise stop(f"{deployment.name} is {why}: type its name back, --name {deployment.name}{typed}", REFUSED)
     if name not in {None, deployment.name}:
         raise stop(f"the file is {deployment.name}, not {name}", REFUSED)
 
 
-def _aws(deployment: Deployment, report: dict[str, Any], *, dry_run: bool, ask: bool, as_json: bool) -> bool:
-    """Tear the AWS half down, or show how; return whether nothing unexpected is left."""
+def tear_down(deployment: Deployment, report: dict[str, Any], *, dry_run: bool, ask: bool, as_json: bool) -> bool:
+    """Tear the AWS half down, or show how.
+
+    Args:
+        report: Gets what was planned, and what is left.
+
+    Returns:
+        Whether nothing unexpected is left.
+    """
     made = templates(deployment)
     account: Account | None = None
     live: dict[str, dict[str, Any]] = {}
@@ -108,7 +121,7 @@ def _aws(deployment: Deployment, report: dict[str, Any], *, dry_run: bool, ask: 
         print_plan(planned)
     if dry_run or account is None:
         return True
-    if ask and deployment.environment is not Environment.PRODUCTION:
+    if ask and not _is_guarded(deployment):
         typer.confirm(f"Delete the stacks of {deployment.name} in account {number}?", abort=True, err=True)
     _delete(account, resources)
     return _left(account, planned, resources, report, as_json=as_json)
@@ -125,7 +138,7 @@ def _delete(account: Account, resources: list[Resource]) -> None:
         err.print("none of its stacks exists")
         return
     progress = Progress(err)
-    if account.deployment.environment is Environment.PRODUCTION:
+    if _is_guarded(account.deployment):
         with progress.phase("lift the protection of stacks and load balancers"):
             lift_protection(account, resources)
     with progress.phase("empty the buckets of access logs"):

@@ -74,12 +74,12 @@ class Rehearsal:
                 counts[stack["StackName"]] = Counter(resource["ResourceType"] for resource in resources)
         return dict(sorted(counts.items()))
 
-    def claims(self) -> list[Claim]:
-        """Compare the deployed system with the deployment file."""
+    def claims(self, deployment: Deployment | None = None) -> list[Claim]:
+        """Compare the deployed system with the deployment file, or with what it has become since."""
         return [
             claim
             for verifier in (FleetVerifier, EdgeVerifier)
-            for claim in verifier(self._deployment, self.session, self.aws.endpoint).claims()
+            for claim in verifier(deployment or self._deployment, self.session, self.aws.endpoint).claims()
         ]
 
     def drill(self) -> Iterator[Outcome]:

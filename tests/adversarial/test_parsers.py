@@ -34,7 +34,7 @@ def test_inputs_that_cover_more_are_read_or_refused(name: str, tmp_path: Path) -
     corpus = Path(os.environ.get("VOICE_FUZZ_CORPORA", tmp_path)) / name
     corpus.mkdir(parents=True, exist_ok=True)
     seconds = int(os.environ.get("VOICE_FUZZ_S", "60")) // 10
-    options = [f"-max_total_time={seconds}", "-max_len=2048", f"-artifact_prefix={tmp_path}/"]
+    options = [f"-max_total_time={seconds}", "-max_len=4096", f"-artifact_prefix={tmp_path}/"]
     command = [sys.executable, "-m", "tests.adversarial.fuzz", name, str(corpus), *options]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)  # noqa: S603

@@ -27,6 +27,13 @@ images:
   vad-dataplane: sha256:{"2" * 64}
   whisper-engine: sha256:{"3" * 64}
   telemetry: sha256:{"4" * 64}
+image_signing:
+  public_key: |
+    -----BEGIN PUBLIC KEY-----
+    MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEvLWaOCnv0yhZQeb1GqRjF92T2Cpa
+    csE6Zfahqgo1miHHNTOEN50LXjNw2/bdY3E4iPs7Q2R1SbRGeXFpwzDHpA==
+    -----END PUBLIC KEY-----
+  signature: MEUCIQD3/2NnoaoKJmnz/jX+UGMDPi2M+OIEhhI6aGWxD5NGHwIgWJ2dDoxnrWedAyGsiEFgDYquEiXMmyqfFTP2svHZVPo=
 accepted_checks:
   - id: ena-express-hops
     reason: measured on 2026-10-01
@@ -158,6 +165,13 @@ images:
   lmcache: sha256:{"5" * 64}
   pd-router: sha256:{"6" * 64}
   tts-omni: sha256:{"7" * 64}
+image_signing:
+  public_key: |
+    -----BEGIN PUBLIC KEY-----
+    MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEvLWaOCnv0yhZQeb1GqRjF92T2Cpa
+    csE6Zfahqgo1miHHNTOEN50LXjNw2/bdY3E4iPs7Q2R1SbRGeXFpwzDHpA==
+    -----END PUBLIC KEY-----
+  signature: MEUCIEy8Z9w7b0mk6LJqlIyivGaORg6u2eJHisKHo/0oCGU3AiEAisRvnAYGk9Rz+a/903vWeqkMyMQDuqvZGZSZW7Ewdjg=
 accepted_checks: []
 azure:
   location: southcentralus
@@ -279,6 +293,10 @@ def edited(edits: Edits, base: str = BASE) -> str:
             at.append(copy.deepcopy(value))
         else:
             at[last] = copy.deepcopy(value)
+    if any(place.startswith("images") for place in edits) and "image_signing" not in document:
+        # Tests give digests to production's shipped files; signatures have tests of their own.
+        accepted = [*document.get("accepted_checks", ()), {"id": "images-signed", "reason": "made up by a test"}]
+        document["accepted_checks"] = accepted
     return text(document)
 
 

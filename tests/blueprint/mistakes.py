@@ -188,5 +188,5 @@ MISTAKES = {
     "half a surrogate pair as key": Mistake("name: base", 'name: base\n"\\ud800": 1', "ud800", ("plain word",)),
     "control character": Mistake("environment: prod", "environment: \0prod", "prod", ("#x0000",)),
     "deep nesting": Mistake("name: base", f"name: {'[' * 3000}", "name: [", ("nested more than 50 levels",)),
-    "two documents": Mistake("accepted_checks:", "---\naccepted_checks:", "---", ("a single document",)),
+    "two documents": Mistake("accepted_checks:", "--- # two\naccepted_checks:", "--- # two", ("a single document",)),
 }  # fmt: skip

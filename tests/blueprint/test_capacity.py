@@ -23,6 +23,7 @@ from blueprint.capacity import (
     store,
     vad_host,
 )
+from blueprint.checks.fleets import fleets
 from blueprint.contract.network import Tier
 from blueprint.file.model.aws import AsrFleet, StateStore
 from blueprint.file.model.edge import GatewayService
@@ -95,6 +96,24 @@ def test_a_file_that_says_what_its_plan_shows_is_not_blocked(calls: int, tmp_pat
             edits["aws.observability.monthly_budget_usd"] = int(budget[1])
     deployment = load_text(edited(edits, text), tmp_path)
     assert [finding.violation.message for finding in checks.run(deployment) if finding.blocks] == []
+
+
+def test_quotas_are_those_of_the_load() -> None:
+    load = CallLoad(calls=10_000, peak_factor=10)
+    found = checks.run(PRODUCTION.model_copy(update={"load": load}))
+    said = [each.violation.message for each in found if each.check.id == "quota-need"]
+    # 3 and 18 VAD hosts of 8 vCPU; 12 and 120 inf2.48xlarge of 192; 24 and 239 trn1.2xlarge of 8; 8 and 80 of p5, of 16
+    assert [text.partition("; ")[2] for text in said] == [
+        f"the load takes {mean}, and {peak} at its peak"
+        for mean, peak in ((24, 144), (12 * 192, 120 * 192), (24 * 8, 239 * 8), (8 * 16, 80 * 16))
+    ]
+
+
+@pytest.mark.parametrize("name", ["production-us-east-1", "small", "sandbox", "both", "hosts"])
+def test_each_fleet_scales_first_on_what_admits(name: str) -> None:
+    for fleet in fleets(blueprint.load(DEPLOYMENTS / f"{name}.yaml")):
+        growing = [rule.metric for rule in fleet.rules if rule.adds_hosts]
+        assert growing[:1] == (["SlotsTaken"] if fleet.rules else []), fleet.name
 
 
 def test_the_small_file_carries_its_twenty_calls_on_one_host_of_each_tier() -> None:

@@ -31,7 +31,7 @@ def vm_size(*nodes: NumaNode, domains: tuple[tuple[int, ...], ...] = (), gpus: i
     return VmSize(
         name="made up", vcpus=sum(node.vcpus for node in nodes) or 96, memory_gib=880, gpu="A100", gpu_count=count,
         numa_nodes=nodes, nvlink_domains=domains, network_gbps=80, rdma=False, quota_family="f",
-        capacity_reservation=True, spot=True, regions=(), usd_per_hour={}, source="this test",
+        capacity_reservation=True, spot=True, usd_per_hour={}, price_date="2026-11", source="this test",
     )  # fmt: skip
 
 

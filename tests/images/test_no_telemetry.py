@@ -12,7 +12,7 @@ from tests.synthesized import ROOT
 SWITCH = "ORT_DISABLE_TELEMETRY"
 WATCHED_S = 20
 """It asks for its address within three seconds on an idle machine; with the switch nothing ever comes."""
-CAN_IMPORT_IT = ("asr-neuron", "asr-vllm", "tts-omni", "whisper-engine")
+CAN_IMPORT_IT = ("agent", "asr-neuron", "asr-vllm", "tts-omni", "whisper-engine")
 """Images with Python packages for speech: their bases and next versions may bring it along."""
 
 NAME_SERVER = f"""

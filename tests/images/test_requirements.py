@@ -11,7 +11,7 @@ from ops.images.locks import locked
 IMAGES = Path(__file__).parents[2] / "images"
 ONLY_WITH_A_GPU = {"nvidia-cublas-cu12"}
 """Half a gigabyte that nothing here would load."""
-OURS = ("gateway", "telemetry", "whisper-engine")
+OURS = ("agent", "gateway", "telemetry", "whisper-engine")
 
 
 @pytest.mark.parametrize("image", OURS)

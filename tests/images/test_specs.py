@@ -16,7 +16,7 @@ from blueprint.engines.launch.pd_router import CellFront
 from blueprint.engines.launch.services import HOST_CACHE_DIR
 from blueprint.engines.launch.vllm import private_caches
 from blueprint.file.model.azure import AggregatedService, ChatService, LmcachePool, PrefillDecodeCell, TtsService
-from blueprint.hosts import AWS_IMAGES, CLUSTER_IMAGES, service_images
+from blueprint.hosts import AGENT_IMAGES, AWS_IMAGES, CLUSTER_IMAGES, service_images
 from blueprint.images import FILE, FOLDER, BuiltImage, CommandHealth, MirroredImage, NoHealth, bases, load, port, specs
 from tests.images.dockerfile import read
 
@@ -39,7 +39,7 @@ def lacking(image: Image, running: Collection[Image]) -> list[str]:
 
 @pytest.mark.parametrize("image", Image)
 def test_every_image_is_whole(image: Image) -> None:
-    assert lacking(image, {*AWS_IMAGES, *azure_images()}) == []
+    assert lacking(image, {*AWS_IMAGES, *azure_images(), *AGENT_IMAGES}) == []
 
 
 def test_every_folder_with_a_dockerfile_or_a_spec_is_an_image_of_the_contract() -> None:
@@ -65,8 +65,8 @@ def azure_images() -> set[Image]:
 
 def test_clouds_are_those_that_run_the_image() -> None:
     for image, spec in specs().items():
-        running = {"aws"} if image in AWS_IMAGES else set()
-        running |= {"azure"} if image in azure_images() else set()
+        running = {"aws"} if image in (*AWS_IMAGES, *AGENT_IMAGES) else set()
+        running |= {"azure"} if image in {*azure_images(), *AGENT_IMAGES} else set()
         assert set(spec.clouds) == running, f"clouds in images/{image}/{FILE} are not those of blueprint/hosts.py"
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
 import blueprint
 from blueprint.aws import names
+from ops.aws.account import Account, sign_in
 from ops.cli import app
+from ops.status.account import protection_rows
 from sandbox.aws.cdk import ROOT, Cdk
 from sandbox.aws.drill import scenarios
 from sandbox.aws.rehearsal import Rehearsal
@@ -94,6 +96,7 @@ def test_status_finds_what_was_deployed_and_says_what_this_aws_lacks() -> None:
         assert rows[f"images of {group}"]["found"].endswith("telemetry 555555555555")
     assert rows["images of gateway"]["status"] == "fine"
     assert rows["alarms"]["found"].startswith("0 in alarm")
+    assert rows["refuse deletion"]["found"].startswith("0 of ")
     assert all(row["status"] == "fine" for asked, row in rows.items() if asked.startswith("stack "))
     assert all(row["found"] == "in sync" for asked, row in rows.items() if asked.startswith("drift of "))
     # This AWS starts no tasks, its hosts publish nothing, and it bills nothing.
@@ -122,6 +125,28 @@ def test_status_names_alarms_and_images_that_are_not_the_file_s(rehearsal: Rehea
         "whisper-engine aaaaaaaaaaaa",
     )
     cloudwatch.set_alarm_state(AlarmName=alarm, StateValue="OK", StateReason="the test is over")
+
+
+def test_status_says_what_refuses_deletion(rehearsal: Rehearsal) -> None:
+    deployment = blueprint.load(FILE)
+    protected = deployment.model_copy(
+        update={"aws_half": deployment.aws.model_copy(update={"deletion_protection": True})}
+    )
+    cloudformation, elbv2 = (rehearsal.aws.client(service) for service in ("cloudformation", "elbv2"))
+    balancers = [each["LoadBalancerArn"] for each in elbv2.describe_load_balancers()["LoadBalancers"]]
+    stacks: dict[str, dict[str, Any]] = {name: {} for name in rehearsal.stacks()}
+
+    def switch(*, on: bool) -> None:
+        cloudformation.update_termination_protection(StackName="sandbox-state", EnableTerminationProtection=on)
+        attribute = {"Key": "deletion_protection.enabled", "Value": str(on).lower()}
+        elbv2.modify_load_balancer_attributes(LoadBalancerArn=balancers[0], Attributes=[attribute])
+
+    switch(on=True)
+    for file, others in ((deployment, "changes sandbox-state, load balancer"), (protected, "changes sandbox-asr, ")):
+        (row,) = protection_rows(Account(file, stacks, sign_in(file)))
+        assert row.found == f"2 of {len(stacks) + len(balancers)} stacks and load balancers"
+        assert others in row.remedy
+    switch(on=False)
 
 
 def test_a_drained_host_leaves_through_its_hook_and_is_replaced(

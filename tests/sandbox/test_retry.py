@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 import blueprint
+from ops.sandbox.month import last
 from ops.synthesis import synthesize
 from sandbox.aws.cdk import ROOT, CdkError
 from sandbox.aws.cloudformation.template import in_order
 from sandbox.aws.inventory import added, inventory
 from sandbox.aws.rehearsal import Rehearsal
-from tests.sandbox.fleet import last
 from tests.synthesized import shipped
 
 pytestmark = [pytest.mark.sandbox]

@@ -16,7 +16,7 @@ FAKED = (
     "modprobe", "mount", "mountpoint", "mdadm", "networkctl", "neuron-ls", "nvidia-container-runtime-hook",
     "nvidia-smi", "sleep", "systemctl", "tee", "uname",
 )  # fmt: skip
-REAL = ("awk", "basename", "cat", "grep", "head", "mkdir", "readlink", "rm", "touch")
+REAL = ("awk", "base64", "basename", "cat", "grep", "head", "mkdir", "openssl", "readlink", "rm", "touch")
 """With bash, python3 and the fakes, all that a host's image must hold."""
 
 PRIMARY, SECONDARY = "02:00:00:00:00:01", "02:00:00:00:00:02"
@@ -29,11 +29,13 @@ class Machine:
     Attributes:
         root: Its root directory.
         fake: State of the fakes.
+        environment: What commands of the host see beside its own variables.
     """
 
     def __init__(self, folder: Path, port: int, *, memory_gib: int = 96) -> None:
         self.root, self.fake, self._bin = folder / "root", folder / "fake", folder / "bin"
         self._port = port
+        self.environment: dict[str, str] = {}
         self._install_commands()
         self.write("dev/console", "")
         self.write("etc/systemd/system/.keep", "")
@@ -109,7 +111,8 @@ class Machine:
         (self._bin / name).unlink()
 
     def run(self, script: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-        environment = {"PATH": str(self._bin), "VOICE_ROOT": str(self.root), "FAKE": str(self.fake)}
+        own = {"PATH": str(self._bin), "VOICE_ROOT": str(self.root), "FAKE": str(self.fake)}
+        environment = self.environment | own
         return subprocess.run(  # noqa: S603 - the script under test
             ["/bin/bash", str(script), *arguments],
             env=environment,

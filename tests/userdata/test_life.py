@@ -263,6 +263,21 @@ def test_a_host_whose_engine_is_dead_drains_and_is_replaced(
         assert any("drained in 10 s" in line for line in machine.transcript[: ill[0]])
 
 
+def test_a_dead_data_plane_on_vfio_leaves_its_target_group_and_is_replaced(machine: Machine, ready_port: int) -> None:
+    """Its group does not ask the load balancer, which sees nothing of a host whose interface DPDK has."""
+    machine.add_secondary_interface()
+    boot = hosts.vad_vfio(ready_port)
+    plane, *others = boot.containers
+    plane = replace(plane, health=HealthCommand("check"))
+    others = [replace(other, health=HealthPort(ready_port)) for other in others]
+    machine.set("health", "healthy\nunhealthy")
+    machine.targets(*["InService"] * 8, "Terminated")
+    machine.launch(replace(boot, containers=(plane, *others), hooks=replace(boot.hooks, ready_budget_s=20)))
+    told = [line for line in machine.transcript if "deregister-targets" in line or "set-instance-health" in line]
+    assert ["deregister-targets" in line for line in told] == [True, False]
+    assert machine.answers[-1] == ("terminating", "CONTINUE")
+
+
 def test_a_password_that_was_rotated_reaches_the_containers_that_run(machine: Machine, ready_port: int) -> None:
     machine.launch(hosts.vad(ready_port))
     file = machine.root / "run/voice/secrets/vad-dataplane"

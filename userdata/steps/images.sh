@@ -12,6 +12,8 @@ images() {
     ! docker image inspect "${IMAGE[$name]}" >/dev/null 2>&1 || continue
     [[ -e $DOCKER_CONFIG ]] || retry 5 login "${IMAGE[$name]%%/*}" || fail "cannot log in to ${IMAGE[$name]%%/*}"
     heartbeat "$LAUNCH_HOOK"
+    [[ -z ${SIGNING_KEY-} ]] || retry 3 signed "${IMAGE[$name]}" ||
+      fail "${IMAGE[$name]} has no signature of the key of image_signing"
     retry 5 docker pull -q "${IMAGE[$name]}" || fail "cannot pull ${IMAGE[$name]}"
   done
   rm -rf "$DOCKER_CONFIG"

@@ -3,8 +3,9 @@
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import ConfigDict, Field, PrivateAttr, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, PrivateAttr, model_validator
 
+from blueprint import signing
 from blueprint.base import Model
 from blueprint.contract.images import Image
 from blueprint.file.model.aws import Aws
@@ -34,6 +35,16 @@ class AcceptedCheck(Model):
     """Why the finding is accepted, for whoever reads the file next."""
 
 
+class ImageSigning(Model):
+    """Who vouches for the images: hosts start what this key has signed, and nothing else."""
+
+    public_key: Annotated[str, AfterValidator(signing.checked_key)]
+    """Public half of the pipeline's key, PEM: ECDSA on the curve P-256, as ``cosign public-key`` prints it."""
+    signature: str
+    """The key's signature of `images`, as ``cosign sign-blob`` prints it; ``voice images manifest`` prints what is
+    signed."""
+
+
 class Deployment(Model):
     """One environment: everything an operator edits."""
 
@@ -44,6 +55,8 @@ class Deployment(Model):
     environment: Environment
     images: dict[Image, ImageDigest] = Field(default_factory=dict, strict=False)
     """Digest of each image in the deployment's own registry; an image without one is not pulled."""
+    image_signing: ImageSigning | None = None
+    """Who signs the images. Without it hosts start whatever the digests name; production is then refused."""
     accepted_checks: tuple[AcceptedCheck, ...] = ()
     load: CallLoad | None = None
     """What callers bring to the AWS half. Without it nothing is compared with it, and traffic has no price."""
@@ -57,6 +70,11 @@ class Deployment(Model):
         if self.aws_half is None and self.azure_half is None:
             raise ValueError("a deployment needs a section `aws`, a section `azure`, or both")
         return self
+
+    @property
+    def signing_key(self) -> str | None:
+        """The key that signs images, as one line of base64."""
+        return signing.key_line(self.image_signing.public_key) if self.image_signing else None
 
     @property
     def aws(self) -> Aws:

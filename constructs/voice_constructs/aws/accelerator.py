@@ -166,6 +166,7 @@ class AcceleratorFleet(Construct):
             log_group=self._context.log_group.log_group_name,
             environment=self._context.shared_environment(Tier.ASR),
             state=self._context.state_access(Tier.ASR),
+            signing_key=self._deployment.signing_key,
             instance_store_mount=INSTANCE_STORE_MOUNT if self._type.instance_store_disks else None,
             artifacts=fleet_artifacts(self._context, self._fleet) if self._fleet.artifacts else None,
             accelerator=accelerator.kind if accelerator else None,

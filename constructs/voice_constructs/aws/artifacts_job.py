@@ -41,6 +41,7 @@ class ArtifactsJob(Construct):
             INSTANCE_STORE_MOUNT if kind.instance_store_disks else None,
             kind.accelerator.kind if kind.accelerator else None,
             SHARED_MEMORY_MIB if kind.computes_on != "cpu" else None,
+            context.deployment.signing_key,
         )
         template = accelerator_template(
             self, "Template", props=props, role=self._build_role(props), user_data=userdata.render_preparation(job)

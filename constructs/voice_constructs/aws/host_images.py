@@ -160,6 +160,7 @@ class HostImages(Construct):
             fleet.images,
             userdata.HugePages(vad.huge_pages.size_mib, vad.huge_pages.count) if packets else None,
             VFIO_DRIVERS if packets and settings and settings.vfio else None,
+            self._deployment.signing_key,
         )
 
 
@@ -171,10 +172,11 @@ class _Baking:
     images: tuple[Image, ...]
     huge_pages: userdata.HugePages | None
     vfio_drivers: str | None
+    signing_key: str | None
 
     def __call__(self, uris: Sequence[str]) -> userdata.Bake:
         found = {image.value: uri for image, uri in zip(self.images, uris, strict=True)}
-        return userdata.Bake(self.region, found, self.huge_pages, self.vfio_drivers)
+        return userdata.Bake(self.region, found, self.huge_pages, self.vfio_drivers, self.signing_key)
 
 
 def _fingerprint(script: str, volume_gib: int) -> str:

@@ -157,6 +157,7 @@ class VadFleet(Construct):
             log_group=context.log_group.log_group_name,
             environment=context.shared_environment(Tier.VAD),
             state=context.state_access(Tier.VAD),
+            signing_key=self._deployment.signing_key,
             mtu=path.mtu,
             huge_pages=userdata.HugePages(fleet.huge_pages.size_mib, fleet.huge_pages.count),
             ena_express=fleet.ena_express.enabled,

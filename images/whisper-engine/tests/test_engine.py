@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import chain, pairwise
 
@@ -56,6 +57,18 @@ async def test_partials_come_while_speech_goes_on(engine: EngineHost, store: Red
     assert [event.end_ms for event in events] == sorted(event.end_ms for event in events)
     assert words_wrong(partials[-1].text, SENTENCES) < words_wrong(partials[0].text, SENTENCES)
     assert events[-1] == final
+
+
+async def test_partials_are_work_too(start: Callable[..., EngineHost], store: Redis, ssrc: int) -> None:
+    alone = start("h7")
+    alone.wait_ready()
+    await open_session(store, ssrc)
+    await speak(alone, store, chunks_of(ssrc, sound()[: 7 * 16000]))
+    await finals(store, ssrc, 1)
+    events = [event for _, event in await Transcripts(store).read(ssrc, BEFORE_ALL)]
+    work_s = sum(event.stages_ms.get(stage, 0) for event in events for stage in ("encode", "decode")) / 1000
+    # Partials that nobody needs any more are said nowhere, and were work.
+    assert alone.metrics()["RealTimeFactor"] >= 0.99 * work_s / 7
 
 
 async def test_utterances_come_in_order_and_leave_nothing_behind(engine: EngineHost, store: Redis, ssrc: int) -> None:

@@ -14,7 +14,7 @@ from voice_constructs.azure.kubernetes.engine_replicas import EngineReplicas
 from voice_constructs.azure.kubernetes.gpu_nodes import GpuNodes
 from voice_constructs.azure.kubernetes.model_fetch import ModelFetch
 from voice_constructs.azure.kubernetes.monitors import Monitors
-from voice_constructs.azure.kubernetes.namespaces import Limits, Namespaces
+from voice_constructs.azure.kubernetes.namespaces import Limits, Namespaces, SignedImages
 from voice_constructs.azure.kubernetes.network_policies import NetworkPolicies
 from voice_constructs.azure.kubernetes.router import Router
 from voice_constructs.azure.kubernetes.scaling import Scaling
@@ -35,6 +35,8 @@ context = Namespaces(
     registry=cluster.require_output(ClusterOutput.REGISTRY_LOGIN_SERVER),
     opts=on_cluster,
 ).context
+if deployment.image_signing:
+    SignedImages("signed-images", context=context, opts=on_cluster)
 policies = NetworkPolicies("network-policies", context=context, opts=on_cluster)
 storage = Storage("storage", context=context, opts=on_cluster)
 gpu_nodes = GpuNodes("gpu-nodes", context=context, opts=on_cluster)

@@ -55,12 +55,16 @@ def case(check: str, at: str, trips: Edits, passes: Edits, says: tuple[str, ...]
 
 CASES: tuple[Case, ...] = (
     # Capacity
-    case("vm-size-in-location", f"{CELLS}.vm_size", {"azure.location": "westus2"}, {"azure.location": "southcentralus"},
-         ("Standard_NC96ads_A100_v4", "westus2")),
+    case("vm-size-in-location", f"{CELLS}.vm_size", {"azure.location": "westindia"},
+         {"azure.location": "southcentralus"}, ("Standard_NC96ads_A100_v4", "westindia")),
     case("vm-size-in-location", f"{H200}.vm_size", {"azure.location": "eastus"}, {"azure.location": "westus3"},
          ("Standard_ND96isr_H200_v5",)),
-    case("vm-size-in-location", "azure.system_pool.vm_size", {"azure.location": "northeurope"},
+    case("vm-size-in-location", "azure.system_pool.vm_size", {"azure.location": "chinanorth3"},
          {"azure.location": "westeurope"}, ("Standard_D8ds_v5",)),
+    # 3 x D8ds v5, 2 x NC96ads and 1 x NC24ads; nobody lists an H200 in southcentralus
+    case("azure-budget-covers-minimum", "azure.observability.monthly_budget",
+         {"azure.observability": {"monthly_budget": 30144}}, {"azure.observability": {"monthly_budget": 30145}},
+         ("30,145",)),
     case("pools-have-their-gpus", f"{A100}.vm_size", {f"{A100}.vm_size": "Standard_D8ds_v5"}, {},
          ("pool a100", "no GPU")),
     case("pools-have-their-gpus", "azure.system_pool.vm_size",

@@ -10,6 +10,7 @@ from typer.testing import CliRunner, Result
 
 from ops.cli import app
 from ops.cost import command
+from ops.cost.traffic import PRICED
 from tests.blueprint.documents import parsed, text
 from tests.ops.cost.price_apis import offer
 from tests.ops.cost.test_refresh import LINUX, offer_file
@@ -139,6 +140,16 @@ def test_a_broken_file_of_fetched_prices_is_one_line(monkeypatch: pytest.MonkeyP
     assert result.exit_code == 2
     assert "delete it and fetch them again" in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["production-us-east-1", "production-azure", "cells"])
+def test_production_has_no_host_and_no_traffic_outside_the_sum(name: str) -> None:
+    result = voice_cost(ROOT / f"deployments/{name}.yaml", "--strict", "--json")
+    assert result.exit_code == 0, result.output
+    (report,) = json.loads(result.stdout)["clouds"].values()
+    assert report["hosts_without_price"] == []
+    assert not {each["what"] for each in report["unpriced"]} & PRICED
+    assert {each["item"] for each in report["lines"] if each["tier"] == "traffic"}
 
 
 def test_the_first_step_costs_what_the_readme_says() -> None:

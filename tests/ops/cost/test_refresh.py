@@ -183,9 +183,55 @@ def test_traffic_is_priced_by_where_it_comes_from(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"offerCode": "AmazonEC2"}'])
-def test_what_is_no_offer_file_is_said(text: str, tmp_path: Path) -> None:
-    file = tmp_path / "index.json"
+# Rows as AWS writes them: five lines about the file, then names of columns, then a line for each rate of each product.
+CSV_HEAD = """\
+"FormatVersion","v1.0"
+"Disclaimer","This pricing list is for informational purposes only."
+"Publication Date","2026-11-21T18:02:11Z"
+"Version","20261121180211"
+"OfferCode","AmazonEC2"
+"SKU","OfferTermCode","RateCode","TermType","PriceDescription","EffectiveDate","StartingRange","EndingRange","Unit",\
+"PricePerUnit","Currency","LeaseContractLength","PurchaseOption","OfferingClass","Product Family","serviceCode",\
+"Location","Location Type","Instance Type","Tenancy","Operating System","usageType","operation","CapacityStatus",\
+"Pre Installed S/W","Region Code","Volume API Name"
+"""
+
+
+def csv_line(sku: str, term: str, usd: str, instance: str, usage: str, **other: str) -> str:
+    system, family = other.get("system", "Linux"), other.get("family", "Compute Instance")
+    compute = ("Shared", system, usage, "RunInstances", "Used", "NA") if instance else ("", "", usage, "", "", "")
+    row = [sku, "JRTCKXETXF", f"{sku}.JRTCKXETXF.6YS6EN2CT7", term, f"${usd} per hour", "2026-11-01"]
+    row += [other.get("begins", "0"), "Inf", "Hrs", usd, "USD", "", "", "", family, "AmazonEC2", "EU (Ireland)"]
+    row += ["AWS Region", instance, *compute, "eu-west-1", other.get("volume", "")]
+    return ",".join(f'"{value}"' for value in row) + "\n"
+
+
+def test_the_csv_of_an_offer_gives_the_same_prices(tmp_path: Path) -> None:
+    rows = (
+        csv_line("AAA", "Reserved", "0.1", "c8gn.2xlarge", "EU-BoxUsage:c8gn.2xlarge"),
+        csv_line("AAA", "OnDemand", "0.5354", "c8gn.2xlarge", "EU-BoxUsage:c8gn.2xlarge"),
+        csv_line("BBB", "OnDemand", "0.9034", "c8gn.2xlarge", "EU-BoxUsage:c8gn.2xlarge", system="Windows"),
+        csv_line("CCC", "OnDemand", "0.048", "", "EU-NatGateway-Hours", family="NAT Gateway"),
+        csv_line("DDD", "OnDemand", "0.088", "", "EU-EBS:VolumeUsage.gp3", family="Storage", volume="gp3"),
+        csv_line("EEE", "OnDemand", "0.05", "", "EU-EBS:VolumeP-IOPS.gp3", begins="3000"),
+        csv_line("EEE", "OnDemand", "0", "", "EU-EBS:VolumeP-IOPS.gp3"),
+    )
+    file = tmp_path / "index.csv"
+    file.write_text(CSV_HEAD + "".join(rows), encoding="utf-8")
+    found = read_offer(file)
+    assert {(price.item, price.region, price.usd) for price in found} == {
+        ("c8gn.2xlarge", "eu-west-1", 0.5354),
+        ("nat-gateway-hour", "eu-west-1", 0.048),
+        ("ebs-gp3", "eu-west-1", 0.088),
+        ("ebs-gp3-iops", "eu-west-1", 0.05),
+    }
+    assert found[0].source == "AWS price list, AmazonEC2 offer of 2026-11-21, SKU AAA"
+
+
+@pytest.mark.parametrize("name", ["index.json", "index.csv"])
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"offerCode": "AmazonEC2"}', "SKU\nAAA\n"])
+def test_what_is_no_offer_file_is_said(name: str, text: str, tmp_path: Path) -> None:
+    file = tmp_path / name
     file.write_text(text)
     with pytest.raises(ValueError, match=r"is no offer file of AWS's price list"):
         read_offer(file)

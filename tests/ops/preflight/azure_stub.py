@@ -150,7 +150,7 @@ def sku(name: str, zones: tuple[str, ...] = ("1", "2", "3"), **changes: object) 
         "resourceType": "virtualMachines",
         "name": name,
         "family": size.quota_family,
-        "locationInfo": [{"location": "southcentralus", "zones": list(zones)}],
+        "locationInfo": [{"location": "westus3", "zones": list(zones)}],
         "capabilities": [{"name": key, "value": value} for key, value in facts.items()],
         "restrictions": [],
     }
@@ -160,7 +160,7 @@ def sku(name: str, zones: tuple[str, ...] = ("1", "2", "3"), **changes: object) 
 def scale_set(vm_size: str, nodes: int, priority: str = "Regular") -> compute.VirtualMachineScaleSet:
     """The nodes of a pool."""
     return compute.VirtualMachineScaleSet(
-        location="southcentralus",
+        location="westus3",
         sku=compute.Sku(name=vm_size, capacity=nodes),
         properties=compute.VirtualMachineScaleSetProperties(
             virtual_machine_profile=compute.VirtualMachineScaleSetVMProfile(priority=priority)

@@ -282,7 +282,7 @@ def test_actions_match_as_azure_matches(
 def test_a_size_that_is_not_sold_blocks(ask: Ask, subscription: Subscription) -> None:
     subscription.skus = [each for each in subscription.skus if each.name != "Standard_ND96isr_H200_v5"]
     row = the(ask(), "for h200")
-    assert (row.status, row.found) == (Status.BLOCKS, "not sold in southcentralus")
+    assert (row.status, row.found) == (Status.BLOCKS, "not sold in westus3")
 
 
 def _replace(subscription: Subscription, *changed: object) -> None:
@@ -291,7 +291,7 @@ def _replace(subscription: Subscription, *changed: object) -> None:
 
 
 def test_a_size_that_is_restricted_for_the_subscription_blocks(ask: Ask, subscription: Subscription) -> None:
-    restriction = {"type": "Location", "values": ["southcentralus"], "reasonCode": "NotAvailableForSubscription"}
+    restriction = {"type": "Location", "values": ["westus3"], "reasonCode": "NotAvailableForSubscription"}
     _replace(subscription, sku("Standard_NC80adis_H100_v5", restrictions=[restriction]))
     row = the(ask(), "NC80adis_H100_v5 for h100")
     assert (row.status, row.found) == (Status.BLOCKS, "restricted: NotAvailableForSubscription")

@@ -15,6 +15,7 @@ from ops.teardown.azure import azure_order
 from ops.teardown.plan import Kept, Plan, plan
 from ops.teardown.remains import SNAPSHOT, Left, is_expected
 from ops.teardown.removal import Resource
+from tests.blueprint.documents import edited
 from tests.synthesized import ROOT, shipped
 
 SANDBOX = ROOT / "deployments/sandbox.yaml"
@@ -98,6 +99,13 @@ def test_production_is_refused_until_its_name_is_typed_back() -> None:
     assert wrong.exit_code == 2
     assert "not production" in wrong.stderr
     assert voice_teardown(SANDBOX, "--name", "other").exit_code == 2
+
+
+def test_what_is_protected_asks_for_its_name_too(tmp_path: Path) -> None:
+    protected = tmp_path / "protected.yaml"
+    protected.write_text(edited({"aws.deletion_protection": True}, SANDBOX.read_text()))
+    result = voice_teardown(protected, "--yes")
+    assert (result.exit_code, "sandbox is protected: type its name back" in result.stderr) == (2, True)
 
 
 def test_without_credentials_a_dry_run_shows_the_file_and_a_real_one_stops() -> None:

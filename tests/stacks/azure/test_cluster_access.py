@@ -25,7 +25,7 @@ WORKSPACE = f"{HUB}/Microsoft.OperationalInsights/workspaces/ours"
 ZONE_OF = f"{HUB}/Microsoft.Network/privateDnsZones"
 ZONES = {
     name: f"{ZONE_OF}/{name}"
-    for name in ("privatelink.azurecr.io", "privatelink.grafana.azure.com", "privatelink.southcentralus.azmk8s.io")
+    for name in ("privatelink.azurecr.io", "privatelink.grafana.azure.com", "privatelink.westus3.azmk8s.io")
 }
 PUBLIC: Edits = {"azure.access": {"kind": "public", "authorized_ranges": ["203.0.113.0/24"]}}
 PEERED: Edits = {"azure.access": {"kind": "peering", "network_id": HUB_NETWORK}}
@@ -197,7 +197,7 @@ def test_existing_zones_are_used_and_not_made() -> None:
         for group in graph.of_type("network:PrivateDnsZoneGroup")
         for config in inputs(group)["privateDnsZoneConfigs"]
     }
-    api_server = ZONES["privatelink.southcentralus.azmk8s.io"]
+    api_server = ZONES["privatelink.westus3.azmk8s.io"]
     assert used >= set(ZONES.values()) - {api_server}
     access = aks(graph)["apiServerAccessProfile"]
     assert (access["privateDNSZone"], access["enablePrivateClusterPublicFQDN"]) == (api_server, False)

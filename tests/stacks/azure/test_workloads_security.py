@@ -1,8 +1,10 @@
 """What pods may do and whom they may talk to: no more than the contract says."""
 
 import ipaddress
+from pathlib import Path
 from typing import Any
 
+import cel
 import pytest
 
 from blueprint.azure import contract as cluster_contract
@@ -17,9 +19,11 @@ from blueprint.azure.contract import (
 )
 from blueprint.contract.network import Port
 from blueprint.file.model.azure import Azure
+from blueprint.signing import manifest
 from sandbox.azure.graph import Graph
 from tests.blueprint.documents import load_text
-from tests.stacks.azure.manifests import Manifest, Pod, manifests, pods, production, workloads
+from tests.registry import SigningKey
+from tests.stacks.azure.manifests import DIGESTS, Manifest, Pod, manifests, pods, production, workloads
 from tests.stacks.azure.recorded import edited
 from voice_constructs.azure.kubernetes.namespaces import POD_SECURITY
 from voice_constructs.azure.kubernetes.network_policies import NAMESPACE_OF
@@ -185,3 +189,38 @@ def test_no_container_writes_to_its_image(graph: Graph) -> None:
 def test_images_are_named_by_digest(graph: Graph) -> None:
     images: list[Any] = [container["image"] for each in pods(graph) for container in each.containers]
     assert all(".azurecr.io/" in image and "@sha256:" in image for image in images)
+
+
+# --- What they may run -----------------------------------------------------------------------------------
+
+
+def admitted(graph: Graph, spec: Manifest) -> bool:
+    """What an API server with the policy says to a pod: its expressions are CEL, evaluated as they are."""
+    (policy,) = manifests(graph, "ValidatingAdmissionPolicy")
+    (binding,) = manifests(graph, "ValidatingAdmissionPolicyBinding")
+    assert binding["spec"] == {"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]}
+    variables = {each["name"]: cel.evaluate(each["expression"]) for each in policy["spec"]["variables"]}
+    seen = {"object": {"spec": spec}, "variables": variables}
+    return all(cel.evaluate(each["expression"], seen) for each in policy["spec"]["validations"])
+
+
+def test_only_signed_images_are_admitted(tmp_path: Path) -> None:
+    key = SigningKey(tmp_path, "pipeline")
+    signing = {"public_key": key.public, "signature": key.sign(manifest(DIGESTS).encode())}
+    graph = workloads(production({"image_signing": signing}))
+    (policy,) = manifests(graph, "ValidatingAdmissionPolicy")
+    assert policy["spec"]["failurePolicy"] == "Fail"
+    matched = policy["spec"]["matchConstraints"]["namespaceSelector"]["matchLabels"]
+    for namespace in manifests(graph, "Namespace"):
+        assert matched.items() <= namespace["metadata"]["labels"].items()
+    specs = [pod.spec for pod in pods(graph)]
+    assert len(specs) > 5
+    for spec in specs:
+        assert admitted(graph, spec)
+        for kind in ("containers", "initContainers", "ephemeralContainers"):
+            for image in ("docker.io/evil:latest", f"{spec['containers'][0]['image'][:-1]}0"):
+                assert not admitted(graph, {**spec, kind: [{**spec["containers"][0], "image": image}]})
+
+
+def test_without_a_key_nothing_is_held_to_it(graph: Graph) -> None:
+    assert not manifests(graph, "ValidatingAdmissionPolicy")

@@ -1,5 +1,6 @@
 """Namespaces, how much their pods may do, and how much they may take."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -10,6 +11,9 @@ import pulumi_kubernetes as k8s
 from blueprint.azure.contract import GPU_NAMESPACE, GPU_RESOURCE, NAMESPACE
 from blueprint.file.model.deployment import Deployment
 from voice_constructs.azure.kubernetes.context import PART_OF, TYPE_PREFIX, ClusterContext, metadata
+
+SIGNED_IMAGES = "voice-signed-images"
+"""Name of the policy that holds pods to what was signed."""
 
 PodSecurity = Literal["restricted", "baseline", "privileged"]
 
@@ -62,6 +66,61 @@ class Namespaces(pulumi.ComponentResource):
             name, metadata=metadata(name, None, labels=PART_OF | labels), opts=pulumi.ResourceOptions(parent=self)
         )
         return made.metadata.name
+
+
+class SignedImages(pulumi.ComponentResource):
+    """Refuses pods whose images are not among the digests that the key of ``image_signing`` has signed.
+
+    The API server itself judges: nothing that could be away at an upgrade stands between it and a pod.
+    https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/
+    """
+
+    def __init__(self, name: str, *, context: ClusterContext, opts: pulumi.ResourceOptions) -> None:
+        super().__init__(f"{TYPE_PREFIX}:SignedImages", name, None, opts)
+        child = pulumi.ResourceOptions(parent=self)
+        signed = pulumi.Output.all(*(context.image_uri(image) for image in context.deployment.images))
+        policy = k8s.admissionregistration.v1.ValidatingAdmissionPolicy(
+            "policy",
+            metadata=metadata(SIGNED_IMAGES, None),
+            spec=k8s.admissionregistration.v1.ValidatingAdmissionPolicySpecArgs(
+                failure_policy="Fail",
+                match_constraints=k8s.admissionregistration.v1.MatchResourcesArgs(
+                    namespace_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=PART_OF),
+                    resource_rules=[
+                        k8s.admissionregistration.v1.NamedRuleWithOperationsArgs(
+                            api_groups=[""],
+                            api_versions=["v1"],
+                            operations=["CREATE", "UPDATE"],
+                            resources=["pods", "pods/ephemeralcontainers"],
+                        )
+                    ],
+                ),
+                variables=[
+                    k8s.admissionregistration.v1.VariableArgs(name="signed", expression=signed.apply(json.dumps))
+                ],
+                validations=[
+                    k8s.admissionregistration.v1.ValidationArgs(
+                        expression=f"!has({kind}) || {kind}.all(container, container.image in variables.signed)",
+                        message="an image of the pod is none that the key of image_signing has signed",
+                    )
+                    for kind in (
+                        "object.spec.containers",
+                        "object.spec.initContainers",
+                        "object.spec.ephemeralContainers",
+                    )
+                ],
+            ),
+            opts=child,
+        )
+        k8s.admissionregistration.v1.ValidatingAdmissionPolicyBinding(
+            "binding",
+            metadata=metadata(SIGNED_IMAGES, None),
+            spec=k8s.admissionregistration.v1.ValidatingAdmissionPolicyBindingSpecArgs(
+                policy_name=policy.metadata.name, validation_actions=["Deny"]
+            ),
+            opts=child,
+        )
+        self.register_outputs({})
 
 
 @dataclass(frozen=True)

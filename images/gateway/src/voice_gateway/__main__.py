@@ -3,10 +3,9 @@
 import asyncio
 import sys
 
-from voice_gateway import logs
 from voice_gateway.server import serve
 from voice_gateway.settings import GatewaySettings
-from voice_runtime import environment
+from voice_runtime import environment, logs
 from voice_runtime.store import StoreSettings
 
 

@@ -290,7 +290,7 @@ MUTATIONS = (
     Mutation("RDMA on a size without", WORKLOADS, ucx, ("rdma-is-there",), ("rc", "Standard_NC96ads_A100_v4")),
     Mutation("reservation of a size without", CLUSTER, pool("h100", capacityReservationGroupID="/subscriptions/s/c"),
              ("purchase-supported",), ("Standard_NC80adis_H100_v5 has no on-demand",)),
-    Mutation("size that the region has not", CLUSTER, of_cluster(location="westus2"), ("vm-size-in-location",),
+    Mutation("size that the region has not", CLUSTER, of_cluster(location="westindia"), ("vm-size-in-location",),
              ("westus2",)),
     Mutation("GPU pool without a taint", CLUSTER, pool("a100", nodeTaints=[]), ("gpu-pool-is-tainted",), ("a100",)),
     Mutation("local accounts", CLUSTER, of_cluster(disableLocalAccounts=False), ("sign-in-is-entra",),

@@ -1,0 +1,9 @@
+#!/bin/sh
+# In the built image, as its user: the agent starts as its service starts it, says what it lacks, and stops in order.
+set -eu
+[ "$(id -u)" = 10001 ] || { echo "runs as $(id -u)" >&2; exit 1; }
+# Debian's /run/lock is everybody's; a read-only root file system takes it away.
+writable=$(find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /tmp -o -path /var/tmp -o -path /run/lock \) \
+  -prune -o -type d ! -readable -prune -o \( -type d -o -type f \) -writable -print)
+[ -z "$writable" ] || { echo "the user can write to: $writable" >&2; exit 1; }
+exec python /smoke/start.py

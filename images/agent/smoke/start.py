@@ -1,0 +1,62 @@
+"""The agent with a service's environment, and with no engine and no state store: it serves, and lets nobody in.
+
+Run in the image by ``run.sh``.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+
+from blueprint.contract.environment import ENVIRONMENT
+from blueprint.contract.images import Image
+from blueprint.contract.session_api import HEALTH_COMMAND, HEALTH_PATH
+
+AGENT = [sys.executable, "-m", "voice_agent"]
+DEADLINE_S = 60
+PORT = "8084"
+NUMBERS = {"VOICE_HTTP_PORT": PORT, "VOICE_VALKEY_PORT": "6379", "VOICE_TOKEN_TTL_S": "300", "VOICE_CONVERSATIONS": "8"}
+LIMITS = {"VOICE_IDLE_TIMEOUT_S": "60", "VOICE_DRAIN_TIMEOUT_S": "1", "VOICE_ANSWER_TOKENS": "100"}
+ENGINES = {f"VOICE_{name}_URL": "http://127.0.0.1:9" for name in ("GATEWAY", "CHAT", "SPEECH")}
+REST = {"VOICE_TOOLS_URL": "", "VOICE_LANGUAGE": "", "VOICE_SPEECH_RATE": "24000", "VOICE_TOKEN_KEY": "x" * 64}
+SET = {**NUMBERS, **LIMITS, **ENGINES, **REST, "VOICE_VALKEY_HOST": "127.0.0.1"}
+
+
+def health() -> int:
+    """Return what the port answers; 0 while nobody listens."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{PORT}{HEALTH_PATH}", timeout=5) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+    except OSError:
+        return 0
+
+
+def expect(what: str, found: object, wanted: object) -> None:
+    """End the test unless something is as it should be."""
+    if found != wanted:
+        sys.exit(f"{what}: {found}, expected {wanted}")
+
+
+def main() -> None:
+    """Start it wrongly, then rightly, and stop it."""
+    contract = {variable.name: SET.get(variable.name, "smoke") for variable in ENVIRONMENT[Image.AGENT]}
+    environment = {**os.environ, **contract}
+    wrong = {**environment, "VOICE_HTTP_PORT": "none"}
+    expect("wrong port", subprocess.run(AGENT, env=wrong, check=False).returncode, 2)  # noqa: S603  the agent
+    program = subprocess.Popen(AGENT, env=environment)  # noqa: S603  the agent
+    end = time.monotonic() + DEADLINE_S
+    while not health() and time.monotonic() < end:
+        time.sleep(0.2)
+    expect("health", health(), 200)
+    expect("health check", subprocess.run([HEALTH_COMMAND], env=environment, check=False).returncode, 0)  # noqa: S603
+    program.send_signal(signal.SIGTERM)
+    expect("exit code", program.wait(DEADLINE_S), 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+"""Starts the agent: ``python -m voice_agent``."""
+
+import asyncio
+import logging
+import sys
+from typing import TYPE_CHECKING
+
+from loguru import logger
+
+from voice_agent.server import serve
+from voice_agent.settings import AgentSettings
+from voice_runtime import environment, logs
+from voice_runtime.store import StoreSettings
+
+if TYPE_CHECKING:
+    from loguru import Message
+
+
+def pass_on(message: "Message") -> None:
+    """Log where Pipecat fails, and not its text, which may hold what was said."""
+    record = message.record
+    failed = record["exception"] and record["exception"].type
+    where = f"{record['name']}:{record['line']}"
+    logging.getLogger("pipecat").error(
+        "failed", extra={"fields": {"where": where, "error": failed.__name__ if failed else ""}}
+    )
+
+
+def main() -> int:
+    """Run the agent; exit with 1 when it cannot begin."""
+    settings, store = environment.read(AgentSettings), environment.read(StoreSettings)
+    logs.set_up()
+    logger.remove()
+    logger.add(pass_on, level="ERROR")
+    try:
+        asyncio.run(serve(settings, store))
+    except OSError as error:
+        sys.stderr.write(f"the agent cannot start: {error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,288 @@
+"""One conversation: transport, hearing, turns, language model, speech, memory."""
+
+import asyncio
+import contextlib
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+from pipecat.adapters.llm.schemas.tools_schema import ToolsSchema
+from pipecat.adapters.llm.services.open_ai_adapter import OpenAILLMInvocationParams
+from pipecat.frames.frames import ErrorFrame, LLMRunFrame, OutputTransportMessageUrgentFrame
+from pipecat.observers.user_bot_latency_observer import LatencyBreakdown, UserBotLatencyObserver
+from pipecat.pipeline.pipeline import Pipeline
+from pipecat.pipeline.worker import PipelineParams, PipelineWorker, ProcessorUnusablePolicy
+from pipecat.processors.aggregators.llm_context import LLMContext, LLMContextMessage
+from pipecat.processors.aggregators.llm_response_universal import (
+    AssistantTurnStoppedMessage,
+    LLMAssistantAggregator,
+    LLMContextAggregatorPair,
+    LLMUserAggregator,
+    LLMUserAggregatorParams,
+    UserTurnStoppedMessage,
+)
+from pipecat.serializers.protobuf import ProtobufFrameSerializer
+from pipecat.services.openai.llm import OpenAILLMService
+from pipecat.transports.websocket.fastapi import FastAPIWebsocketParams, FastAPIWebsocketTransport
+from pipecat.turns.user_start import VADUserTurnStartStrategy
+from pipecat.turns.user_stop import TurnAnalyzerUserTurnStopStrategy
+from pipecat.turns.user_turn_strategies import UserTurnStrategies
+from pipecat.utils.types import NotGiven
+from pipecat.workers.runner import WorkerRunner
+from redis.exceptions import RedisError
+from starlette.types import Receive, Scope, Send
+from starlette.websockets import WebSocket
+from websockets.asyncio.client import ClientConnection
+
+from voice_agent.hearing import RATE, Hearing, Line
+from voice_agent.memory import LEASE_S, LostLeaseError, Memory, Message, Role
+from voice_agent.metrics import Metrics
+from voice_agent.models import Models
+from voice_agent.settings import AgentSettings
+from voice_agent.speaking import Speaking
+from voice_agent.tools import Tools
+from voice_agent.trace import Trace
+from voice_agent.turns import Turns
+
+SPOKEN_RATE = 24000
+"""Hz, of the audio that callers get."""
+
+LAST_TURN_S = 20.0
+"""Longest that who is told to come back elsewhere may still speak, and be answered, before."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Engines:
+    """What one conversation is held with, beside the two models of turns."""
+
+    client: httpx2.AsyncClient
+    trace: Trace
+    line: Line
+    opened: ClientConnection
+    tools: Tools
+    known_tools: ToolsSchema | NotGiven
+
+
+@dataclass(frozen=True)
+class Close:
+    """How a socket ends, by RFC 6455, section 7.4, and IANA's registry: 1012 and 1013 mean "come back"."""
+
+    code: int
+    reason: str
+
+
+ENDED = Close(1000, "the conversation has ended")
+IDLE = Close(1000, "nobody has said anything for a while")
+TAKEN = Close(1008, "another connection has this conversation")
+RESTART = Close(1012, "this agent is stopping; connect again with the conversation's token")
+BROKEN = Close(1013, "an engine fails; connect again with the conversation's token")
+
+
+class Socket(WebSocket):
+    """A WebSocket that ends as its conversation does: Pipecat closes every one with 1000."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        super().__init__(scope, receive, send)
+        self.ending = ENDED
+
+    async def close(self, code: int = 1000, reason: str | None = None) -> None:
+        """Close it, and say why."""
+        del code, reason
+        await super().close(self.ending.code, self.ending.reason)
+
+
+def _as_pipecat(message: Message) -> LLMContextMessage:
+    if message["role"] == "user":
+        return {"role": "user", "content": message["content"]}
+    return {"role": "assistant", "content": message["content"]}
+
+
+class Chat(OpenAILLMService):
+    """The language model, which is told whose request it answers."""
+
+    supports_developer_role = False  # no template of the open models knows it
+
+    def __init__(self, settings: AgentSettings, trace: Trace) -> None:
+        super().__init__(
+            api_key="none",  # engines of the same deployment, behind its network rules
+            base_url=settings.chat_url,
+            settings=OpenAILLMService.Settings(
+                model=settings.chat_model,
+                system_instruction=settings.prompt,
+                max_completion_tokens=settings.answer_tokens,
+            ),
+        )
+        self._trace = trace
+
+    def build_chat_completion_params(self, params_from_context: OpenAILLMInvocationParams) -> dict[str, Any]:
+        """Return what a request holds."""
+        return {**super().build_chat_completion_params(params_from_context), "extra_headers": self._trace.headers()}
+
+
+class Conversation:
+    """A conversation with one caller, from an accepted socket to its end."""
+
+    def __init__(
+        self, settings: AgentSettings, models: Models, metrics: Metrics, memory: Memory, engines: Engines
+    ) -> None:
+        self._settings = settings
+        self._models = models
+        self._metrics = metrics
+        self._memory = memory
+        self._engines = engines
+        self._turns = Turns()
+
+    async def hold(self, socket: Socket, greeting: dict[str, str], leaving: asyncio.Event) -> None:
+        """Hold it until either side ends it.
+
+        Args:
+            greeting: First message to the caller.
+            leaving: Set when the conversation has to end with its turn.
+
+        Raises:
+            RedisError: The store does not answer.
+        """
+        said = await self._memory.take()
+        worker = self._worker(socket, said, greeting)
+
+        async def end(close: Close) -> None:
+            socket.ending = close
+            await worker.cancel(reason=close.reason)
+
+        async def keep() -> None:
+            try:
+                while True:
+                    await asyncio.sleep(LEASE_S / 2)
+                    with contextlib.suppress(RedisError):  # the store comes back, or the lease runs out by itself
+                        await self._memory.renew()
+            except LostLeaseError:
+                await end(TAKEN)
+
+        async def leave() -> None:
+            await leaving.wait()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._turns.over.wait(), LAST_TURN_S)
+            await end(RESTART)
+
+        beside = [asyncio.create_task(each) for each in (keep(), leave())]
+        runner = WorkerRunner(handle_sigint=False)
+        try:
+            await runner.add_workers(worker)
+            await runner.run()
+        finally:
+            for task in beside:
+                task.cancel()
+            with contextlib.suppress(RedisError):
+                await self._memory.release()
+            log.info("conversation ended", extra={"fields": {"code": socket.ending.code}})
+
+    def _worker(self, socket: Socket, said: list[Message], greeting: dict[str, str]) -> PipelineWorker:
+        settings, engines, vad = self._settings, self._engines, self._models.vad()
+        transport = FastAPIWebsocketTransport(
+            socket,
+            FastAPIWebsocketParams(
+                audio_in_enabled=True,
+                audio_out_enabled=True,
+                serializer=ProtobufFrameSerializer(),
+                allowed_origins=[],
+            ),
+        )
+        hearing = Hearing(engines.line, engines.opened, settings)
+        chat = Chat(settings, engines.trace)
+        engines.tools.join(chat)
+        speaking = Speaking(settings, engines.client, engines.trace)
+        messages = [_as_pipecat(message) for message in said]
+        context = LLMContext(messages, tools=engines.known_tools)
+        turns = UserTurnStrategies(
+            start=[VADUserTurnStartStrategy()],
+            stop=[TurnAnalyzerUserTurnStopStrategy(turn_analyzer=self._models.turn())],
+        )
+        caller, agent = LLMContextAggregatorPair(
+            context,
+            user_params=LLMUserAggregatorParams(
+                user_turn_strategies=turns,
+                user_turn_stop_timeout=settings.unheard_within_s,
+                vad_analyzer=vad,
+                empty_user_turn=None,
+            ),
+        )
+        latency = UserBotLatencyObserver()
+        worker = PipelineWorker(
+            Pipeline([transport.input(), hearing, caller, chat, speaking, transport.output(), agent]),
+            params=PipelineParams(audio_in_sample_rate=RATE, audio_out_sample_rate=SPOKEN_RATE, enable_metrics=True),
+            enable_rtvi=False,
+            idle_timeout_secs=settings.idle_timeout_s,
+            observers=[latency, self._turns, self._metrics.barge_in()],
+            processor_unusable_policy=ProcessorUnusablePolicy.CANCEL,
+        )
+        self._follow_turns(worker, socket, caller, agent)
+        self._follow_faults(worker, socket)
+
+        @transport.event_handler("on_client_connected")
+        async def connected(*_: object) -> None:
+            await worker.queue_frame(OutputTransportMessageUrgentFrame(message=greeting))
+            if said and said[-1]["role"] == "user":
+                self._turns.begin()
+                await worker.queue_frame(LLMRunFrame())  # nobody has heard an answer to it
+
+        @transport.event_handler("on_client_disconnected")
+        async def gone(*_: object) -> None:
+            await worker.cancel(reason="the caller has gone")
+
+        @latency.event_handler("on_latency_breakdown")
+        async def answered(_: object, breakdown: LatencyBreakdown) -> None:
+            self._metrics.turn(breakdown)
+
+        return worker
+
+    def _follow_turns(
+        self, worker: PipelineWorker, socket: Socket, caller: LLMUserAggregator, agent: LLMAssistantAggregator
+    ) -> None:
+        """Remember what is said, and know when nobody is speaking or waiting."""
+
+        @caller.event_handler("on_user_turn_started")
+        async def speaks(*_: object) -> None:
+            self._turns.begin()
+
+        @caller.event_handler("on_user_turn_stopped")
+        async def asked(_aggregator: object, _strategy: object, message: UserTurnStoppedMessage) -> None:
+            if not message.content:
+                self._turns.end()
+            await self._remember(worker, socket, "user", message.content)
+
+        @agent.event_handler("on_assistant_turn_stopped")
+        async def heard(_aggregator: object, message: AssistantTurnStoppedMessage) -> None:
+            await self._remember(worker, socket, "assistant", message.content)
+            # Without words it has called a tool, and goes on.
+            if message.content and not message.interrupted:
+                self._turns.end()
+
+    def _follow_faults(self, worker: PipelineWorker, socket: Socket) -> None:
+        """Say what ends a conversation."""
+
+        @worker.event_handler("on_idle_timeout")
+        async def idle(*_: object) -> None:
+            socket.ending = IDLE
+
+        @worker.event_handler("on_pipeline_error")
+        async def failed(_: object, frame: ErrorFrame) -> None:
+            # Its text may hold what was said.
+            log.warning("an engine fails", extra={"fields": {"processor": str(frame.processor)}})
+            self._turns.end()
+            if frame.processor and not frame.processor.is_usable:
+                socket.ending = BROKEN
+
+    async def _remember(self, worker: PipelineWorker, socket: Socket, role: Role, content: str | None) -> None:
+        if not content:
+            return
+        try:
+            await self._memory.add(role, content)
+        except LostLeaseError:
+            socket.ending = TAKEN
+            await worker.cancel(reason=TAKEN.reason)
+        except RedisError:
+            # The conversation goes on; only a reconnect would miss this turn.
+            log.exception("a turn could not be stored")

@@ -1,0 +1,33 @@
+"""Callers that are not let in, and what they are told."""
+
+import json
+
+from starlette.responses import JSONResponse
+
+UNAVAILABLE = 503
+PASSED_ON = (401, 403, 429, UNAVAILABLE)
+"""What the gateway says of a caller, and not of the agent."""
+
+
+class RefusedError(Exception):
+    """A caller that is not let in."""
+
+    def __init__(self, status: int, error: str, detail: str) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.error = error
+
+    @classmethod
+    def passed_on(cls, status: int, body: bytes | bytearray) -> "RefusedError":
+        """Return the gateway's refusal as the agent's own."""
+        try:
+            said = json.loads(body)
+            error, detail = str(said["error"]), str(said["detail"])
+        except (ValueError, KeyError, TypeError):
+            error, detail = "refused", f"the gateway answers {status}"
+        return cls(status if status in PASSED_ON else UNAVAILABLE, error, detail)
+
+    def response(self) -> JSONResponse:
+        """Return the answer that tells the caller."""
+        headers = {"Retry-After": "1"} if self.status == UNAVAILABLE else None
+        return JSONResponse({"error": self.error, "detail": str(self)}, self.status, headers)

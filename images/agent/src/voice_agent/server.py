@@ -1,0 +1,225 @@
+"""The process: a port, a bounded number of conversations, and an orderly end."""
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import signal
+from collections.abc import Iterator
+
+import httpx2
+import uvicorn
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route, WebSocketRoute
+from starlette.types import Receive, Scope, Send
+
+from blueprint.contract.session_api import HEALTH_PATH, TOKEN_HEADER
+from voice_agent import tokens
+from voice_agent.conversation import LAST_TURN_S, Conversation, Engines, Socket
+from voice_agent.hearing import Line
+from voice_agent.memory import Memory
+from voice_agent.metrics import Metrics
+from voice_agent.models import Models
+from voice_agent.refusals import RefusedError
+from voice_agent.settings import AgentSettings
+from voice_agent.tools import Tools
+from voice_agent.trace import Trace
+from voice_runtime.store import StoreSettings, connect
+
+NEW_PATH = "/v1/conversations"
+PATH = "/v1/conversations/{id}"
+METRICS_PATH = "/metrics"
+SUBPROTOCOL = "voice.v1"
+"""Browsers cannot set headers on a WebSocket: they offer this, and behind it tokens with these names before them."""
+OFFERED_TOKEN = "voice.token."  # noqa: S105  a name
+OFFERED_KEY = "voice.key."
+MESSAGE_BYTES = 64 * 1024
+STOP_TIMEOUT_S = 5
+DRAIN_LOOK_S = 0.1
+SPEECH_TIMEOUT_S = 30.0
+
+log = logging.getLogger(__name__)
+
+
+class Agent:
+    """State of the process.
+
+    Attributes:
+        draining: Nobody new is taken.
+        leaving: Who is still here is told to come back elsewhere.
+    """
+
+    def __init__(self, settings: AgentSettings, store: Redis) -> None:
+        self.settings = settings
+        self.store = store
+        self.metrics = Metrics(settings.conversations)
+        self.models = Models(settings.incomplete_within_s)
+        self.client = httpx2.AsyncClient(timeout=SPEECH_TIMEOUT_S)
+        self.draining = asyncio.Event()
+        self.leaving = asyncio.Event()
+        self.held = 0
+
+    @contextlib.contextmanager
+    def slot(self) -> Iterator[None]:
+        """Hold a slot for a conversation.
+
+        Raises:
+            RefusedError: There is none.
+        """
+        if self.draining.is_set():
+            raise RefusedError(503, "draining", "this agent is stopping; try again, and another answers")
+        if self.held >= self.settings.conversations:
+            raise RefusedError(
+                503, "busy", f"this agent holds {self.held} conversations, as many as it takes; try again"
+            )
+        self.held += 1
+        self.metrics.conversations.set(self.held)
+        try:
+            yield
+        finally:
+            self.held -= 1
+            self.metrics.conversations.set(self.held)
+
+    async def talk(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a caller in, and hold a conversation. Who is refused has an HTTP answer, and never an open socket."""
+        socket = Socket(scope, receive, send)
+        try:
+            conversation, trace = self._conversation(socket), Trace()
+            with self.slot():
+                await self._is_there()
+                tools = Tools(self.settings.tools_url, self.client, trace, conversation)
+                known = await tools.read()
+                line = Line(self.settings, _key(socket), trace)
+                engines = Engines(self.client, trace, line, await line.open(), tools, known)
+                offered = socket.scope["subprotocols"]
+                await socket.accept(SUBPROTOCOL if SUBPROTOCOL in offered else None)
+                memory = Memory(self.store, conversation, self.settings.token_ttl_s)
+                token = tokens.make(self.settings.token_key.get_secret_value(), conversation, self.settings.token_ttl_s)
+                greeting = {"type": "conversation", "id": conversation, "token": token}
+                await Conversation(self.settings, self.models, self.metrics, memory, engines).hold(
+                    socket, greeting, self.leaving
+                )
+        except RefusedError as refusal:
+            self.metrics.refused.labels(refusal.error).inc()
+            await socket.send_denial_response(refusal.response())
+
+    def _conversation(self, socket: Socket) -> str:
+        conversation: str | None = socket.path_params.get("id")
+        if conversation is None:
+            return secrets.token_hex(16)
+        token = socket.headers.get(TOKEN_HEADER) or _offered(socket, OFFERED_TOKEN)
+        if not tokens.opens(self.settings.token_key.get_secret_value(), token, conversation):
+            raise RefusedError(401, "invalid token", "the token does not open this conversation; begin a new one")
+        return conversation
+
+    async def _is_there(self) -> None:
+        try:
+            await self.store.ping()
+        except RedisError:
+            raise RefusedError(503, "state store away", "the state store does not answer; try again") from None
+
+
+def _offered(socket: Socket, name: str) -> str:
+    found = (each for each in socket.scope["subprotocols"] if each.startswith(name))
+    return next(found, "").removeprefix(name)
+
+
+def _key(socket: Socket) -> str:
+    key = _offered(socket, OFFERED_KEY)
+    return socket.headers.get("Authorization") or (f"Bearer {key}" if key else "")
+
+
+class _Talk:
+    """The agent's WebSocket as an ASGI application: a function would be handed a socket of Starlette's own."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._agent.talk(scope, receive, send)
+
+
+def application(agent: Agent) -> Starlette:
+    """Return the agent's port."""
+
+    async def health(_: Request) -> Response:
+        return PlainTextResponse("draining\n", 503) if agent.draining.is_set() else PlainTextResponse("ok\n")
+
+    async def metrics(_: Request) -> Response:
+        return Response(agent.metrics.text(), media_type="text/plain; version=0.0.4")
+
+    return Starlette(
+        routes=[
+            WebSocketRoute(NEW_PATH, _Talk(agent)),
+            WebSocketRoute(PATH, _Talk(agent)),
+            Route(HEALTH_PATH, health),
+            Route(METRICS_PATH, metrics),
+        ]
+    )
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves signals to the process, which lets conversations end first."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def serve(settings: AgentSettings, store_settings: StoreSettings) -> None:
+    """Run until a signal asks for the end and every conversation is over, or its time is up.
+
+    Raises:
+        OSError: The port is taken, or the file of a password cannot be read.
+    """
+    agent = Agent(settings, connect(store_settings))
+    server = _Server(
+        uvicorn.Config(
+            application(agent),
+            host=settings.bind_address,
+            port=settings.http_port,
+            ws="websockets-sansio",
+            ws_max_size=MESSAGE_BYTES,
+            ws_per_message_deflate=False,
+            timeout_graceful_shutdown=STOP_TIMEOUT_S,
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+        )
+    )
+    for each in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(each, agent.draining.set)
+    serving = asyncio.create_task(server.serve())
+    draining = asyncio.create_task(drain(agent))
+    await asyncio.wait((serving, draining), return_when=asyncio.FIRST_COMPLETED)
+    server.should_exit = True
+    await serving
+    draining.cancel()
+    await agent.client.aclose()
+    await agent.store.aclose()
+    log.info("stopped")
+
+
+async def drain(agent: Agent) -> None:
+    """Wait for the signal, then until conversations have ended; whoever is left is told to come back elsewhere.
+
+    It is told so between two turns, for the last of which the end of the time is kept.
+    """
+    await agent.draining.wait()
+    log.info("draining", extra={"fields": {"conversations": agent.held}})
+    last_s = min(LAST_TURN_S, agent.settings.drain_timeout_s)
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(_all_gone(agent), agent.settings.drain_timeout_s - last_s)
+    agent.leaving.set()
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(_all_gone(agent), last_s + STOP_TIMEOUT_S)
+
+
+async def _all_gone(agent: Agent) -> None:
+    while agent.held:
+        await asyncio.sleep(DRAIN_LOOK_S)

@@ -1,0 +1,86 @@
+"""Speech by an OpenAI-compatible ``/v1/audio/speech``. Pipecat's own knows OpenAI's voices and 24 kHz alone."""
+
+from collections.abc import AsyncGenerator
+
+import httpx2
+from pipecat.frames.frames import ErrorFrame, Frame, TTSAudioRawFrame
+from pipecat.services.settings import TTSSettings
+from pipecat.services.tts_service import TTSService
+
+from voice_agent.settings import AgentSettings
+from voice_agent.trace import Trace
+
+SECONDS_A_CHARACTER = 1 / 15
+"""Of English read aloud; what a sentence really took corrects it for the next one."""
+
+
+class Speaking(TTSService):
+    """Speaks, and says when each word is heard.
+
+    The engines do not tell when which word comes. Words are spread over a sentence's audio by their length, which is
+    enough to know how far an interrupted answer was heard.
+    """
+
+    def __init__(self, settings: AgentSettings, client: httpx2.AsyncClient, trace: Trace) -> None:
+        model, voice = settings.speech_model, settings.speech_voice
+        super().__init__(
+            push_text_frames=False,
+            push_start_frame=True,
+            push_stop_frames=True,
+            settings=TTSSettings(model=model, voice=voice, language=None),
+        )
+        self._url = f"{settings.speech_url}/audio/speech"
+        self._asked = {"model": model, "voice": voice, "response_format": "pcm"}
+        self._rate = settings.speech_rate
+        self._client = client
+        self._trace = trace
+        self._per_character_s = SECONDS_A_CHARACTER
+        self._context = ""
+        self._spoken_s = 0.0
+        """Of the answer, in audio: where the next sentence begins."""
+
+    def can_generate_metrics(self) -> bool:
+        """Whether it tells Pipecat how long it took."""
+        return True
+
+    async def run_tts(self, text: str, context_id: str) -> AsyncGenerator[Frame | None, None]:
+        """Yield the audio of a sentence."""
+        if context_id != self._context:
+            self._context, self._spoken_s = context_id, 0.0
+        begin, words = self._spoken_s, _placed(text)
+        try:
+            async with self._client.stream(
+                "POST", self._url, json={**self._asked, "input": text}, headers=self._trace.headers()
+            ) as answer:
+                if answer.is_error:
+                    said = (await answer.aread()).decode(errors="replace")[:200]
+                    yield ErrorFrame(f"{self._url} answers {answer.status_code}: {said}")
+                    return
+                async for frame in self._stream_audio_frames_from_iterator(
+                    answer.aiter_bytes(), in_sample_rate=self._rate, context_id=context_id
+                ):
+                    yield frame
+                    if isinstance(frame, TTSAudioRawFrame):
+                        self._spoken_s += frame.num_frames / frame.sample_rate
+                    due = [word for word in words if begin + word[1] * self._per_character_s < self._spoken_s]
+                    words = words[len(due) :]
+                    await self._tell(due, begin, context_id)
+        except httpx2.HTTPError as error:
+            yield ErrorFrame(f"{self._url} cannot be reached: {error or type(error).__name__}")
+            return
+        self._per_character_s = (self._spoken_s - begin) / max(len(text), 1)
+        await self._tell(words, begin, context_id)
+
+    async def _tell(self, words: list[tuple[str, int]], begin: float, context_id: str) -> None:
+        times = [(word, begin + place * self._per_character_s) for word, place in words]
+        await self.add_word_timestamps(times, context_id)
+
+
+def _placed(text: str) -> list[tuple[str, int]]:
+    """Return each word with the number of characters before it."""
+    placed, place = [], 0
+    for word in text.split():
+        place = text.index(word, place)
+        placed.append((word, place))
+        place += len(word)
+    return placed

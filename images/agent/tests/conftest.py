@@ -1,0 +1,184 @@
+"""An agent on a port of this machine, with engines that are told what to say, and a caller."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import uvicorn
+import websockets
+from pipecat.frames.protobufs import frames_pb2
+from redis.asyncio import Redis
+
+from images.agent.tests.engines import SPEECH_RATE, Engines
+from images.conftest import PATIENCE_S, free_port
+from ops.call.recording import read
+from voice_agent.models import Vad
+from voice_agent.server import Agent, application
+from voice_agent.settings import AgentSettings
+
+RATE = 16000
+FRAME = RATE // 50
+KEY = "k" * 32
+SAMPLE = Path(__file__).parents[3] / "ops/demo/page/sample.wav"
+SENTENCE_S = 2.0
+"""Within the sample's first pause: the next 2.7 s are spoken without one."""
+LOUD = 1000
+
+
+def speech(seconds: float) -> np.ndarray[Any, np.dtype[np.int16]]:
+    """Return the beginning of the sample's second sentence, from its first sound on."""
+    samples = read(SAMPLE)
+    first = int(SENTENCE_S * RATE)
+    onset = first + int(np.argmax(np.abs(samples[first:].astype(np.int32)) > LOUD))
+    return samples[onset : onset + int(seconds * RATE)]
+
+
+def silence(seconds: float) -> np.ndarray[Any, np.dtype[np.int16]]:
+    return np.zeros(int(seconds * RATE), np.int16)
+
+
+@dataclass
+class Caller:
+    """One who speaks Pipecat's protobuf, as its own clients do."""
+
+    socket: websockets.ClientConnection
+    vads: list[Vad]
+    sent: int = 0
+    heard_s: float = 0.0
+    messages: list[dict[str, Any]] = field(default_factory=list)
+    interruptions: int = 0
+    changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    async def listen(self) -> None:
+        async for data in self.socket:
+            frame = frames_pb2.Frame.FromString(data)  # type: ignore[attr-defined]
+            async with self.changed:
+                match frame.WhichOneof("frame"):
+                    case "audio":
+                        self.heard_s += len(frame.audio.audio) / 2 / frame.audio.sample_rate
+                    case "message":
+                        self.messages.append(json.loads(frame.message.data))
+                    case "interruption":
+                        self.interruptions += 1
+                self.changed.notify_all()
+
+    async def send(self, samples: np.ndarray[Any, np.dtype[np.int16]]) -> None:
+        """Send audio as fast as it is listened to: then only the audio's own time counts, on whatever machine."""
+        for begin in range(0, samples.size - FRAME + 1, FRAME):
+            frame = frames_pb2.Frame()  # type: ignore[attr-defined]
+            frame.audio.audio = samples[begin : begin + FRAME].astype("<i2").tobytes()
+            frame.audio.sample_rate = RATE
+            frame.audio.num_channels = 1
+            await self.socket.send(frame.SerializeToString())
+            self.sent += len(frame.audio.audio)
+            await until(lambda: self.vads[-1].heard_bytes >= self.sent)
+
+    async def until(self, condition: Callable[["Caller"], bool]) -> None:
+        async with self.changed, asyncio.timeout(PATIENCE_S):
+            await self.changed.wait_for(lambda: condition(self))
+
+    async def closed(self) -> int | None:
+        async with asyncio.timeout(PATIENCE_S):
+            await self.socket.wait_closed()
+        return self.socket.close_code
+
+
+@dataclass
+class Place:
+    """Where the agent answers."""
+
+    agent: Agent
+    url: str
+    vads: list[Vad]
+
+    @contextlib.asynccontextmanager
+    async def call(self, path: str = "/v1/conversations", token: str = "") -> AsyncIterator[Caller]:
+        headers = {"X-Voice-Token": token} if token else {}
+        async with websockets.connect(
+            f"ws{self.url[4:]}{path}", additional_headers=headers, ping_interval=None
+        ) as socket:
+            caller = Caller(socket, self.vads)
+            listening = asyncio.create_task(caller.listen())
+            await caller.until(lambda each: bool(each.messages))
+            yield caller
+            held = self.agent.held
+        with contextlib.suppress(websockets.ConnectionClosed):
+            await listening
+        await until(lambda: self.agent.held < max(held, 1))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+@contextlib.asynccontextmanager
+async def serving(app: Any, port: int) -> AsyncIterator[None]:
+    config = uvicorn.Config(
+        app, port=port, lifespan="off", log_config=None, ws="websockets-sansio", ws_ping_interval=None
+    )
+    server = uvicorn.Server(config)
+    server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign, assignment]
+    task = asyncio.create_task(server.serve())
+    await until(lambda: server.started)
+    yield
+    server.should_exit = server.force_exit = True
+    await task
+
+
+@pytest.fixture
+async def engines() -> AsyncIterator[Engines]:
+    engines = Engines()
+    engines.port = free_port()
+    async with serving(engines.app(), engines.port):
+        yield engines
+
+
+def settings_of(engines: Engines, port: int, **more: Any) -> AgentSettings:
+    return AgentSettings(
+        http_port=port,
+        bind_address="127.0.0.1",
+        token_key=KEY,
+        token_ttl_s=600,
+        drain_timeout_s=30,
+        gateway_url=engines.url,
+        chat_url=f"{engines.url}/v1",
+        chat_model="small",
+        speech_url=f"{engines.url}/v1",
+        speech_model="voices",
+        speech_voice="joe",
+        speech_rate=SPEECH_RATE,
+        prompt="Answer in one sentence.",
+        language="",
+        answer_tokens=100,
+        final_within_s=PATIENCE_S,
+        unheard_within_s=PATIENCE_S,
+        **{"conversations": 1, "tools_url": "", "idle_timeout_s": 300, **more},
+    )
+
+
+@contextlib.asynccontextmanager
+async def agent_over(engines: Engines, store: Redis, **more: Any) -> AsyncIterator[Place]:
+    port = free_port()
+    agent = Agent(settings_of(engines, port, **more), store)
+    vads: list[Vad] = []
+    make = agent.models.vad
+    agent.models.vad = lambda: vads.append(make()) or vads[-1]  # type: ignore[method-assign, func-returns-value]
+    async with serving(application(agent), port):
+        yield Place(agent, f"http://127.0.0.1:{port}", vads)
+        agent.leaving.set()
+        await until(lambda: agent.held == 0)
+    await agent.client.aclose()
+
+
+@pytest.fixture
+async def place(engines: Engines, store: Redis) -> AsyncIterator[Place]:
+    async with agent_over(engines, store) as place:
+        yield place

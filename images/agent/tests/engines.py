@@ -1,0 +1,143 @@
+"""What stands for the engines: a gateway, a language model and a voice, each told what to say and when."""
+
+import asyncio
+import base64
+import json
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from typing import Any
+
+import numpy as np
+from starlette.applications import Starlette
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route, WebSocketRoute
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+TRANSCRIBED = "conversation.item.input_audio_transcription"
+SPEECH_RATE = 22050
+"""Of no engine that OpenAI sells."""
+
+
+class Engines:
+    """Attributes:
+    finals: What the gateway hears in each session: text, and the place in the audio in ms that it reaches to.
+    commits: Where in the audio they came, in ms.
+    keys: What sessions were opened with.
+    refuses: Status that sessions are refused with.
+    may_tell: Cleared to keep back what was heard.
+    answers: What the language model says, one after the other.
+    spoken_s: Audio of each sentence.
+    """
+
+    def __init__(self) -> None:
+        self.port = 0
+        self.finals: list[tuple[int, str]] = []
+        self.answers: list[str] = []
+        self.spoken_s = 1.0
+        self.asked: list[dict[str, Any]] = []
+        self.spoken: list[dict[str, Any]] = []
+        self.traces: defaultdict[str, list[str]] = defaultdict(list)
+        self.taken_ms = 0.0
+        self.told = 0
+        self.commits: list[float] = []
+        self.keys: list[str] = []
+        self.updates: list[dict[str, Any]] = []
+        self.sockets: list[WebSocket] = []
+        self.refuses = 0
+        self.calls: list[dict[str, Any]] = []
+        self.moved = asyncio.Condition()
+        self.may_tell = asyncio.Event()
+        self.may_tell.set()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def app(self) -> Starlette:
+        return Starlette(
+            routes=[
+                WebSocketRoute("/v1/realtime", self._hear),
+                Route("/tools", self._tools, methods=["GET", "POST"]),
+                Route("/v1/chat/completions", self._chat, methods=["POST"]),
+                Route("/v1/audio/speech", self._speech, methods=["POST"]),
+            ]
+        )
+
+    async def _hear(self, socket: WebSocket) -> None:
+        """Speak the gateway's part of OpenAI's realtime transcription, with one item between two commits."""
+        self._trace("gateway", socket)
+        self.keys.append(socket.headers.get("Authorization", ""))
+        if self.refuses:
+            await socket.send_denial_response(JSONResponse({"error": "busy", "detail": "full"}, self.refuses))
+            return
+        await socket.accept()
+        self.taken_ms, self.told = 0.0, 0
+        self.sockets.append(socket)
+        await self._say(socket, "session.created", session={})
+        try:
+            async for text in socket.iter_text():
+                event = json.loads(text)
+                match event["type"]:
+                    case "session.update":
+                        self.updates.append(event["session"])
+                        await self._say(socket, "session.updated", session={})
+                    case "input_audio_buffer.append":
+                        async with self.moved:
+                            self.taken_ms += len(base64.b64decode(event["audio"])) / 32
+                            self.moved.notify_all()
+                    case "input_audio_buffer.commit":
+                        self.commits.append(self.taken_ms)
+                        await self._complete(socket)
+        except WebSocketDisconnect:
+            pass
+
+    async def _complete(self, socket: WebSocket) -> None:
+        due = [text for end_ms, text in self.finals[self.told :] if end_ms <= self.taken_ms]
+        self.told += len(due)
+        if due:
+            await self._say(socket, f"{TRANSCRIBED}.delta", item_id="i", content_index=0, delta=" ".join(due))
+        await self._say(socket, f"{TRANSCRIBED}.completed", item_id="i", content_index=0, transcript=" ".join(due))
+
+    async def _say(self, socket: WebSocket, kind: str, **fields: Any) -> None:
+        await self.may_tell.wait()
+        await socket.send_text(json.dumps({"type": kind, "event_id": "e", **fields}))
+
+    async def taken(self, ms: float) -> None:
+        """Wait until so much audio has come."""
+        async with self.moved:
+            await self.moved.wait_for(lambda: self.taken_ms >= ms)
+
+    async def _chat(self, request: Request) -> Response:
+        self._trace("chat", request)
+        self.asked.append(await request.json())
+        answer = self.answers.pop(0)
+        # A call is NAME(ARGUMENTS).
+        name, _, arguments = answer.partition("(") if answer.endswith("})") else ("", "", "")
+        function = {"index": 0, "id": "c", "function": {"name": name, "arguments": arguments.removesuffix(")")}}
+        deltas = [{"tool_calls": [function]}] if name else [{"content": f"{word} "} for word in answer.split(" ")]
+
+        async def chunks() -> AsyncIterator[str]:
+            for each in deltas:
+                delta = {"choices": [{"index": 0, "delta": each}]}
+                yield f"data: {json.dumps({'id': 'x', 'object': 'chat.completion.chunk', 'created': 0, 'model': 'm', **delta})}\n\n"  # noqa: E501
+            yield "data: [DONE]\n\n"
+
+        return StreamingResponse(chunks(), media_type="text/event-stream")
+
+    async def _speech(self, request: Request) -> Response:
+        self._trace("speech", request)
+        self.spoken.append(await request.json())
+        tone = np.sin(np.arange(int(self.spoken_s * SPEECH_RATE)) * 0.1) * 8000
+        return Response(tone.astype("<i2").tobytes(), media_type="audio/pcm")
+
+    async def _tools(self, request: Request) -> Response:
+        if request.method == "GET":
+            properties = {"city": {"type": "string"}}
+            parameters = {"type": "object", "properties": properties, "required": ["city"]}
+            return JSONResponse([{"name": "weather", "description": "Of a city.", "parameters": parameters}])
+        self.calls.append(await request.json())
+        return JSONResponse({"sky": "clear"})
+
+    def _trace(self, engine: str, request: HTTPConnection) -> None:
+        self.traces[engine].append(request.headers["traceparent"])

@@ -1,0 +1,180 @@
+"""Turns, interruptions and reconnects over the real pipeline and its real models of turns."""
+
+import json
+
+import pytest
+from redis.asyncio import Redis
+
+from images.agent.tests.conftest import KEY, Caller, Place, agent_over, silence, speech, until
+from images.agent.tests.engines import Engines
+from voice_agent import tokens
+
+SPOKEN_S = 2.0
+LONG = f"The answer {'goes on and on ' * 58}to its end."
+"""A minute at the rate of English read aloud."""
+ENDED_S = 3.0
+"""Silence after which a turn is over, whatever the model of turns thinks."""
+
+
+async def said(store: Redis, conversation: str) -> list[tuple[str, str]]:
+    found = await store.lrange(f"conversation:{conversation}", 0, -1)
+    return [(each["role"], each["content"]) for each in map(json.loads, found)]
+
+
+async def speak(caller: Caller) -> None:
+    await caller.send(speech(SPOKEN_S))
+    await caller.send(silence(ENDED_S))
+
+
+async def test_a_turn_is_heard_answered_spoken_and_remembered(place: Place, engines: Engines, store: Redis) -> None:
+    engines.finals, engines.answers = [(1900, "What is this?")], ["It is a test."]
+    async with place.call() as caller:
+        conversation = caller.messages[0]["id"]
+        await speak(caller)
+        await caller.until(lambda each: each.heard_s >= engines.spoken_s)
+        await until(lambda: place.agent.metrics.text().count(b"voice_agent_turn_seconds_count 1.0") == 1)
+        # It has not waited for as long as a last transcript may take.
+        [took] = [
+            float(line.split()[1])
+            for line in place.agent.metrics.text().decode().splitlines()
+            if line.startswith("voice_agent_turn_seconds_sum")
+        ]
+        assert took < place.agent.settings.final_within_s
+        [asked], [spoken] = engines.asked, engines.spoken
+        assert [each["role"] for each in asked["messages"]] == ["system", "user"]
+        assert asked["messages"][0]["content"] == place.agent.settings.prompt
+        assert asked["messages"][1]["content"] == "What is this?"
+        assert asked["stream"] is True
+        assert spoken == {"model": "voices", "voice": "joe", "response_format": "pcm", "input": "It is a test."}
+        while len(await said(store, conversation)) < 2:
+            await caller.send(silence(0.02))
+        assert await said(store, conversation) == [("user", "What is this?"), ("assistant", "It is a test.")]
+        # Callers are shown no prompts and no figures.
+        assert [each["type"] for each in caller.messages] == ["conversation"]
+    assert engines.traces.keys() == {"gateway", "chat", "speech"}
+    assert len({trace.split("-")[1] for found in engines.traces.values() for trace in found}) == 1
+    assert await store.get(f"conversation:{conversation}:lease") is None
+
+
+async def test_what_the_gateway_hears_in_pieces_is_one_question(place: Place, engines: Engines) -> None:
+    """Its transcripts are of what was said between two commits; a pause of thought is no end of a turn."""
+    engines.finals = [(900, "What I would like to know"), (2200, "is what this is.")]
+    engines.answers = ["A test."]
+    async with place.call() as caller:
+        engines.may_tell.clear()
+        await caller.send(speech(1.0))
+        await caller.send(silence(0.3))
+        await until(lambda: len(engines.commits) == 1)
+        await caller.send(speech(1.0))
+        engines.may_tell.set()
+        await until(lambda: engines.told == 1)
+        engines.may_tell.clear()
+        await caller.send(silence(ENDED_S))
+        assert engines.asked == [], "the first transcript has ended the turn"
+        engines.may_tell.set()
+        await caller.until(lambda each: each.heard_s > 0)
+    assert [asked["messages"][-1]["content"] for asked in engines.asked] == [
+        "What I would like to know is what this is."
+    ]
+
+
+async def test_a_caller_who_interrupts_is_answered_by_silence_within_300_ms_of_audio(
+    place: Place, engines: Engines, store: Redis
+) -> None:
+    """Measured in audio that has been sent, so that a slow machine is no slower agent."""
+    engines.finals, engines.answers = [(1900, "What is this?")], [LONG]
+    engines.spoken_s = 60.0
+    async with place.call() as caller:
+        conversation = caller.messages[0]["id"]
+        await speak(caller)
+        await caller.until(lambda each: each.heard_s > 0)
+        await caller.send(silence(0.2))
+        assert caller.interruptions == 1, "that was the turn's own beginning"
+        await caller.send(speech(0.3))
+        await caller.until(lambda each: each.interruptions == 2)
+        heard_s = caller.heard_s
+        assert heard_s < engines.spoken_s
+        while len(found := await said(store, conversation)) < 2:
+            await caller.send(silence(0.02))
+        assert caller.heard_s == pytest.approx(heard_s, abs=0.1)
+        # As it was heard: the beginning, and nothing of the end.
+        assert found[1][0] == "assistant"
+        assert engines.spoken[0]["input"].startswith(found[1][1])
+        assert not found[1][1].endswith("end.")
+
+
+async def test_who_comes_back_goes_on_and_has_an_unanswered_question_answered(
+    place: Place, engines: Engines, store: Redis
+) -> None:
+    conversation = "c" * 32
+    for role, content in (("user", "Hello."), ("assistant", "Hello!"), ("user", "Who are you?")):
+        await store.rpush(f"conversation:{conversation}", json.dumps({"role": role, "content": content}))
+    engines.answers = ["A test."]
+    token = tokens.make(KEY, conversation, 60)
+    async with place.call(f"/v1/conversations/{conversation}", token) as caller:
+        assert caller.messages[0]["id"] == conversation
+        await caller.until(lambda each: each.heard_s > 0)
+    assert [each["content"] for each in engines.asked[0]["messages"][1:]] == ["Hello.", "Hello!", "Who are you?"]
+
+
+async def test_an_agent_that_hears_nothing_does_not_talk_on(place: Place, engines: Engines) -> None:
+    async with place.call() as caller:
+        engines.refuses = 503
+        await engines.sockets[-1].close(1012)
+        assert await caller.closed() == 1013
+
+
+async def test_a_gateway_that_stops_is_followed_by_another(place: Place, engines: Engines) -> None:
+    engines.finals, engines.answers = [(1900, "What is this?")], ["A test."]
+    async with place.call() as caller:
+        await engines.sockets[-1].close(1012)
+        await until(lambda: len(engines.updates) == 2)
+        await speak(caller)
+        await caller.until(lambda each: each.heard_s > 0)
+
+
+async def test_the_model_calls_the_operators_tools(engines: Engines, store: Redis) -> None:
+    engines.finals = [(1900, "How is the weather in Bonn?")]
+    engines.answers = ['weather({"city": "Bonn"})', "The sky is clear."]
+    async with agent_over(engines, store, tools_url=f"{engines.url}/tools") as place, place.call() as caller:
+        await speak(caller)
+        await caller.until(lambda each: each.heard_s > 0)
+        conversation = caller.messages[0]["id"]
+    assert engines.calls == [{"name": "weather", "arguments": {"city": "Bonn"}, "conversation": conversation}]
+    assert engines.asked[0]["tools"][0]["function"]["parameters"]["required"] == ["city"]
+    assert json.loads(engines.asked[1]["messages"][-1]["content"]) == {"sky": "clear"}
+
+
+async def test_two_agents_never_hold_one_conversation(place: Place, store: Redis) -> None:
+    async with place.call() as caller:
+        await store.set(f"conversation:{caller.messages[0]['id']}:lease", "another", ex=60)
+        assert await caller.closed() == 1008
+
+
+async def test_who_is_still_here_at_the_end_of_a_drain_is_told_to_come_back(place: Place) -> None:
+    async with place.call() as caller:
+        place.agent.leaving.set()
+        assert await caller.closed() == 1012
+
+
+async def test_an_agent_that_stops_cuts_no_turn(place: Place, engines: Engines, store: Redis) -> None:
+    engines.finals, engines.answers, engines.spoken_s = [(1900, "What is this?")], ["It is a test."], 2.0
+    async with place.call() as caller:
+        conversation = caller.messages[0]["id"]
+        await caller.send(speech(SPOKEN_S))
+        place.agent.leaving.set()
+        await caller.send(silence(ENDED_S))
+        assert await caller.closed() == 1012
+        assert caller.heard_s == pytest.approx(engines.spoken_s, abs=0.1)
+    assert await said(store, conversation) == [("user", "What is this?"), ("assistant", "It is a test.")]
+
+
+async def test_two_callers_are_held_at_once(engines: Engines, store: Redis) -> None:
+    async with agent_over(engines, store, conversations=2) as place, place.call() as first, place.call() as second:
+        assert first.messages[0]["id"] != second.messages[0]["id"]
+        assert place.agent.held == 2
+
+
+async def test_a_conversation_in_which_nobody_speaks_is_closed(engines: Engines, store: Redis) -> None:
+    async with agent_over(engines, store, idle_timeout_s=0.5) as place, place.call() as caller:
+        assert await caller.closed() == 1000

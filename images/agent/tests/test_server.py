@@ -1,0 +1,108 @@
+"""Who is let in, who is not, and what the process shares between conversations."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx2
+import pytest
+import websockets
+from redis.asyncio import Redis
+
+from images.agent.tests.conftest import KEY, Place, agent_over, until
+from images.agent.tests.engines import Engines
+from ops.images.locks import locked
+from voice_agent import tokens
+from voice_agent.models import Models
+from voice_agent.speaking import _placed
+
+
+async def refused(place: Place, path: str = "/v1/conversations", token: str = "") -> tuple[int, str]:
+    headers = {"X-Voice-Token": token} if token else {}
+    with pytest.raises(websockets.InvalidStatus) as caught:
+        await websockets.connect(f"ws{place.url[4:]}{path}", additional_headers=headers)
+    return caught.value.response.status_code, (caught.value.response.body or b"").decode()
+
+
+async def test_a_full_agent_refuses_before_the_socket_is_open(place: Place) -> None:
+    async with place.call():
+        status, said = await refused(place)
+        assert status == 503
+        assert "this agent holds 1 conversations, as many as it takes" in said
+    async with httpx2.AsyncClient() as client:
+        metrics = (await client.get(f"{place.url}/metrics")).text
+    assert 'voice_agent_refused_total{reason="busy"} 1.0' in metrics
+    assert "voice_agent_slots 1.0" in metrics
+    assert "voice_agent_conversations 0.0" in metrics
+
+
+async def test_a_draining_agent_is_not_healthy_and_refuses(place: Place) -> None:
+    async with httpx2.AsyncClient() as client:
+        assert (await client.get(f"{place.url}/healthz")).status_code == 200
+        place.agent.draining.set()
+        assert (await client.get(f"{place.url}/healthz")).status_code == 503
+    assert (await refused(place))[0] == 503
+
+
+@pytest.mark.parametrize("token", ["", "none", tokens.make(KEY, "other", 60), tokens.make("f" * 32, "c", 60)])
+async def test_a_conversation_opens_to_its_token_alone(place: Place, token: str) -> None:
+    assert (await refused(place, "/v1/conversations/c", token))[0] == 401
+
+
+async def test_whom_the_gateway_does_not_let_in_is_not_let_in(place: Place, engines: Engines) -> None:
+    engines.refuses = 401
+    status, said = await refused(place)
+    assert (status, json.loads(said)) == (401, {"error": "busy", "detail": "full"})
+    engines.refuses = 500
+    assert (await refused(place))[0] == 503
+    assert place.agent.held == 0
+
+
+async def test_a_callers_key_is_shown_to_the_gateway(place: Place, engines: Engines) -> None:
+    url = f"ws{place.url[4:]}/v1/conversations"
+    async with websockets.connect(url, additional_headers={"Authorization": "Bearer of-mine"}):
+        pass
+    await until(lambda: place.agent.held == 0)
+    protocols = [websockets.Subprotocol(each) for each in ("voice.v1", "voice.key.of-a-page")]
+    async with websockets.connect(url, subprotocols=protocols) as socket:
+        assert socket.subprotocol == "voice.v1"
+    assert engines.keys == ["Bearer of-mine", "Bearer of-a-page"]
+
+
+async def test_an_agent_without_its_tools_takes_nobody(engines: Engines, store: Redis) -> None:
+    async with agent_over(engines, store, tools_url=f"{engines.url}/nowhere") as place:
+        status, said = await refused(place)
+    assert (status, json.loads(said)["error"]) == (503, "tools away")
+
+
+def test_nothing_comes_along_that_tells_others_of_callers() -> None:
+    """Pipecat's runner brings Sentry and a cloud's tools; Piper's licence reaches what it is one program with."""
+    loaded = subprocess.run(
+        [sys.executable, "-c", "import sys, voice_agent.__main__; print(*sys.modules)"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+        check=True,
+        text=True,
+    ).stdout.split()
+    assert "pipecat.pipeline.worker" in loaded
+    roots = {name.partition(".")[0] for name in loaded} | {name for name in loaded if name.startswith("pipecat.")}
+    assert roots & {"sentry_sdk", "pipecat.runner", "pipecatcloud", "piper"} == set()
+    packages = locked((Path(__file__).parents[1] / "requirements.txt").read_text(encoding="utf-8")).keys()
+    assert packages & {"sentry-sdk", "pipecatcloud", "piper-tts", "pipecat-ai-small-webrtc-prebuilt"} == set()
+
+
+def test_models_are_loaded_once_and_hear_for_themselves() -> None:
+    models = Models(1.0)
+    first, second = models.vad(), models.vad()
+    assert first._model.session is second._model.session
+    assert first._model is not second._model
+    assert first._executor is not second._executor
+    assert models.turn()._session is models.turn()._session
+    assert models.turn()._audio_buffer is not models.turn()._audio_buffer
+    assert models.turn().params.stop_secs == 1.0
+
+
+def test_words_have_their_places() -> None:
+    assert _placed("to be, or to be") == [("to", 0), ("be,", 3), ("or", 7), ("to", 10), ("be", 13)]
