@@ -14,6 +14,7 @@ LINKS = {
     "network:PublicIPAddress": "join/action",
     "network:Subnet": "join/action",
     "network:VirtualNetwork": "join/action",
+    "network:WebApplicationFirewallPolicy": "join/action",
 }
 """What ARM asks for when another resource refers to one of these.
 https://learn.microsoft.com/azure/role-based-access-control/permissions/networking"""
