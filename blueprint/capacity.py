@@ -54,7 +54,8 @@ GATEWAY_WORK = 0.28
 """Seconds of a core that the gateway's process takes for a minute of a call, with 120 calls at a time: measured on a
 shared x86 machine on 2026-11-22 (docs/measurements.md, the gateway). ``CORE_SPEED`` of it is counted on."""
 GATEWAY_BASE_MIB, SOCKET_KIB = 256, 128
-"""What a gateway task takes without callers, and for each open socket. ASSUMED."""
+"""What a gateway task takes without callers, decoders of two files with it (90 MiB each), and for each open socket.
+ASSUMED."""
 
 STORE_SHARE = 0.75
 """Of a node's memory: ElastiCache keeps a quarter for snapshots and replication (``reserved-memory-percent``).

@@ -20,6 +20,7 @@ class Route:
         opens_with: What lets a caller in: its own credentials, a session's token, or either as a key.
         answers: What a status means, and the schema of its body.
         query: Parameters of the address: name and meaning.
+        form: Fields of a form: the first is a file.
     """
 
     method: Literal["GET", "POST", "DELETE", "WebSocket"]
@@ -29,6 +30,7 @@ class Route:
     answers: tuple[tuple[int, str, str | None], ...]
     request: str | None = None
     query: tuple[tuple[str, str], ...] = ()
+    form: tuple[tuple[str, str], ...] = ()
 
 
 _SWITCHED = (101, "the socket is open", None)
@@ -64,6 +66,23 @@ ROUTES = (
         ),
     ),
     Route(
+        "POST", session_api.TRANSCRIPTIONS_PATH, "what a file of up to an hour says, for OpenAI's clients", "key",
+        (
+            (200, "the transcript", None), (400, "what is wrong in the form or the file", "OpenAiError"),
+            (401, "the key opens nothing", "OpenAiError"), (413, "the file is too large", "OpenAiError"),
+            (429, "live calls need all there is; `Retry-After` says when to try again", "OpenAiError"),
+        ),
+        form=(
+            ("file", "wav, mp3, flac, ogg, m4a, mp4 or webm"), ("model", "any name"), ("language", "BCP 47"),
+            ("response_format", "json, verbose_json, text, srt or vtt"), ("stream", "true or false"),
+            ("timestamp_granularities[]", "word or segment, of verbose_json"),
+        ),
+    ),
+    Route(
+        "GET", session_api.MODELS_PATH, "names that such clients may send", "key",
+        ((200, "the names", None), (401, "the key opens nothing", "OpenAiError")),
+    ),
+    Route(
         "GET", session_api.HEALTH_PATH, "200 while the task can take callers", None,
         ((200, "it can", None), (503, "it cannot", None)),
     ),
@@ -92,6 +111,7 @@ def document() -> dict[str, Any]:
                 "SessionRequest": session_api.SESSION_REQUEST,
                 "Session": session_api.SESSION,
                 "Error": session_api.ERROR,
+                "OpenAiError": session_api.OPENAI_ERROR,
             },
             "securitySchemes": {
                 "caller": {
@@ -119,7 +139,17 @@ def _operation(route: Route) -> dict[str, Any]:
             for status, meaning, schema in route.answers
         },
     }
-    return operation | ({"requestBody": {"required": True, **_body(route.request)}} if route.request else {})
+    body = _body(route.request) if route.request else _form(route.form)
+    return operation | ({"requestBody": {"required": True, **body}} if body else {})
+
+
+def _form(fields: tuple[tuple[str, str], ...]) -> dict[str, Any]:
+    if not fields:
+        return {}
+    properties: dict[str, Any] = {name: {"type": "string", "description": meaning} for name, meaning in fields}
+    schema = {"type": "object", "required": [fields[0][0]], "properties": properties}
+    properties[fields[0][0]] |= {"format": "binary"}
+    return {"content": {"multipart/form-data": {"schema": schema}}}
 
 
 def _parameter(name: str, place: str, meaning: str) -> dict[str, Any]:

@@ -29,6 +29,10 @@ REALTIME_PATH = "/v1/realtime"
 """Of the media port: a WebSocket for clients of OpenAI's realtime transcription."""
 LISTEN_PATH = "/v1/listen"
 """Of the media port: a WebSocket for clients of Deepgram's."""
+TRANSCRIPTIONS_PATH = "/v1/audio/transcriptions"
+"""Of the media port: files, for clients of OpenAI's."""
+MODELS_PATH = "/v1/models"
+"""Of the media port: what such clients may name."""
 
 LAST_EVENT_ID_HEADER = "Last-Event-ID"
 """Where a caller's event stream goes on after a break (HTML Standard, section 9.2, server-sent events)."""
@@ -148,3 +152,21 @@ ERROR: Schema = {
     "required": ["error"],
     "properties": {"error": {"type": "string"}, "detail": {"type": "string"}},
 }
+
+OPENAI_ERROR: Schema = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["message", "type", "param", "code"],
+            "properties": {
+                "message": {"type": "string"},
+                "type": {"type": "string"},
+                "param": {"type": ["string", "null"]},
+                "code": {"type": ["string", "null"]},
+            },
+        }
+    },
+}
+"""What OpenAI's clients read."""

@@ -16,9 +16,9 @@ class StateAccess:
 
 _SAFE = "-@all +@connection +@read +@write +@stream +@hash +@keyspace +@transaction -@dangerous"
 STATE_USERS: tuple[StateAccess, ...] = (
-    StateAccess(Tier.GATEWAY, f"on resetkeys ~session:* %R~transcript:* %R~host:* resetchannels {_SAFE}"),
+    StateAccess(Tier.GATEWAY, f"on resetkeys ~session:* ~file:* %R~transcript:* %R~host:* resetchannels {_SAFE}"),
     StateAccess(Tier.VAD, f"on resetkeys ~session:* ~host:* resetchannels {_SAFE}"),
-    StateAccess(Tier.ASR, f"on resetkeys ~session:* ~transcript:* ~audio:* ~host:* resetchannels {_SAFE}"),
+    StateAccess(Tier.ASR, f"on resetkeys ~session:* ~file:* ~transcript:* ~audio:* ~host:* resetchannels {_SAFE}"),
 )
 """Who may touch which of the keys below."""
 
@@ -45,6 +45,15 @@ TRANSCRIPT_FINAL_NUMBER = 2**32
 AUDIO_KEY = "audio:{ssrc}"
 """Bounded stream of the ``AudioChunk`` datagrams of utterances that have no final transcript yet: what another host
 goes on from when the session's host dies."""
+
+FILE_PIECES_KEY = "file:pieces"
+"""List of pieces of audio files that wait for an ASR host with nothing else to do, by their names."""
+
+FILE_PIECE_KEY = "file:{piece}"
+"""Hash of one of them; ``PieceField`` names what is in it. It lives as long as its gateway says so."""
+
+FILE_PIECE_LEASE_KEY = "file:{piece}:asr"
+"""Id of the ASR host that transcribes the piece, for as long as it renews it."""
 
 CONVERSATION_KEY = "conversation:{id}"
 """Bounded list of what was said in a conversation, as JSON: the caller as transcribed, the agent as it was heard."""
@@ -107,6 +116,17 @@ class SessionField(StrEnum):
     TRANSCRIBED_TO = "transcribed_to"
     """ASR: ``sequence`` of the last chunk that a final transcript covers. Not less than ``last_sequence``: all that was
     said has been transcribed."""
+
+
+class PieceField(StrEnum):
+    """Fields of the hash of a piece of an audio file."""
+
+    AUDIO = "audio"
+    """Gateway: PCM16, little-endian, 16 kHz."""
+    LANGUAGE = "language"
+    """Gateway: spoken language; empty: found out from the audio."""
+    HEARD = "heard"
+    """ASR: what it says, as JSON."""
 
 
 class HostField(StrEnum):

@@ -229,9 +229,9 @@ def test_image_name_can_be_a_repository_and_a_folder(image: Image) -> None:
 # --- Access to the state store ----------------------------------------------------------------------------
 
 NEEDS = {
-    Tier.GATEWAY: {"session:*": "RW", "transcript:*": "R", "host:*": "R"},
+    Tier.GATEWAY: {"session:*": "RW", "file:*": "RW", "transcript:*": "R", "host:*": "R"},
     Tier.VAD: {"session:*": "RW", "host:*": "RW"},
-    Tier.ASR: {"session:*": "RW", "transcript:*": "RW", "audio:*": "RW", "host:*": "RW"},
+    Tier.ASR: {"session:*": "RW", "file:*": "RW", "transcript:*": "RW", "audio:*": "RW", "host:*": "RW"},
 }
 ALLOWED_CATEGORIES = {"connection", "read", "write", "stream", "hash", "keyspace", "transaction"}
 

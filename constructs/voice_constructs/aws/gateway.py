@@ -53,6 +53,7 @@ from voice_constructs.aws.edge import EdgeContext
 from voice_constructs.aws.state import PASSWORD_FIELD, ValkeyStore
 
 CONTAINER = "gateway"
+UPLOADS = "uploads"
 
 TOKEN_KEY_LENGTH = 64
 """Characters of the key that signs session tokens: 62 to choose from, so more than the 256 bits of HMAC-SHA-256."""
@@ -182,7 +183,7 @@ class Gateway(Construct):
         )
         linux = ecs.LinuxParameters(self, "Linux", init_process_enabled=True)
         linux.drop_capabilities(ecs.Capability.ALL)
-        task.add_container(
+        container = task.add_container(
             CONTAINER,
             container_name=CONTAINER,
             image=ecs.ContainerImage.from_ecr_repository(
@@ -202,6 +203,9 @@ class Gateway(Construct):
             stop_timeout=Duration.seconds(FARGATE_STOP_TIMEOUT_S),
             logging=ecs.LogDriver.aws_logs(stream_prefix=CONTAINER, log_group=self.log_group),
         )
+        # Files that callers send; of the 20 GiB that every task has.
+        task.add_volume(name=UPLOADS)
+        container.add_mount_points(ecs.MountPoint(source_volume=UPLOADS, container_path="/tmp", read_only=False))  # noqa: S108
         return task
 
     def _state_host(self) -> ecs.Secret:

@@ -12,6 +12,7 @@ from blueprint.contract.network import Tier
 from blueprint.contract.state import STATE_USERS
 from images.conftest import StoreServer
 from voice_runtime import state
+from voice_runtime.file_pieces import FilePieces, Piece, PieceHeard
 from voice_runtime.hosts import Host, HostKind, HostRegistry
 from voice_runtime.journal import Journal
 from voice_runtime.sessions import Session, SessionKind, Sessions, SessionState
@@ -55,6 +56,16 @@ async def test_each_tier_can_do_its_work(users: dict[Tier, Redis]) -> None:
     assert await journal.entries(SSRC) == [(entries[0], b"chunk")]
     await journal.forget(SSRC, entries)
     await journal.release(SSRC)
+
+    piece, heard = Piece("p", bytes(2), "en"), PieceHeard(text="yes")
+    await FilePieces(gateway).put(piece)
+    assert await FilePieces(asr).take("a") == piece
+    assert await FilePieces(asr).renew(piece.name)
+    await FilePieces(asr).answer(piece.name, heard)
+    assert await FilePieces(gateway).heard(piece.name) == heard
+    assert await FilePieces(gateway).keep(piece.name)
+    await FilePieces(gateway).forget(piece.name)
+    assert await FilePieces(gateway).waiting() == 0
 
     assert [event for _, event in await Transcripts(gateway).read(SSRC)] == [FINAL]
     await Sessions(gateway).close(session)

@@ -19,7 +19,7 @@ from blueprint.contract.chunk import ChunkKind
 from images.conftest import PATIENCE_S
 from voice_whisper import beside_vllm
 from voice_whisper.beside_vllm import BesideVllm
-from voice_whisper.job import GivenUpError
+from voice_whisper.job import GivenUpError, Wanted
 from voice_whisper.utterance import Utterance
 
 MODEL = "openai/whisper-large-v3"
@@ -83,13 +83,13 @@ def utterance() -> Utterance:
     return found
 
 
-async def said(vllm: Vllm, *, final: bool = True) -> str:
+async def said(vllm: Vllm, wanted: Wanted = Wanted.FINAL) -> str:
     transcriber = BesideVllm(vllm.address)
     running = asyncio.create_task(transcriber.run())
     try:
         async with asyncio.timeout(PATIENCE_S):
             await transcriber.ready()
-            heard = await transcriber.transcribe(utterance(), "en", final=final)
+            heard = await transcriber.transcribe(utterance(), "en", wanted)
             assert heard.stages_ms.keys() == {"queue", "decode"}
             return heard.text
     finally:
@@ -115,7 +115,7 @@ async def test_final_waits_for_vllm_to_come_back_and_a_partial_does_not(vllm: Vl
     assert await said(vllm) == "yes"
     vllm.answers += [(503, {}), (200, {"text": "yes"})]
     with pytest.raises(GivenUpError, match="503"):
-        await said(vllm, final=False)
+        await said(vllm, Wanted.PARTIAL)
 
 
 @pytest.mark.parametrize(("answer", "why"), [((400, {"error": "no audio"}), "400.*no audio"), ((200, []), "no text")])

@@ -19,7 +19,7 @@ from images.conftest import PATIENCE_S
 from voice_whisper import process as process_module
 from voice_whisper.backends.base import Decoded, Role
 from voice_whisper.backends.on_ctranslate2 import TOKENS_PER_S, max_length_of
-from voice_whisper.job import MOST_ATTEMPTS, GivenUpError, Job, JobQueue
+from voice_whisper.job import MOST_ATTEMPTS, GivenUpError, Job, JobQueue, Wanted
 from voice_whisper.memory import SharedSlots
 from voice_whisper.messages import Request, States
 from voice_whisper.process import Process, WorkerDiedError
@@ -132,18 +132,20 @@ def test_worker_whose_engine_is_killed_ends_without_a_word(memory: SharedSlots) 
     assert worker.returncode == 0
 
 
-def job(rows: int = ROWS, *, final: bool = True) -> Job:
-    return Job(np.zeros((80, rows), np.float32), rows, final, None, asyncio.get_running_loop().create_future())
+def job(rows: int = ROWS, wanted: Wanted = Wanted.FINAL) -> Job:
+    return Job(np.zeros((80, rows), np.float32), rows, wanted, None, asyncio.get_running_loop().create_future())
 
 
 async def test_batch_is_of_one_length_and_finals_go_first() -> None:
     queue = JobQueue()
-    jobs = [job(final=False), job(), job(2000), job(), job(final=False), job()]
+    partial, file = Wanted.PARTIAL, Wanted.FILE
+    jobs = [job(wanted=file), job(wanted=partial), job(), job(2000), job(), job(wanted=partial), job()]
     for each in jobs:
         queue.put(each)
-    assert queue.take(4) == [jobs[1], jobs[3], jobs[5], jobs[0]]
-    assert queue.take(4) == [jobs[2]]
-    assert queue.take(4) == [jobs[4]]
+    assert queue.take(4) == [jobs[2], jobs[4], jobs[6], jobs[1]]
+    assert queue.take(4) == [jobs[3]]
+    assert queue.take(4) == [jobs[5]]  # without the file's, whose length it has
+    assert queue.take(4) == [jobs[0]]
     assert queue.take(4) == []
 
 

@@ -37,12 +37,14 @@ def test_tasks_are_arm64_in_private_subnets_of_all_zones(edge: Stack) -> None:
     assert "NetworkGateway" in group["Fn::ImportValue"]
 
 
-def test_container_can_write_nothing_and_is_nobody(edge: Stack) -> None:
+def test_container_can_write_to_no_more_than_tmp_and_is_nobody(edge: Stack) -> None:
     found = container(edge)
     assert found["ReadonlyRootFilesystem"] is True
     assert found["User"] == "10001:10001"
     assert found["LinuxParameters"]["Capabilities"] == {"Drop": ["ALL"]}
     assert not found.get("Privileged")
+    (mount,) = found["MountPoints"]  # files that callers send
+    assert (mount["ContainerPath"], mount["ReadOnly"]) == ("/tmp", False)  # noqa: S108
     assert found["HealthCheck"]["Command"] == ["CMD", HEALTH_COMMAND]
 
 

@@ -18,10 +18,12 @@ from blueprint.contract.session_api import (
     EXPOSED_HEADERS,
     HEALTH_PATH,
     LISTEN_PATH,
+    MODELS_PATH,
     REALTIME_PATH,
     REQUEST_HEADERS,
     SESSION_PATH,
     SESSIONS_PATH,
+    TRANSCRIPTIONS_PATH,
 )
 from voice_gateway.audio_route import audio
 from voice_gateway.event_stream import events
@@ -30,12 +32,15 @@ from voice_gateway.listen import ListenSocket
 from voice_gateway.realtime import RealtimeSocket
 from voice_gateway.refusals import answer_http_exception, answer_store_error
 from voice_gateway.session_routes import close, create
+from voice_gateway.transcriptions import models, transcribe
 
-CLIENT_SOCKETS = (
+FOR_CLIENTS = (
     WebSocketRoute(REALTIME_PATH, RealtimeSocket.run),
     WebSocketRoute(LISTEN_PATH, ListenSocket.run),
+    Route(TRANSCRIPTIONS_PATH, transcribe, methods=["POST"]),
+    Route(MODELS_PATH, models, methods=["GET"]),
 )
-"""On both ports: a program inside the network, and one of this machine, has one address for all."""
+"""What other services' clients know; on both ports, so that a program of this network has one address for all."""
 
 
 async def health(request: Request) -> Response:
@@ -66,12 +71,12 @@ def session_api(gateway: Gateway) -> Starlette:
         Route(SESSION_PATH, close, methods=["DELETE"]),
         Route(EVENTS_PATH, events, methods=["GET"]),
     ]
-    return _app(gateway, [*routes, *CLIENT_SOCKETS], [cross_origin] if origins else [])
+    return _app(gateway, [*routes, *FOR_CLIENTS], [cross_origin] if origins else [])
 
 
 def media_api(gateway: Gateway) -> Starlette:
-    """Return what the public listener leads to: sockets, each of which asks for a token or a key."""
-    return _app(gateway, [WebSocketRoute(AUDIO_PATH, audio), *CLIENT_SOCKETS], [])
+    """Return what the public listener leads to: each of it asks for a token or a key."""
+    return _app(gateway, [WebSocketRoute(AUDIO_PATH, audio), *FOR_CLIENTS], [])
 
 
 def _app(gateway: Gateway, routes: Sequence[BaseRoute], middleware: Sequence[Middleware]) -> Starlette:

@@ -28,8 +28,7 @@ async def session_of(gateway: Gateway, connection: HTTPConnection, language: str
         wanted = SessionRequest(transport="websocket", language=language)
     except ValidationError as error:
         raise Refusal(400, "bad request", f"language: {error.errors()[0]['msg']}") from None
-    scheme, _, key = connection.headers.get("Authorization", "").partition(" ")
-    key = key.strip() if scheme.lower() in SCHEMES else ""
+    key = _key(connection)
     named = gateway.tokens.session_in(key)
     if named is None:
         caller = await _caller(gateway, connection, key)
@@ -44,6 +43,27 @@ async def session_of(gateway: Gateway, connection: HTTPConnection, language: str
         check_language(gateway, language)
         await gateway.sessions.note(session, language=language)
     return session, True
+
+
+async def caller_of(gateway: Gateway, connection: HTTPConnection) -> str:
+    """Return who a caller is that opens no session, and count its request.
+
+    Raises:
+        Refusal: The key opens nothing, or the caller asks too often.
+    """
+    key = _key(connection)
+    named = gateway.tokens.session_in(key)
+    if named is None:
+        caller = await _caller(gateway, connection, key)
+    else:
+        caller = (await gateway.session_of(named, key)).caller
+    await check_rate(gateway, caller)
+    return caller
+
+
+def _key(connection: HTTPConnection) -> str:
+    scheme, _, key = connection.headers.get("Authorization", "").partition(" ")
+    return key.strip() if scheme.lower() in SCHEMES else ""
 
 
 async def _caller(gateway: Gateway, connection: HTTPConnection, key: str) -> str:

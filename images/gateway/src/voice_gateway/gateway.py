@@ -29,6 +29,7 @@ class Gateway:
         draining: Nothing new is taken.
         leaving: Who is still here is told to go elsewhere.
         connections: Open audio sockets and event streams.
+        files: That are read.
     """
 
     def __init__(self, settings: GatewaySettings, store: Redis, metrics: Metrics) -> None:
@@ -46,7 +47,7 @@ class Gateway:
         )
         self.draining = asyncio.Event()
         self.leaving = asyncio.Event()
-        self.connections = 0
+        self.connections = self.files = 0
         self._readers: Counter[int] = Counter()
 
     @property

@@ -21,12 +21,12 @@ from voice_gateway.client_socket import ClientSocket, Opening
 from voice_gateway.gateway import Gateway
 from voice_gateway.refusals import Refusal
 from voice_gateway.rtp import COMMIT
+from voice_gateway.transcriptions import MODEL
 from voice_runtime.sessions import Session
 from voice_runtime.transcripts import EventKind, Transcript
 
 CHANNEL = [0, 1]
 """The first of one."""
-MODEL = "whisper"
 ENCODINGS = {"linear16": Encoding.PCM16, "mulaw": Encoding.MULAW, "alaw": Encoding.ALAW}
 
 Json = Mapping[str, Any]

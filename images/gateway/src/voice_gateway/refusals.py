@@ -1,6 +1,7 @@
 """Refusals: every one says what is wrong, and what to do."""
 
 from collections.abc import Mapping
+from http import HTTPStatus
 
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
@@ -68,3 +69,20 @@ async def answer_http_exception(_: HTTPConnection, error: Exception) -> JSONResp
 async def answer_store_error(_: HTTPConnection, __: Exception) -> JSONResponse:
     """Answer while the state store is away for longer than its client waits."""
     return store_away().response()
+
+
+def answer_openai(error: HTTPException) -> JSONResponse:
+    """Answer a refusal as OpenAI's clients read it."""
+    return JSONResponse({"error": for_openai(error)}, status_code=error.status_code, headers=error.headers)
+
+
+def for_openai(error: HTTPException) -> dict[str, str | None]:
+    """Return a refusal in OpenAI's words; what is wrong in the request begins with the field's name."""
+    kinds = {401: "authentication_error", 429: "rate_limit_error", 500: "server_error", 503: "server_error"}
+    field, colon, _ = error.detail.partition(": ")
+    return {
+        "message": error.detail,
+        "type": kinds.get(error.status_code, "invalid_request_error"),
+        "param": field if colon and error.status_code == HTTPStatus.BAD_REQUEST else None,
+        "code": error.error.replace(" ", "_") if isinstance(error, Refusal) else None,
+    }

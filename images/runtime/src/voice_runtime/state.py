@@ -7,6 +7,9 @@ from blueprint.contract.network import Tier
 from blueprint.contract.state import (
     AUDIO_KEY,
     CALLER_SESSIONS_KEY,
+    FILE_PIECE_KEY,
+    FILE_PIECE_LEASE_KEY,
+    FILE_PIECES_KEY,
     HOST_KEY,
     HOST_SESSIONS_KEY,
     HOSTS_KEY,
@@ -17,6 +20,7 @@ from blueprint.contract.state import (
 )
 
 PLACES = PLACES_KEY
+FILE_PIECES = FILE_PIECES_KEY
 SESSION_KEPT_S = 600
 """A session's record and transcript outlive its expiry by that, for readers that come late."""
 
@@ -35,6 +39,16 @@ LEASE_S = 5
 
 HOST_SESSIONS_KEPT_S = 300
 """What a dead host was doing is told for that long."""
+
+
+FILE_PIECES_WAITING = 64
+"""Of all files together, 0.4 MB each: less than the unfinished audio of ten sessions."""
+
+FILE_PIECE_KEPT_S = 20
+"""A piece whose gateway has not asked for it for that long is nobody's: the gateway has died."""
+
+FILE_PIECE_LEASE_S = 5
+"""A piece whose host has not renewed it for that long is done again by another."""
 
 
 def session(ssrc: int) -> str:
@@ -70,6 +84,16 @@ def transcript(ssrc: int) -> str:
 def audio(ssrc: int) -> str:
     """Return the key of a session's unfinished audio."""
     return AUDIO_KEY.format(ssrc=ssrc)
+
+
+def file_piece(piece: str) -> str:
+    """Return the key of a piece of an audio file."""
+    return FILE_PIECE_KEY.format(piece=piece)
+
+
+def file_piece_lease(piece: str) -> str:
+    """Return the key that says which ASR host has a piece."""
+    return FILE_PIECE_LEASE_KEY.format(piece=piece)
 
 
 def hosts(tier: Tier) -> str:

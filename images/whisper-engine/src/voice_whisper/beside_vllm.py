@@ -11,7 +11,7 @@ import httpx2
 from blueprint.contract.chunk import ChunkKind
 from blueprint.contract.network import VLLM
 from voice_runtime.features import SAMPLE_RATE
-from voice_whisper.job import GivenUpError, Heard
+from voice_whisper.job import GivenUpError, Heard, Wanted
 from voice_whisper.utterance import Utterance
 
 REQUESTS = 64
@@ -58,8 +58,8 @@ class BesideVllm:
         """Return when vLLM answers."""
         await self._ready.wait()
 
-    async def transcribe(self, utterance: Utterance, language: str | None, *, final: bool) -> Heard:
-        """Return what an utterance says; a partial is tried once, a final until vLLM is back.
+    async def transcribe(self, utterance: Utterance, language: str | None, wanted: Wanted) -> Heard:
+        """Return what an utterance says; a partial is tried once, all else until vLLM is back.
 
         Raises:
             GivenUpError: vLLM refuses it, or stays away.
@@ -72,7 +72,7 @@ class BesideVllm:
             self._waiting -= 1
         try:
             since = time.monotonic()
-            text = await self._post(sound, language, attempts=MOST_ATTEMPTS if final else 1)
+            text = await self._post(sound, language, attempts=1 if wanted is Wanted.PARTIAL else MOST_ATTEMPTS)
             took_s = time.monotonic() - since
         finally:
             self._places.release()

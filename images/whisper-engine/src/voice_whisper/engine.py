@@ -9,6 +9,7 @@ from typing import Any
 
 from blueprint.contract.network import Tier
 from blueprint.contract.state import HOST_DEAD_AFTER_S
+from voice_runtime.file_pieces import FilePieces
 from voice_runtime.hosts import HostRegistry
 from voice_runtime.journal import Journal
 from voice_runtime.sessions import Sessions
@@ -18,6 +19,7 @@ from voice_whisper import health
 from voice_whisper.admission import Admission
 from voice_whisper.beside_vllm import BesideVllm
 from voice_whisper.counters import Counters
+from voice_whisper.file_reader import FileReader
 from voice_whisper.journal_batch import JournalBatch
 from voice_whisper.keeper import Keeper
 from voice_whisper.live_session import Services
@@ -65,6 +67,7 @@ class Engine:
         self._admission = Admission(settings.sessions, sessions, services)
         self._registry = HostRegistry(self._store, Tier.ASR)
         self._keeper = Keeper(settings, self._admission, self._registry, journal, sessions)
+        self._files = FileReader(settings.host, FilePieces(self._store), self._transcriber, self._counters)
 
     async def run(self) -> None:
         """Work until the process is told to stop, and finish what was begun.
@@ -96,9 +99,15 @@ class Engine:
             async with asyncio.TaskGroup() as group:
                 group.create_task(server.serve([listener]))
                 group.create_task(self._keeper.run(self._batch))
+                group.create_task(self._files.run(lambda: self._has_time))
         finally:
             receiving.close()
             listener.close()
+
+    @property
+    def _has_time(self) -> bool:
+        """Whether live calls need less than there is."""
+        return not self._keeper.is_draining and self._admission.free_slots > 0 and not any(self._transcriber.depths)
 
     def metrics(self) -> dict[str, Any]:
         """Return the gauges, by their names in the contract, and the counters."""

@@ -5,6 +5,7 @@ import time
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,17 @@ MOST_ATTEMPTS = 3
 
 STALE_S = 3.0
 """A partial that no worker has taken within that time is left out: the next one hears more."""
+
+
+class Wanted(IntEnum):
+    """What a transcript is wanted for; who is wanted sooner goes first."""
+
+    FINAL = 0
+    """The last word on an utterance."""
+    PARTIAL = 1
+    """What is heard of it so far."""
+    FILE = 2
+    """A piece of a file: nobody speaks meanwhile."""
 
 
 class StaleError(Exception):
@@ -52,7 +64,6 @@ class Job:
     Attributes:
         window: Features of shape (bins, rows).
         audio_rows: How many of them hold audio.
-        final: The last word on its utterance, rather than a partial transcript.
         heard: The answer. Whoever asked may have cancelled it.
         slot: Its place in shared memory, once it has one.
         states: Its hidden states there, once it has them.
@@ -62,7 +73,7 @@ class Job:
 
     window: NDArray[np.float32]
     audio_rows: int
-    final: bool
+    wanted: Wanted
     language: str | None
     heard: asyncio.Future[Heard]
     slot: int | None = None
@@ -86,27 +97,26 @@ class Job:
 
 
 class JobQueue:
-    """Jobs that wait for one stage; partials wait behind finals."""
+    """Jobs that wait for one stage, in the order in which they are wanted."""
 
     def __init__(self) -> None:
-        self._finals: deque[Job] = deque()
-        self._partials: deque[Job] = deque()
+        self._queues: dict[Wanted, deque[Job]] = {wanted: deque() for wanted in Wanted}
 
     def __len__(self) -> int:
-        return len(self._finals) + len(self._partials)
+        return sum(map(len, self._queues.values()))
 
     def put(self, job: Job) -> None:
         """Add a job at the end."""
-        (self._finals if job.final else self._partials).append(job)
+        self._queues[job.wanted].append(job)
 
     def put_back(self, jobs: Iterable[Job]) -> None:
         """Add jobs whose worker has died at the front."""
         for job in jobs:
-            (self._finals if job.final else self._partials).appendleft(job)
+            self._queues[job.wanted].appendleft(job)
 
     def remove(self, job: Job) -> bool:
         """Take a job out, and return whether it was there."""
-        queue = self._finals if job.final else self._partials
+        queue = self._queues[job.wanted]
         if job not in queue:
             return False
         queue.remove(job)
@@ -118,7 +128,7 @@ class JobQueue:
         A job that a worker may have died of goes alone: it must not take others with it again.
         """
         batch: list[Job] = []
-        for queue in (self._finals, self._partials):
+        for queue in self._queues.values():
             for job in list(queue):
                 if len(batch) < most and (not batch or _goes_with(batch[0], job)):
                     queue.remove(job)
@@ -127,4 +137,6 @@ class JobQueue:
 
 
 def _goes_with(first: Job, job: Job) -> bool:
-    return first.attempts == job.attempts == 0 and first.window.shape == job.window.shape
+    # What somebody waits for on the telephone does not wait for a file.
+    alike = (first.wanted is Wanted.FILE) == (job.wanted is Wanted.FILE)
+    return alike and first.attempts == job.attempts == 0 and first.window.shape == job.window.shape

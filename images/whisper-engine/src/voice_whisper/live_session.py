@@ -15,7 +15,7 @@ from voice_runtime.transcripts import GAP_NUMBER, EventKind, TimedWord, Transcri
 from voice_whisper.agreement import LEAST_AUDIO_S, shifted, text_of
 from voice_whisper.backends.base import Word
 from voice_whisper.counters import Counters
-from voice_whisper.job import GivenUpError, Heard, StaleError
+from voice_whisper.job import GivenUpError, Heard, StaleError, Wanted
 from voice_whisper.journal_batch import JournalBatch
 from voice_whisper.patience import STORE_ERRORS, until_done
 from voice_whisper.session_audio import Dropped, SessionAudio
@@ -183,7 +183,7 @@ class LiveSession:
         heard = NOTHING
         try:
             if not (utterance.is_mark or utterance.is_steady(utterance.frames)):
-                heard = await self._services.transcriber.transcribe(utterance, self._language, final=True)
+                heard = await self._services.transcriber.transcribe(utterance, self._language, Wanted.FINAL)
         except GivenUpError as error:
             log.error("session %s: utterance %s has no transcript: %s", self._ssrc, utterance.start, error)  # noqa: TRY400  an answer
             counters.events["given_up"] += 1
@@ -239,7 +239,7 @@ class LiveSession:
     async def _transcribe_partial(self, utterance: Utterance, frames: int) -> None:
         begin_s, heard_s = utterance.begin * FRAME_S, utterance.heard_frames * FRAME_S
         try:
-            heard = await self._services.transcriber.transcribe(utterance, self._language, final=False)
+            heard = await self._services.transcriber.transcribe(utterance, self._language, Wanted.PARTIAL)
         except StaleError:
             self._services.counters.events["partials_shed"] += 1
             return
@@ -293,7 +293,7 @@ def _transcript(
         utterance=utterance.start,
         text=text if is_speech else "",
         committed=text_of(agreement.committed) if is_speech else "",
-        words=[_timed(word) for word in agreement.words] if is_speech else [],
+        words=[timed(word) for word in agreement.words] if is_speech else [],
         start_ms=utterance.start * FRAME_MS,
         end_ms=(utterance.start + frames) * FRAME_MS,
         commit=kind is EventKind.FINAL and bool(utterance.marks & ChunkFlag.COMMIT),
@@ -302,7 +302,7 @@ def _transcript(
     )
 
 
-def _timed(word: Word) -> TimedWord:
+def timed(word: Word) -> TimedWord:
     return TimedWord(
         text=word.text.strip(),
         start_ms=round(1000 * word.start),

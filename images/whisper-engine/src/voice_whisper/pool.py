@@ -6,7 +6,7 @@ from functools import partial
 
 from blueprint.contract.chunk import CHUNK_MEL_BINS, ChunkKind
 from voice_whisper.backends.base import Role
-from voice_whisper.job import STALE_S, Heard, Job, StaleError
+from voice_whisper.job import STALE_S, Heard, Job, StaleError, Wanted
 from voice_whisper.memory import SharedSlots
 from voice_whisper.messages import Request
 from voice_whisper.process import Process
@@ -102,20 +102,20 @@ class WorkerPool:
         """Return when every worker has its model."""
         await self._ready.wait()
 
-    async def transcribe(self, utterance: Utterance, language: str | None, *, final: bool) -> Heard:
+    async def transcribe(self, utterance: Utterance, language: str | None, wanted: Wanted) -> Heard:
         """Return what an utterance says.
 
         Raises:
             GivenUpError: Workers die of it.
             StaleError: A partial waits for too long.
         """
-        rows = utterance.features(self._bins, to_the_end=final)
+        rows = utterance.features(self._bins, to_the_end=wanted is not Wanted.PARTIAL)
         window = window_of(rows)
         audio_rows = min(len(rows), window.shape[1])
-        job = Job(window, audio_rows, final, language, asyncio.get_running_loop().create_future())
+        job = Job(window, audio_rows, wanted, language, asyncio.get_running_loop().create_future())
         self._admit(job)
         try:
-            if not final:
+            if wanted is Wanted.PARTIAL:
                 await asyncio.wait({job.heard}, timeout=STALE_S)
                 if self._withdraw(job):
                     raise StaleError
@@ -129,9 +129,9 @@ class WorkerPool:
             self._free.append(job.slot)
             job.slot = None
         while self._free and self._waiting_for_slot:
-            finals_first = min(self._waiting_for_slot, key=lambda waiting: not waiting.final)
-            self._waiting_for_slot.remove(finals_first)
-            self._admit(finals_first)
+            soonest = min(self._waiting_for_slot, key=lambda waiting: waiting.wanted)
+            self._waiting_for_slot.remove(soonest)
+            self._admit(soonest)
 
     async def _work(self, role: Role, process: Process, batch: list[Job]) -> None:
         bins, rows = batch[0].window.shape

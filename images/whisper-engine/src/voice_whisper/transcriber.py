@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from blueprint.contract.chunk import ChunkKind
-from voice_whisper.job import Heard
+from voice_whisper.job import Heard, Wanted
 from voice_whisper.utterance import Utterance
 
 
@@ -43,7 +43,7 @@ class Transcriber(Protocol):
         """Return when it can transcribe."""
         ...
 
-    async def transcribe(self, utterance: Utterance, language: str | None, *, final: bool) -> Heard:
+    async def transcribe(self, utterance: Utterance, language: str | None, wanted: Wanted) -> Heard:
         """Return what an utterance says, so far or finally.
 
         Raises:

@@ -1,0 +1,211 @@
+"""Who may have a file transcribed, and which files; what is made of them is tested with an engine in `tests/voice`."""
+
+import asyncio
+import io
+import wave
+from collections.abc import AsyncIterator
+
+import av
+import httpx2
+import numpy as np
+import openai
+import pytest
+from openai import AsyncOpenAI
+from redis.asyncio import Redis
+
+from blueprint.contract.network import Tier
+from images.conftest import PATIENCE_S
+from images.gateway.tests.conftest import Start
+from images.gateway.tests.running import GatewayProcess, Hosts
+from voice_gateway.audio import RATE
+from voice_gateway.file_audio import LONGEST_S, SHORTEST_S, Cutter
+from voice_gateway.transcriptions import FILE_BYTES, FILES_AT_ONCE
+from voice_runtime import state
+
+pytestmark = pytest.mark.usefixtures("hosts")
+TOO_LONG_S = 3700
+TRANSCRIPTIONS = "/v1/audio/transcriptions"
+
+
+def client_of(gateway: GatewayProcess, key: str = "any") -> AsyncOpenAI:
+    return AsyncOpenAI(base_url=f"http://127.0.0.1:{gateway.media_port}/v1", api_key=key, max_retries=0)
+
+
+@pytest.fixture
+async def client(gateway: GatewayProcess) -> AsyncIterator[AsyncOpenAI]:
+    async with client_of(gateway) as client:
+        yield client
+
+
+def wav(samples: np.ndarray, rate: int = RATE) -> tuple[str, bytes]:
+    file = io.BytesIO()
+    with wave.open(file, "wb") as sound:
+        sound.setnchannels(1)
+        sound.setsampwidth(samples.itemsize)
+        sound.setframerate(rate)
+        sound.writeframes(samples.tobytes())
+    return "sound.wav", file.getvalue()
+
+
+def noise(seconds: float) -> np.ndarray:
+    return np.random.default_rng(1).integers(-9000, 9000, round(seconds * RATE)).astype(np.int16)
+
+
+class Unseekable(io.BytesIO):
+    """Where who writes cannot go back to write how much it was."""
+
+    def seekable(self) -> bool:
+        return False
+
+    def seek(self, *_: int) -> int:
+        raise OSError
+
+
+def flac_that_hides_its_length() -> tuple[str, bytes]:
+    file = Unseekable()
+    with av.open(file, "w", format="flac") as output:
+        stream = output.add_stream("flac", rate=8000, layout="mono")
+        assert isinstance(stream, av.AudioStream)
+        frame = av.AudioFrame.from_ndarray(np.zeros((1, 8000 * 100), np.int16), format="s16", layout="mono")
+        frame.sample_rate = 8000
+        for number in range(TOO_LONG_S // 100):
+            frame.pts = number * 8000 * 100
+            output.mux(stream.encode(frame))
+        output.mux(stream.encode(None))
+    return "sound.flac", file.getvalue()
+
+
+# --- Who is let in --------------------------------------------------------------------------------------
+
+
+async def test_key_is_asked_for_and_the_token_of_a_session_is_one(start: Start) -> None:
+    gateway = await (await start(AUTHORIZER="iam").ready()).takes_callers()
+    with pytest.raises(openai.AuthenticationError) as caught:
+        await client_of(gateway).models.list()
+    assert caught.value.code == "unauthorized"
+    with pytest.raises(openai.AuthenticationError):
+        await client_of(gateway).audio.transcriptions.create(file=wav(noise(1)), model="any")
+    models = await client_of(gateway, (await gateway.open()).token).models.list()
+    assert [model.id for model in models.data] == ["whisper"]
+
+
+async def test_file_comes_again_when_live_calls_need_every_host(gateway: GatewayProcess, hosts: Hosts) -> None:
+    hosts.put(Tier.ASR, "asr-1", slots=0)
+    await hosts.beat()
+    await gateway.answers(503)
+    with pytest.raises(openai.RateLimitError) as caught:
+        await client_of(gateway).audio.transcriptions.create(file=wav(noise(60)), model="any")
+    assert int(caught.value.response.headers["Retry-After"]) > 0
+    assert "live calls" in caught.value.message
+
+
+async def test_third_file_at_a_gateway_comes_again_and_who_leaves_leaves_nothing(
+    client: AsyncOpenAI, store: Redis
+) -> None:
+    waiting = [
+        asyncio.create_task(client.audio.transcriptions.create(file=wav(noise(60)), model="any"))
+        for _ in range(FILES_AT_ONCE)
+    ]
+    async with asyncio.timeout(PATIENCE_S):
+        while await store.llen(state.FILE_PIECES) < FILES_AT_ONCE:
+            await asyncio.sleep(0.02)
+    with pytest.raises(openai.RateLimitError):
+        await client.audio.transcriptions.create(file=wav(noise(1)), model="any")
+    for each in waiting:
+        each.cancel()
+    await asyncio.wait(waiting)
+    async with asyncio.timeout(PATIENCE_S):
+        while await store.keys("file:*"):
+            await asyncio.sleep(0.05)
+
+
+async def test_file_waits_behind_no_more_than_so_many_others(client: AsyncOpenAI, store: Redis) -> None:
+    await store.rpush(state.FILE_PIECES, *map(str, range(state.FILE_PIECES_WAITING)))
+    with pytest.raises(openai.RateLimitError, match="other files"):
+        await client.audio.transcriptions.create(file=wav(noise(1)), model="any")
+
+
+# --- Which files ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("file", "why"),
+    [
+        (("x.wav", b"no audio at all"), "no audio file"),
+        (("x.m3u8", b"#EXTM3U\n#EXTINF:1,\nfile:///etc/passwd\n#EXT-X-ENDLIST\n"), "no audio file"),
+        (("x.txt", b"ffconcat version 1.0\nfile /etc/passwd\n"), "no audio file"),
+        (wav(np.zeros(TOO_LONG_S * 1000, np.uint8), 1000), "3700 s"),
+        (flac_that_hides_its_length(), "longer than it says"),
+    ],
+    ids=["text", "playlist", "list of files", "too long", "longer than it says"],
+)
+async def test_file_that_cannot_be_read_is_refused(client: AsyncOpenAI, file: tuple[str, bytes], why: str) -> None:
+    with pytest.raises(openai.BadRequestError, match=why) as caught:
+        await client.audio.transcriptions.create(file=file, model="any")
+    assert caught.value.param == "file"
+
+
+async def test_silence_says_nothing_and_asks_no_engine(client: AsyncOpenAI) -> None:
+    heard = await client.audio.transcriptions.create(file=wav(np.zeros(RATE, np.int16)), model="any")
+    assert heard.text == ""
+    assert heard.usage
+    assert heard.usage.to_dict() == {"type": "duration", "seconds": 1}
+
+
+async def test_form_is_checked(gateway: GatewayProcess, hosts: Hosts) -> None:
+    hosts.put(Tier.ASR, "asr-1", languages=("en",))
+    await hosts.beat()
+    async with gateway.client() as client:
+        for data, field in (
+            ({"response_format": "docx"}, "response_format"),
+            ({"language": "no language"}, "language"),
+        ):
+            answer = await client.post(TRANSCRIPTIONS, data=data, files={"file": wav(noise(1))})
+            assert (answer.status_code, answer.json()["error"]["param"]) == (400, field)
+        answer = await client.post(TRANSCRIPTIONS, data={"model": "any"}, files={"other": b"x"})
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "file")
+
+
+async def test_larger_file_is_refused_before_it_comes(gateway: GatewayProcess) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", gateway.media_port)
+    head = f"POST {TRANSCRIPTIONS} HTTP/1.1\r\nHost: x\r\nContent-Type: multipart/form-data; boundary=b\r\n"
+    writer.write(f"{head}Content-Length: {FILE_BYTES + 1}\r\n\r\n".encode())
+    assert b"413" in await reader.readline()
+    writer.close()
+
+
+async def test_body_without_end_is_cut_off(gateway: GatewayProcess) -> None:
+    async def endless() -> AsyncIterator[bytes]:
+        yield b'--b\r\nContent-Disposition: form-data; name="file"; filename="x"\r\n\r\n'
+        for _ in range(FILE_BYTES // 2**20 + 2):
+            yield bytes(2**20)
+
+    headers = {"Content-Type": "multipart/form-data; boundary=b"}
+    async with gateway.client() as client:
+        try:
+            answer = await client.post(TRANSCRIPTIONS, content=endless(), headers=headers)
+        except httpx2.TransportError:
+            return  # it was closed while this side still wrote
+    assert answer.status_code == 413
+
+
+# --- How they are cut -----------------------------------------------------------------------------------
+
+
+def test_cuts_are_in_pauses_and_silence_is_left_out() -> None:
+    spoken = np.concatenate(
+        [noise(9), np.zeros(RATE // 2, np.int16), noise(11), np.zeros(30 * RATE, np.int16), noise(1)]
+    )
+    cutter = Cutter()
+    found = [cut for start in range(0, len(spoken), 1111) for cut in cutter.take(spoken[start : start + 1111])]
+    found += cutter.end()
+    assert [round(cut.start_s, 1) for cut in found] == [0.0, 9.4, 50.3]
+    assert [round(cut.end_s, 1) for cut in found] == [9.2, 20.7, 51.5]
+    assert cutter.length_s == len(spoken) / RATE
+
+
+def test_speech_without_a_pause_is_cut_all_the_same() -> None:
+    cutter = Cutter()
+    found = [*cutter.take(noise(60)), *cutter.end()]
+    assert sum(len(cut.samples) for cut in found) == 60 * RATE
+    assert all(SHORTEST_S <= cut.end_s - cut.start_s <= LONGEST_S for cut in found[:-1])

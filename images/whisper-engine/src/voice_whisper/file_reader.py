@@ -1,0 +1,83 @@
+"""Transcribes pieces of audio files while live calls leave the host nothing to do."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import numpy as np
+
+from blueprint.contract.chunk import CHUNK_SAMPLES, ChunkFlag, ChunkKind
+from voice_runtime.chunk import AudioChunk
+from voice_runtime.file_pieces import FilePieces, Piece, PieceHeard
+from voice_runtime.state import FILE_PIECE_LEASE_S
+from voice_whisper.counters import Counters
+from voice_whisper.job import GivenUpError, Wanted
+from voice_whisper.live_session import timed
+from voice_whisper.patience import PAUSE_S, STORE_ERRORS
+from voice_whisper.transcriber import Transcriber
+from voice_whisper.utterance import CHUNK_FRAMES, Utterance
+
+LOOK_EVERY_S = 0.1
+
+log = logging.getLogger(__name__)
+
+
+class FileReader:
+    """Takes one piece at a time: a caller who speaks up meanwhile waits for no more than that."""
+
+    def __init__(self, host: str, pieces: FilePieces, transcriber: Transcriber, counters: Counters) -> None:
+        self._host = host
+        self._pieces = pieces
+        self._transcriber = transcriber
+        self._counters = counters
+
+    async def run(self, has_time: Callable[[], bool]) -> None:
+        """Work until cancelled; while the store is away, pieces wait."""
+        while True:
+            try:
+                piece = await self._pieces.take(self._host) if has_time() else None
+                if piece is None:
+                    await asyncio.sleep(LOOK_EVERY_S)
+                    continue
+                await self._do(piece)
+            except STORE_ERRORS:
+                await asyncio.sleep(PAUSE_S)
+
+    async def _do(self, piece: Piece) -> None:
+        work = asyncio.create_task(self._hear(piece))
+        try:
+            while not work.done():
+                await asyncio.wait({work}, timeout=FILE_PIECE_LEASE_S / 2)
+                if not work.done() and not await self._pieces.renew(piece.name):
+                    return
+            await self._pieces.answer(piece.name, work.result())
+        finally:
+            work.cancel()
+
+    async def _hear(self, piece: Piece) -> PieceHeard:
+        utterance = utterance_of(piece.audio)
+        self._counters.events["file_pieces"] += 1
+        if utterance.is_steady(utterance.frames):
+            return PieceHeard()
+        try:
+            heard = await self._transcriber.transcribe(utterance, piece.language, Wanted.FILE)
+        except GivenUpError as error:
+            log.error("a piece of a file has no transcript: %s", error)  # noqa: TRY400  an answer
+            self._counters.events["given_up"] += 1
+            return PieceHeard(failed=True)
+        # Models answer noise with a full stop.
+        if not any(map(str.isalnum, heard.text)):
+            return PieceHeard(language=heard.language)
+        return PieceHeard(text=heard.text, language=heard.language, words=[timed(word) for word in heard.words])
+
+
+def utterance_of(audio: bytes) -> Utterance:
+    """Return PCM16 audio as what the VAD tier would have made of it."""
+    samples = np.frombuffer(audio, "<i2")
+    utterance = Utterance(0, ChunkKind.PCM16, opened=True)
+    starts = range(0, len(samples), CHUNK_SAMPLES)
+    for number, start in enumerate(starts):
+        flags = ChunkFlag.END_OF_SPEECH if number == len(starts) - 1 else ChunkFlag(0)
+        values = samples[start : start + CHUNK_SAMPLES]
+        utterance.add(AudioChunk(0, number * CHUNK_FRAMES, flags, values, number), 0.0)
+    return utterance
