@@ -10,8 +10,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from azure.core import PipelineClient
 from azure.core.credentials import TokenCredential
 from azure.core.exceptions import ClientAuthenticationError
+from azure.core.pipeline.policies import BearerTokenCredentialPolicy, RetryPolicy
+from azure.core.rest import HttpRequest, HttpResponse
 from azure.identity import DefaultAzureCredential
 from azure.mgmt.authorization import AuthorizationManagementClient
 from azure.mgmt.compute import ComputeManagementClient
@@ -23,6 +26,8 @@ from blueprint.file.model.deployment import Deployment
 
 AREA = "Azure"
 SCOPE = "https://management.azure.com/.default"
+GRAPH = "https://graph.microsoft.com"
+"""Microsoft Graph, which knows the tenant's groups."""
 RETRIES = 3
 """Attempts after the first; the SDKs wait as long as ``Retry-After`` says."""
 
@@ -86,6 +91,14 @@ class Account:
     def features(self) -> FeatureClient:
         """Features that a subscription has to ask for."""
         return FeatureClient(self.credential, self.subscription, **self._options)
+
+    @cached_property
+    def graph(self) -> PipelineClient[HttpRequest, HttpResponse]:
+        """Microsoft Graph."""
+        sign_in = BearerTokenCredentialPolicy(self.credential, f"{GRAPH}/.default")
+        options = dict(self._options)
+        transport = {"transport": options.pop("transport")} if "transport" in options else {}
+        return PipelineClient(GRAPH, policies=[RetryPolicy(**options), sign_in], **transport)
 
     def quota_scope(self, provider: str) -> str:
         """Return the scope of a provider's quotas in the location."""

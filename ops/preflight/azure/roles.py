@@ -1,11 +1,14 @@
 """Who is asking, and whether their roles allow what `pulumi up` does."""
 
 from collections.abc import Iterator
+from http import HTTPStatus
+
+from azure.core.rest import HttpRequest
 
 from blueprint.azure.names import Role
 from blueprint.checks.azure_pools import PLACEHOLDER
 from blueprint.file.model.deployment import Environment
-from ops.preflight.azure.account import AREA, Account
+from ops.preflight.azure.account import AREA, GRAPH, Account
 from ops.preflight.azure.permissions import actions_of, allows
 from ops.preflight.report import Row, answer
 
@@ -65,16 +68,37 @@ def _title(role: Role) -> str:
 
 
 def administrator_rows(account: Account) -> Iterator[Row]:
-    """Refuse a placeholder where somebody has to administer production; `voice plan` warns of it in any file."""
+    """Ask whether every group exists; a placeholder is refused in production, and `voice plan` warns of it anywhere."""
     deployment = account.deployment
-    made_up = PLACEHOLDER in deployment.azure.admin_groups and deployment.environment is Environment.PRODUCTION
-    yield answer(
-        AREA,
-        "administrators of the cluster",
-        f"{PLACEHOLDER}, which is nobody" if made_up else ", ".join(deployment.azure.admin_groups),
-        "groups of your Microsoft Entra tenant",
-        blocks="set admin_groups: `az ad group show --group NAME --query id` says yours" if made_up else "",
-    )
+    for group in deployment.azure.admin_groups:
+        placeholder = group == PLACEHOLDER
+        known = None if placeholder else _is_group(account, group)
+        nobody = known is False or (placeholder and deployment.environment is Environment.PRODUCTION)
+        yield answer(
+            AREA,
+            "administrators of the cluster",
+            f"{group}, which is nobody" if nobody else group,
+            "groups of your Microsoft Entra tenant",
+            blocks="set admin_groups: `az ad group show --group NAME --query id` says yours" if nobody else "",
+            warns=""
+            if known or placeholder
+            else f"not seen: whoever signed in may not read groups; `az ad group show "
+            f"--group {group}` by somebody who may",
+        )
+
+
+def _is_group(account: Account, group: str) -> bool | None:
+    """Ask Microsoft Graph for a group; ``None`` where the sign-in may not.
+
+    Raises:
+        HttpResponseError: It does not answer.
+    """
+    response = account.graph.send_request(HttpRequest("GET", f"{GRAPH}/v1.0/groups/{group}?$select=id"))
+    if response.status_code == HTTPStatus.FORBIDDEN:
+        return None
+    if response.status_code != HTTPStatus.NOT_FOUND:
+        response.raise_for_status()
+    return bool(response.status_code == HTTPStatus.OK)
 
 
 def _permissions(account: Account) -> Iterator[tuple[tuple[list[str], list[str]], str | None]]:

@@ -33,7 +33,9 @@ from blueprint import catalog
 from blueprint.file.model.azure import Azure, JumpHost
 
 SUBSCRIPTION = "11111111-2222-3333-4444-555555555555"
-ARM = "https://management.azure.com"
+ARM, GRAPH = "https://management.azure.com", "https://graph.microsoft.com"
+GROUPS = "/v1.0/groups/"
+"""Of Microsoft Graph: https://learn.microsoft.com/graph/api/group-get"""
 OWNER = "/subscriptions/x/providers/Microsoft.Authorization/roleDefinitions/owner"
 PROVIDERS = [
     *("Microsoft.AlertsManagement", "Microsoft.Consumption"),
@@ -60,6 +62,7 @@ class Subscription:
         filed: Limits that were requested, by quota.
         conditions: Conditions of roles, by role definition.
         unregistered: Resource providers that the subscription is not registered for.
+        groups: Groups of the tenant.
         encryption: State of the feature EncryptionAtHost.
         faults: Status, code and message for paths that hold a text.
         asked: How often each such fault was met.
@@ -74,11 +77,14 @@ class Subscription:
     filed: dict[str, int] = field(default_factory=dict)
     conditions: dict[str, str] = field(default_factory=dict)
     unregistered: set[str] = field(default_factory=set)
+    groups: set[str] = field(default_factory=set)
     encryption: str = "Registered"
     faults: dict[str, tuple[int, str, str]] = field(default_factory=dict)
     asked: Counter[str] = field(default_factory=Counter)
 
-    def answer(self, method: str, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    def answer(  # noqa: C901, PLR0911  a return for each route
+        self, method: str, path: str, body: dict[str, Any]
+    ) -> tuple[int, dict[str, Any]]:
         """Answer one request."""
         for part, (status, code, message) in self.faults.items():
             if part in path:
@@ -86,6 +92,8 @@ class Subscription:
                 return status, {"error": {"code": code, "message": message}}
         if method == "PUT":
             return self._request(path, body)
+        if path.startswith(GROUPS):
+            return HTTPStatus.OK if path.removeprefix(GROUPS) in self.groups else HTTPStatus.NOT_FOUND, {}
         last = path.rpartition("/")[2]
         if "/providers/Microsoft.Quota/" in path:
             return 200, self._quota(path, last)
@@ -179,6 +187,7 @@ def ample(azure: Azure) -> Subscription:
         network={"VirtualNetworks": (1000, 3), "StandardSkuPublicIpAddresses": (20, 2)},
         roles={OWNER: (["*"], [])},
         skus=[sku(name) for name in sizes],
+        groups=set(azure.admin_groups),
     )
 
 
@@ -204,7 +213,7 @@ class ToStub(RequestsTransport):  # type: ignore[misc]
 
     def send(self, request: HttpRequest, **options: object) -> object:
         asked = request.url
-        request.url = asked.replace(ARM, self._stub)
+        request.url = asked.replace(ARM, self._stub).replace(GRAPH, self._stub)
         try:
             return super().send(request, **options)
         finally:

@@ -99,18 +99,30 @@ def test_a_subscription_that_has_everything_blocks_nothing(ask: Ask) -> None:
 # --- quotas ---------------------------------------------------------------------------------------------------
 
 
-def test_production_without_administrators_blocks(production: Deployment) -> None:
+def test_production_without_administrators_blocks() -> None:
     def asked(deployment: Deployment) -> Row:
-        account = Account(deployment, Counter(), SUBSCRIPTION, Operator(), {})
-        (row,) = administrator_rows(account)
+        (row,) = administrator_rows(Account(deployment, Counter(), SUBSCRIPTION, Operator(), {}))
         return row
 
-    assert (asked(production).status, asked(production).found) == (Status.FINE, GROUP)
     shipped = blueprint.load(DEPLOYMENTS / "cells.yaml")
     assert asked(shipped).status is Status.BLOCKS
     assert "00000000-0000-0000-0000-000000000000" in asked(shipped).found
     staging = shipped.model_copy(update={"environment": Environment.STAGING})
     assert asked(staging).status is Status.FINE
+
+
+def test_a_group_that_the_tenant_does_not_have_blocks(ask: Ask, subscription: Subscription) -> None:
+    assert the(ask(), "administrators").status is Status.FINE
+    subscription.groups.clear()
+    row = the(ask(), "administrators")
+    assert (row.status, row.found) == (Status.BLOCKS, f"{GROUP}, which is nobody")
+
+
+def test_a_group_that_may_not_be_read_is_told(ask: Ask, subscription: Subscription) -> None:
+    subscription.faults["/v1.0/groups/"] = (403, "Authorization_RequestDenied", "Insufficient privileges")
+    row = the(ask(), "administrators")
+    assert row.status is Status.WARNING
+    assert f"az ad group show --group {GROUP}" in row.remedy
 
 
 def test_needs_are_those_of_the_check(production: Deployment) -> None:
