@@ -27,6 +27,7 @@ class GatewaySettings(BaseSettings):
         max_connections: Audio sockets and event streams of this process.
         allowed_origins: Origins of web pages that may use the session API, comma-separated.
         bind_address: Address that both ports are on.
+        rtp_host: Host name that SRTP is sent to, where it is another than ``media_host``.
         media_tls: Whether something before ``media_port`` speaks TLS on port 443, as the load balancer does.
     """
 
@@ -54,6 +55,7 @@ class GatewaySettings(BaseSettings):
 
     bind_address: str = "0.0.0.0"  # noqa: S104  a container: its ports are mapped, its security group lets in
     media_tls: bool = True
+    rtp_host: str = ""
 
     @field_validator("token_key")
     @classmethod
