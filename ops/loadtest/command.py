@@ -60,7 +60,8 @@ def loadtest(  # noqa: PLR0917  typer's parameters have names
 
     It speaks the APIs of OpenAI. Latency counts from when a request should have started, so a stalled endpoint
     cannot hide (coordinated omission). With --baseline both endpoints are loaded in turn and differences come with
-    an interval. The API `session` is this platform's own: URL is then that of a gateway.
+    an interval. The API `session` is this platform's own: URL is then that of a gateway. With `conversation` it is an
+    agent's, and `turn` is the time from a question's end to the first sound of its answer.
 
     Example: voice loadtest http://localhost:8000 --api speech --concurrency 1,16,32 --output report
     """

@@ -32,11 +32,13 @@ class Api(StrEnum):
     OPENAI = "openai"
     DEEPGRAM = "deepgram"
     """This platform's by the protocols of others' clients."""
+    CONVERSATION = "conversation"
+    """An agent's, by OpenAI's speech to speech."""
 
     @property
     def has_models(self) -> bool:
         """Whether a request names a model; here the deployment file does."""
-        return self not in {Api.SESSION, Api.OPENAI, Api.DEEPGRAM}
+        return self not in {Api.SESSION, Api.OPENAI, Api.DEEPGRAM, Api.CONVERSATION}
 
 
 class Driver(Protocol):

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from ops.loadtest.drivers import Api
 from ops.loadtest.trace import Trace
 
-_FIRST = {Api.CHAT: "first token", Api.SPEECH: "first audio"}
+_FIRST = {Api.CHAT: "first token", Api.SPEECH: "first audio", Api.CONVERSATION: "first audio"}
+
+_FINAL = {Api.SESSION: "end of session after last frame", Api.CONVERSATION: "end of answer after end of question"}
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,12 @@ def _final(trace: Trace) -> list[float]:
     return [] if trace.input_ended_s is None else _milliseconds(trace.ended_s - trace.input_ended_s)
 
 
+def _turn(trace: Trace) -> list[float]:
+    if trace.input_ended_s is None or not trace.output_audio_s:
+        return []
+    return _milliseconds(trace.arrivals_s[0] - trace.input_ended_s)
+
+
 def _rtf(trace: Trace) -> list[float]:
     # A live feed takes as long as the speech, however fast the engine: its figure is `final`.
     return [trace.total_s / trace.audio_s] if trace.audio_s and trace.input_ended_s is None else []
@@ -53,6 +61,7 @@ METRICS = {
         Metric(
             "final", "ms", "from the last frame of a live feed to the final transcript or the session's end", _final
         ),
+        Metric("turn", "ms", "from the last frame of a question to the first sound of its answer", _turn),
         Metric("total", "ms", "from the intended start to the end of the answer", lambda t: _milliseconds(t.total_s)),
         Metric("rtf", "", "total time / duration of the audio", _rtf),
         Metric("starved", "ms", "for which playback stands still", lambda t: _milliseconds(t.starved_s)),
@@ -66,7 +75,8 @@ def label(name: str, api: Api) -> str:
         "first": f"time to {_FIRST.get(api, 'first partial')}",
         "gap": "inter-token latency" if api is Api.CHAT else "gap between partials",
         "token": "time per output token",
-        "final": "end of session after last frame" if api is Api.SESSION else "final after end of speech",
+        "final": _FINAL.get(api, "final after end of speech"),
+        "turn": "voice to voice",
         "total": "whole answer",
         "rtf": "real-time factor",
         "starved": "playback starved for",

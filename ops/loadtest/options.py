@@ -9,6 +9,7 @@ from yarl import URL
 
 from ops.call.access import AccessError, Auth, access, secret_of
 from ops.loadtest.client_session import Deepgram, OpenAi
+from ops.loadtest.conversation import Conversation
 from ops.loadtest.drivers import Api, Chat, Driver, Speech, Transcription
 from ops.loadtest.endpoint import Endpoint
 from ops.loadtest.inputs import PASSAGE, Recording, read_recording
@@ -200,6 +201,7 @@ _LIVE: dict[Api, Callable[[Endpoint, tuple[Recording, ...]], Driver]] = {
     Api.SESSION: VoiceSession,
     Api.OPENAI: OpenAi,
     Api.DEEPGRAM: Deepgram,
+    Api.CONVERSATION: Conversation,
 }
 
 

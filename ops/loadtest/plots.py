@@ -29,6 +29,7 @@ _RATE = {
     Api.SESSION: ("audio_s_per_s", "seconds of audio per second"),
     Api.OPENAI: ("audio_s_per_s", "seconds of audio per second"),
     Api.DEEPGRAM: ("audio_s_per_s", "seconds of audio per second"),
+    Api.CONVERSATION: ("audio_s_per_s", "seconds of audio per second"),
 }
 
 

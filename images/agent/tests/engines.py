@@ -41,6 +41,7 @@ class Engines:
         self.traces: defaultdict[str, list[str]] = defaultdict(list)
         self.taken_ms = 0.0
         self.told = 0
+        self.told_of: dict[WebSocket, int] = {}
         self.commits: list[float] = []
         self.keys: list[str] = []
         self.updates: list[dict[str, Any]] = []
@@ -73,7 +74,7 @@ class Engines:
             await socket.send_denial_response(JSONResponse({"error": "busy", "detail": "full"}, self.refuses))
             return
         await socket.accept()
-        self.taken_ms, self.told = 0.0, 0
+        self.taken_ms = 0.0
         self.sockets.append(socket)
         await self._say(socket, "session.created", session={})
         try:
@@ -94,8 +95,9 @@ class Engines:
             pass
 
     async def _complete(self, socket: WebSocket) -> None:
-        due = [text for end_ms, text in self.finals[self.told :] if end_ms <= self.taken_ms]
-        self.told += len(due)
+        told = self.told_of.get(socket, 0)
+        due = [text for end_ms, text in self.finals[told:] if end_ms <= self.taken_ms]
+        self.told = self.told_of[socket] = told + len(due)
         if due:
             await self._say(socket, f"{TRANSCRIBED}.delta", item_id="i", content_index=0, delta=" ".join(due))
         await self._say(socket, f"{TRANSCRIBED}.completed", item_id="i", content_index=0, transcript=" ".join(due))
