@@ -26,6 +26,7 @@ SHOWN: Mapping[str, object] = {
     "JwtAuthorizer.audience": "zq-audience",
     "Domain.name": "zq.callers.dev",
     "Domain.zone_id": "ZQ",
+    "Edge.trace_collector": "https://zq.collector.dev/v1/traces",
     "Edge.allowed_origins": ["https://zq.page.dev"],
     "Observability.email": "zq@callers.dev",
     "Observability.chat_webhook_secret": "zq/chat",

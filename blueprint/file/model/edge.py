@@ -149,6 +149,12 @@ class Edge(Model):
     allowed_origins: tuple[Origin, ...] = ()
     """Web pages that may use the session API from a browser, such as ``https://app.example.com``."""
 
+    trace_collector: Annotated[str, Field(pattern=r"^https://[^\s:/]+(/\S*)?$")] | None = None
+    """Where traces of calls go: the OTLP/HTTP address of a collector such as ADOT, on port 443, which is all that the
+    gateway's security group lets out. Without it there are none."""
+    traced_share: float = Field(default=0.01, gt=0, le=1)
+    """Of calls that are traced, where there is a collector."""
+
     @model_validator(mode="after")
     def _has_certificate(self) -> "Edge":
         if (self.domain is None) == (self.certificate_arn is None):

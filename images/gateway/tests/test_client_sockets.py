@@ -333,3 +333,30 @@ def test_telephone_audio_is_what_ffmpeg_reads(encoding: Encoding, codec: str) ->
     framer = Framer(AudioFormat(encoding=encoding, rate=16_000))
     found = np.frombuffer(b"".join(framer.take(coded)), ">i2")
     np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("path", [REALTIME, LISTEN])
+async def test_stopping_gateway_lets_a_caller_finish_the_sentence(
+    start: Start, vad: VadHost, store: Redis, path: str
+) -> None:
+    """It has no session to come back to: what it says until it pauses is still sent on, and told."""
+    gateway = await (await start(DRAIN_TIMEOUT_S=0).ready()).takes_callers()
+    async with connect(gateway, path) as connection:
+        client = Client(connection)
+        speak = client.append if path == REALTIME else lambda: connection.send(bytes(FRAMES * 640))
+        await speak()
+        ssrc = await only_ssrc(vad, store)
+        await vad.heard(ssrc, FRAMES)
+        await say(store, ssrc, event(EventKind.SPEECH_STARTED, 1), event(EventKind.PARTIAL, 1, "I still", "I"))
+        kinds = {"conversation.item.input_audio_transcription.delta", "Results"}
+        while (await client.receive())[0]["type"] not in kinds:
+            pass
+        gateway.terminate()
+        await holds("it stops", lambda: gateway.health() != 200)
+        await speak()
+        await vad.heard(ssrc, 2 * FRAMES)
+        await say(store, ssrc, event(EventKind.SPEECH_STOPPED, 1), event(EventKind.FINAL, 1, "I still speak"))
+        told = [json.loads(message) async for message in connection if isinstance(message, str)]
+    assert "I still speak" in json.dumps(told)
+    assert connection.close_code == 1012
+    assert notices(vad, ssrc) == [BYE]
