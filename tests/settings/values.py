@@ -57,6 +57,7 @@ SHOWN: Mapping[str, object] = {
 """Text that a template repeats: the other value can be found as it is, so one run changes all of these."""
 
 OTHER: Mapping[str, object] = {
+    "Edge.traced_share": 0.25,
     "StateStore.node_type": "cache.r7g.xlarge",
     "VadFleet.instance_type": "c8g.24xlarge",
     "DataPath.mtu": 1500,
