@@ -19,6 +19,7 @@ from blueprint.engines.sizing.memory import kv_memory, session_bytes
 from blueprint.engines.sizing.result import DoesNotFitError
 from blueprint.engines.sizing.service import size_fleet
 from blueprint.file.model.aws import AsrFleet, Aws, StateStore, VadFleet
+from blueprint.file.model.azure_callers import Callers, GatewayPods, VadPods
 from blueprint.file.model.base import HostCount
 from blueprint.file.model.edge import GatewayService
 from blueprint.file.model.load import CallLoad, Measured
@@ -32,6 +33,8 @@ FILL = 0.7
 STREAMS_PER_CORE = 2_000
 """Streams that one polled core of a VAD host carries: half of what the data plane's bench carries without loss on a
 shared x86 machine; Graviton4 is not measured."""
+SOCKET_STREAMS_PER_CORE = 500
+"""The same of a core that polls kernel sockets in a pod: a quarter of it, since the kernel has its share. ASSUMED."""
 VAD_STREAMS = 8_192
 """Streams that the VAD module has room for (images/vad-dataplane/src/vad)."""
 PACKET_BYTES, PACKETS_PER_S = 640 + 12 + 28, 50
@@ -60,6 +63,10 @@ ASSUMED."""
 STORE_SHARE = 0.75
 """Of a node's memory: ElastiCache keeps a quarter for snapshots and replication (``reserved-memory-percent``).
 https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/redis-memory-management.html"""
+REDIS_GB = {"Balanced_B3": 3, "Balanced_B5": 6, "Balanced_B10": 12, "Balanced_B20": 24}
+"""Memory of Azure Managed Redis by size, ascending. https://azure.microsoft.com/pricing/details/managed-redis"""
+REDIS_SHARE = 0.8
+"""Of it: a fifth is kept for replication. https://learn.microsoft.com/azure/redis/best-practices-memory-management"""
 UTTERANCE_S, CHUNKS_PER_S = 30, 10
 """The longest utterance without a final transcript, whose chunks are kept."""
 TRANSCRIPT_BYTES = 512 * 1024
@@ -159,6 +166,34 @@ def capacities(aws: Aws) -> tuple[Capacity, ...]:
     )
 
 
+def caller_capacities(callers: Callers) -> tuple[Capacity, ...]:
+    """Return the same tiers of an Azure half; the services behind its ASR tier are sized by themselves."""
+    place = ("azure", "callers")
+    gateway, vad, asr = callers.edge.gateway, callers.vad, callers.asr
+    slots = Bound("slots", asr.sessions, "assumed", "callers.asr.sessions of the deployment file")
+    memory = int(REDIS_GB[callers.state.sku] * 1e9 * REDIS_SHARE / STORE_BYTES_PER_CALL)
+    held = Bound("memory", memory, "assumed", f"{REDIS_SHARE:.0%} of {REDIS_GB[callers.state.sku]:g} GB")
+    return (
+        Capacity(
+            Tier.GATEWAY, "gateway", gateway.replicas, gateway_pod(gateway), (*place, "edge", "gateway", "replicas")
+        ),
+        Capacity(Tier.VAD, "vad", vad.replicas, vad_pod(vad), (*place, "vad", "replicas")),
+        Capacity(Tier.ASR, "asr", asr.replicas, (slots,), (*place, "asr", "replicas")),
+        Capacity(Tier.STATE, "state", HostCount(min=1, max=1), (held,), (*place, "state", "sku")),
+    )
+
+
+def sized_callers(callers: Callers, load: CallLoad) -> Iterator[tuple[Capacity, str]]:
+    """Yield each tier of an Azure half with what the file should say for a load, as YAML."""
+    for each in caller_capacities(callers):
+        if each.tier is Tier.STATE:
+            need = peak_calls(load) * STORE_BYTES_PER_CALL / 1e9 / REDIS_SHARE
+            yield each, next((sku for sku, gb in REDIS_GB.items() if gb >= need), "none: use more deployments")
+            continue
+        low, most = each.units_for(load.calls), each.units_for(peak_calls(load))
+        yield each, f"{{min: {low}, max: {max(most, low + 1)}}}"
+
+
 def sized(aws: Aws, load: CallLoad) -> Iterator[tuple[Capacity, str]]:
     """Yield each tier's capacity with what the file should say for a load, as YAML: bounds, or the store's node type.
 
@@ -219,27 +254,41 @@ def peak_calls(load: CallLoad) -> int:
 
 def gateway_task(gateway: GatewayService) -> Bounds:
     """One process, so one core at the most; what was measured takes its place."""
-    compute = Bound(
-        "compute",
-        int(60 / GATEWAY_WORK * CORE_SPEED * min(1.0, gateway.vcpu)),
-        "assumed",
-        f"{GATEWAY_WORK:g} s of an x86 core for a minute of a call, {CORE_SPEED:g} of that speed on the one core of "
-        f"{gateway.vcpu:g} vCPU that one process uses",
-    )
-    sockets = (gateway.memory_gib * 1024 - GATEWAY_BASE_MIB) * 1024 // SOCKET_KIB
-    memory = Bound(
-        "memory", sockets // SOCKETS_PER_CALL, "assumed", f"{SOCKET_KIB} KiB a socket of {gateway.memory_gib} GiB"
-    )
-    found = (_measured(gateway.measured) if gateway.measured else compute, memory)
-    if gateway.sockets_per_task is None:
-        return found
-    source = f"sockets_per_task {gateway.sockets_per_task:,}, {SOCKETS_PER_CALL} a call"
-    return (*found, Bound("sockets", gateway.sockets_per_task // SOCKETS_PER_CALL, "assumed", source))
+    return _gateway(gateway.vcpu, gateway.memory_gib, gateway.sockets_per_task, "sockets_per_task", gateway.measured)
 
 
 def gateway_sockets(gateway: GatewayService) -> int:
     """Return the sockets that a task has when it is full; it refuses more."""
     return least(gateway_task(gateway)).calls * SOCKETS_PER_CALL
+
+
+def gateway_pod(gateway: GatewayPods) -> Bounds:
+    """The same of a pod on Azure."""
+    return _gateway(gateway.cpus, gateway.memory_gib, gateway.sockets_per_pod, "sockets_per_pod")
+
+
+def gateway_pod_sockets(gateway: GatewayPods) -> int:
+    """Return the sockets that a pod has when it is full; it refuses more."""
+    return least(gateway_pod(gateway)).calls * SOCKETS_PER_CALL
+
+
+def _gateway(
+    vcpu: float, memory_gib: int, most_sockets: int | None, setting: str, measured: Measured | None = None
+) -> Bounds:
+    compute = Bound(
+        "compute",
+        int(60 / GATEWAY_WORK * CORE_SPEED * min(1.0, vcpu)),
+        "assumed",
+        f"{GATEWAY_WORK:g} s of an x86 core for a minute of a call, {CORE_SPEED:g} of that speed on the one core of "
+        f"{vcpu:g} vCPU that one process uses",
+    )
+    sockets = (memory_gib * 1024 - GATEWAY_BASE_MIB) * 1024 // SOCKET_KIB
+    memory = Bound("memory", sockets // SOCKETS_PER_CALL, "assumed", f"{SOCKET_KIB} KiB a socket of {memory_gib} GiB")
+    found = (_measured(measured) if measured else compute, memory)
+    if most_sockets is None:
+        return found
+    source = f"{setting} {most_sockets:,}, {SOCKETS_PER_CALL} a call"
+    return (*found, Bound("sockets", most_sockets // SOCKETS_PER_CALL, "assumed", source))
 
 
 def vad_host(vad: VadFleet) -> Bounds:
@@ -256,6 +305,16 @@ def vad_host(vad: VadFleet) -> Bounds:
         _measured(vad.measured) if vad.measured else packets,
         Bound("slots", VAD_STREAMS, "published", "streams of the VAD module"),
         Bound("network", network, "published", f"{kind.network_gbps:g} Gbit/s of {kind.name}, L16 at 16 kHz"),
+    )
+
+
+def vad_pod(vad: VadPods) -> Bounds:
+    """All CPUs of a pod but one poll."""
+    polled = vad.cpus - 1
+    source = f"{SOCKET_STREAMS_PER_CORE:,} streams on each of {polled} polled cores, with kernel sockets"
+    return (
+        Bound("packets", SOCKET_STREAMS_PER_CORE * polled, "assumed", source),
+        Bound("slots", VAD_STREAMS, "published", "streams of the VAD module"),
     )
 
 

@@ -5,6 +5,7 @@ import json
 from typing import Literal
 
 from blueprint import catalog
+from blueprint.azure.contract import Component
 from blueprint.contract.images import Image
 from blueprint.file.model.aws import AsrFleet, Engine
 from blueprint.file.model.azure import AggregatedService, AzureService, LmcachePool, PrefillDecodeCell, TtsService
@@ -23,6 +24,13 @@ AWS_IMAGES = (
     Image.TELEMETRY,
 )
 """Every image that some deployment to AWS can run; each has a repository."""
+CALLER_TIER_IMAGES = {
+    Component.GATEWAY: GATEWAY_IMAGES,
+    Component.VAD: (Image.VAD_DATAPLANE, Image.GATEWAY),
+    Component.ASR: (Image.WHISPER_ENGINE, Image.GATEWAY),
+}
+"""What a cluster on Azure runs for callers, by tier; the gateway's image signs all three in to the state store."""
+CALLER_IMAGES = tuple(dict.fromkeys(image for images in CALLER_TIER_IMAGES.values() for image in images))
 CLUSTER_IMAGES = (Image.ROUTER, Image.DEVICE_PLUGIN, Image.DCGM_EXPORTER)
 """What every cluster on Azure runs beside its services."""
 
@@ -65,6 +73,8 @@ def images_of(deployment: Deployment) -> tuple[Image, ...]:
             images += asr_images(fleet)
     if deployment.azure_half:
         images += CLUSTER_IMAGES
+        if deployment.azure_half.callers:
+            images += CALLER_IMAGES
         for service in deployment.azure_half.services:
             images += service_images(service)
     return tuple(dict.fromkeys(images))

@@ -4,13 +4,15 @@ import re
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from blueprint import catalog
 from blueprint.azure.contract import CLIENT_LABEL, NAMESPACE, ROUTER_HTTP
 from blueprint.azure.names import ClusterOutput
 from blueprint.engines.published.release import published
+from ops.cli import app
 from sandbox.azure.graph import Graph
-from tests.stacks.azure.manifests import manifests, production, workloads
+from tests.stacks.azure.manifests import manifests, pod, production, workloads
 from tests.stacks.azure.recorded import cluster, inputs
 
 GUIDE = (Path(__file__).parents[1] / "docs/guides/azure.md").read_text(encoding="utf-8")
@@ -44,6 +46,28 @@ def test_bastion_and_jump_host_are_called_so(graph: Graph) -> None:
     assert said(r"bastion ssh --name (\S+)") == inputs(bastion)["bastionHostName"]
     assert said(r"az vm show \S+ \S+ --name (\S+)") == inputs(machine)["vmName"]
     assert set(re.findall(r"--resource-group (\S+)", GUIDE)) == {inputs(group)["resourceGroupName"]}
+
+
+def test_images_are_pulled_from_where_the_guide_brings_them(graph: Graph) -> None:
+    server = str(graph.outputs[said(r"--registry \$\(pulumi stack output (\w+)\)")])
+    digest = f"sha256:{'a' * 64}"
+    result = CliRunner().invoke(app, ["images", "build-args", "router", "--registry", server, "--digest", digest])
+    assert result.exit_code == 0, result.output
+    imported = re.findall(r"--name (\S+).*--image (\S+):", result.stdout, re.DOTALL)
+    pulled = pod(workloads(MINE), "router").containers[0]["image"].partition("@")[0]
+    assert [f"{registry}.azurecr.io/{name}" for registry, name in imported] == [pulled]
+
+
+def test_kubectl_is_led_to_the_cluster(graph: Graph) -> None:
+    (made,) = graph.of_type("containerservice:ManagedCluster")
+    assert said(r"get-credentials --resource-group \S+ --name (\S+)") == inputs(made)["resourceName"]
+
+
+def test_every_machine_asks_the_same_backend() -> None:
+    """The workloads read what the cluster's stack put out, so both stacks lie in one place."""
+    backends = re.findall(r"\$ pulumi login (\S+)", GUIDE)
+    assert len(backends) == 2
+    assert len(set(backends)) == 1
 
 
 def test_the_secret_goes_where_the_jobs_read_it(graph: Graph) -> None:

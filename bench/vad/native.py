@@ -15,7 +15,7 @@ from bench.product import PRODUCT, PROJECT
 from bench.vad.corpus import Flags
 
 HERE = Path(__file__).parent
-TARGETS = ("src/vad/vad.so", "src/vad/libvad_host.a", "tests/vad/libvad_native.a")
+TARGETS = ("src/vad/vad.so", "src/vad/libvad_host.a", "tests/vad/libvad_native.a", "src/libsupport.a")
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ what both clouds share.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from blueprint.contract.network import Port
+from blueprint.contract.network import CHUNK, GATEWAY_HTTP, GATEWAY_MEDIA, PUBLIC_TLS, RTP, Port
 
 NAMESPACE = "voice"
 """Namespace of every service."""
@@ -46,6 +46,10 @@ KUBERNETES_API = Port(443, "tcp", "The cluster's API server, for the router that
 DNS_TCP = Port(53, "tcp", "The cluster's DNS")
 DNS_UDP = Port(53, "udp", "The cluster's DNS")
 
+REDIS = Port(10000, "tcp", "Azure Managed Redis over TLS")
+GATEWAY_HEALTH = Port(32080, "tcp", "Node port where the load balancer asks whether a node has a gateway that is ready")
+VAD_NODE_HEALTH = Port(32081, "tcp", "Node port where it asks whether a node has a data plane that is ready")
+
 PREFILL_HTTP = Port(8001, "tcp", "A cell's prefill engine")
 DECODE_HTTP = Port(8002, "tcp", "A cell's decode engine")
 PD_ROUTER_HTTP = Port(8003, "tcp", "A cell's prefill/decode router, on its pod's loopback only")
@@ -71,6 +75,16 @@ class Component(StrEnum):
     """Tells the kubelet of a node's GPUs; talks to nobody over the network."""
     GPU_METRICS = "gpu-metrics"
     """DCGM exporters."""
+    EDGE = "edge"
+    """The application gateway; no pod."""
+    GATEWAY = "gateway"
+    """Session API and WebSocket audio."""
+    VAD = "vad"
+    """The data plane."""
+    ASR = "asr"
+    """Our engine, before the services that transcribe."""
+    STATE = "state"
+    """The state store; no pod."""
     MONITORING = "monitoring"
     """The cluster's Prometheus agent, in the namespace ``kube-system``."""
     DNS = "dns"
@@ -107,3 +121,30 @@ CLUSTER_FLOWS: tuple[ClusterFlow, ...] = (
     ClusterFlow(Component.MODEL_FETCH, Component.DNS, DNS_UDP),
     ClusterFlow(Component.MODEL_FETCH, Component.DNS, DNS_TCP),
 )
+
+CALLER_FLOWS: tuple[ClusterFlow, ...] = (
+    ClusterFlow(Component.INTERNET, Component.EDGE, PUBLIC_TLS),
+    ClusterFlow(Component.INTERNET, Component.VAD, RTP),
+    ClusterFlow(Component.EDGE, Component.GATEWAY, GATEWAY_HTTP),
+    ClusterFlow(Component.EDGE, Component.GATEWAY, GATEWAY_MEDIA),
+    ClusterFlow(Component.GATEWAY, Component.VAD, RTP),
+    ClusterFlow(Component.VAD, Component.ASR, CHUNK),
+    ClusterFlow(Component.ASR, Component.ROUTER, ROUTER_HTTP),
+    *(
+        ClusterFlow(tier, destination, port)
+        for tier in (Component.GATEWAY, Component.VAD, Component.ASR)
+        for destination, port in (
+            (Component.STATE, REDIS),
+            # Microsoft Entra, which gives the tokens for the store; for the gateway the issuer of callers' tokens too.
+            (Component.INTERNET, HTTPS),
+            (Component.DNS, DNS_UDP),
+            (Component.DNS, DNS_TCP),
+        )
+    ),
+)
+"""What is allowed beside it where there are callers; security groups follow from the flows of edge and Internet."""
+
+
+def cluster_flows(*, callers: bool) -> tuple[ClusterFlow, ...]:
+    """Return ``CLUSTER_FLOWS``, and ``CALLER_FLOWS`` where somebody is let in."""
+    return CLUSTER_FLOWS + (CALLER_FLOWS if callers else ())

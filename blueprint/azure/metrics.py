@@ -76,6 +76,9 @@ class ClusterMetric(StrEnum):
     RESTARTS = "kube_pod_container_status_restarts_total"
 
 
+CONTAINER_CPU = "container_cpu_usage_seconds_total"
+"""What the kubelets publish of each container; the cluster's Prometheus agent keeps it by itself."""
+
 START_SECONDS = "voice:pod_start_seconds"
 """What our recording rules publish: how long a pod's start took, by part (`PHASE_SERIES`)."""
 

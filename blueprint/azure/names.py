@@ -4,7 +4,7 @@ import hashlib
 from dataclasses import dataclass
 from enum import StrEnum
 
-from blueprint.azure.contract import NAMESPACE
+from blueprint.azure.contract import NAMESPACE, Component
 from blueprint.file.model.azure import Azure, AzureService, ChatService, GpuPool, PrefillDecodeCell, SpotNodes
 from blueprint.file.model.deployment import Deployment
 
@@ -44,6 +44,11 @@ def vault(deployment: Deployment, subscription: str) -> str:
 def grafana(deployment: Deployment, subscription: str) -> str:
     """Return the name of the Grafana workspace: unique in the world, 2 to 23 characters."""
     return _short(deployment, subscription, limit=23)
+
+
+def state_store(deployment: Deployment, subscription: str) -> str:
+    """Return the name of the state store: unique in its region, at most 60 characters."""
+    return _short(deployment, subscription, limit=60)
 
 
 def part(deployment: Deployment, role: str) -> str:
@@ -115,6 +120,14 @@ class ClusterOutput(StrEnum):
     """For ``TriggerAuthentication``: the identity that reads Prometheus."""
     MODEL_FETCH_CLIENT_ID = "modelFetchClientId"
     """For the service account of the model fetch: the identity that reads the vault's secrets."""
+    CALLER_IDENTITIES = "callerIdentities"
+    """With callers: for each of their tiers ``clientId``, to sign in as, and ``principalId``, its user of the store."""
+    STATE_HOST = "stateHost"
+    """With callers: where the state store answers."""
+    RTP_ADDRESS_NAME = "rtpAddressName"
+    """With callers: name of the public address of the UDP load balancer."""
+    EDGE_ADDRESSES = "edgeAddresses"
+    """With callers: public addresses of the edge's names, for whoever makes their records."""
     LOG_WORKSPACE_ID = "logWorkspaceId"
     GRAFANA_ENDPOINT = "grafanaEndpoint"
 
@@ -139,6 +152,11 @@ KEDA_SERVICE_ACCOUNT = ServiceAccount("kube-system", "keda-operator")
 MODEL_FETCH_SERVICE_ACCOUNT = ServiceAccount(NAMESPACE, "model-fetch")
 """Runs the jobs that fill the model cache; may read the vault's secrets (a token for gated models)."""
 
+CALLER_TIERS = (Component.GATEWAY, Component.VAD, Component.ASR)
+CALLER_ACCOUNTS = {tier: ServiceAccount(NAMESPACE, tier.value) for tier in CALLER_TIERS}
+"""Of the tiers that carry callers; each signs in to the state store, and the gateway's reads the vault too."""
+TOKEN_KEY_SECRET = "session-token-key"  # noqa: S105  the name of a secret
+"""Secret of the vault that signs session tokens; an operator puts it there."""
 
 # --- Nodes ------------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from types import ModuleType
 
 from blueprint.checks import (
+    azure_callers,
     azure_capacity,
     azure_models,
     azure_pools,
@@ -51,7 +52,7 @@ def _of(*modules: ModuleType) -> tuple[Check, ...]:
 
 
 AWS_CHECKS = _of(vad_host, capacity, load, network, edge, scaling)
-AZURE_CHECKS = _of(azure_capacity, azure_pools, azure_topology, azure_sizing, azure_models)
+AZURE_CHECKS = _of(azure_capacity, azure_pools, azure_topology, azure_sizing, azure_models, azure_callers)
 COMMON_CHECKS = (*_of(supply, live), accepted_checks_exist)
 CHECKS: tuple[Check, ...] = (*AWS_CHECKS, *AZURE_CHECKS, *COMMON_CHECKS)
 """Every check, in the order of reporting."""

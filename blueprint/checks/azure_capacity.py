@@ -83,17 +83,17 @@ def azure_budget_covers_minimum(deployment: Deployment) -> Iterator[Violation]:
 
 @cluster_check(
     "pools-have-their-gpus",
-    "Every GPU pool's size has GPUs, and the system pool's has none.",
+    "Every GPU pool's size has GPUs; the system pool's and the CPU pool's have none.",
     source="https://learn.microsoft.com/azure/aks/use-system-pools",
     acceptable=False,
 )
 def pools_have_their_gpus(cluster: Cluster) -> Iterator[Violation]:
     for pool in cluster.pools:
         size, at = pool.size, pool.place.at("vm_size")
-        if pool.is_system and size.gpu_count:
+        if (pool.is_system or pool.is_cpu) and size.gpu_count:
             yield Violation(
                 at,
-                f"{size.name} has {size.gpu_count} GPU(s), which pods of the system pool never use",
+                f"{size.name} has {size.gpu_count} GPU(s), which pods of the {pool.name} pool never use",
                 "take a size without GPUs, such as Standard_D8ds_v5",
             )
         if pool.is_system and size.vcpus < SYSTEM_VCPUS:
@@ -102,7 +102,7 @@ def pools_have_their_gpus(cluster: Cluster) -> Iterator[Violation]:
                 f"{size.name} has {size.vcpus} vCPU; AKS wants {SYSTEM_VCPUS} for a system pool",
                 "take a larger size",
             )
-        if not pool.is_system and not size.gpu_count:
+        if not (pool.is_system or pool.is_cpu) and not size.gpu_count:
             yield Violation(
                 at,
                 f"pool {pool.name}: {size.name} has no GPU",

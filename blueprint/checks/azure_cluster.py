@@ -1,5 +1,6 @@
 """A cluster in plain values: what the checks judge, read from the deployment file or from what the programs emit."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -15,6 +16,7 @@ from blueprint.engines.sizing.layouts import cell_groups
 from blueprint.engines.sizing.memory import GPU_MEMORY_UTILIZATION
 from blueprint.engines.sizing.result import DoesNotFitError
 from blueprint.file.model.azure import (
+    CPU_POOL,
     AggregatedService,
     Azure,
     AzureService,
@@ -67,6 +69,11 @@ class Pool:
     is_spot: bool = False
     is_reserved: bool = False
     surge_nodes: int = 0
+
+    @property
+    def is_cpu(self) -> bool:
+        """Whether it is the nodes of what carries callers, which need no GPU."""
+        return self.name == CPU_POOL
 
     @property
     def gpu(self) -> Gpu | None:
@@ -209,6 +216,11 @@ def _pools(azure: Azure) -> Iterator[Pool]:
     nodes = system.nodes
     place = Place(("azure", "system_pool"))
     yield Pool(SYSTEM_POOL, place, size, nodes.min, nodes.max, zones=azure.availability_zones, is_system=True)
+    if cpu := azure.cpu_pool:
+        place, size = Place(("azure", "cpu_pool")), catalog.vm_sizes()[cpu.vm_size]
+        # AKS adds a third of it in an upgrade.
+        surge = math.ceil(cpu.nodes.max / 3)
+        yield Pool(CPU_POOL, place, size, cpu.nodes.min, cpu.nodes.max, surge_nodes=surge)
     for index, pool in enumerate(azure.pools):
         yield Pool(
             pool.name,

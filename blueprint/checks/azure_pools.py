@@ -197,6 +197,6 @@ def _nodes(pod: Pod, replicas: int) -> int:
 
 
 def _most_nodes(azure: Azure) -> int:
-    system = azure.system_pool.nodes.max
+    system = azure.system_pool.nodes.max + (azure.cpu_pool.nodes.max if azure.cpu_pool else 0)
     pools = sum(pool.nodes.max + pool.surge_nodes for pool in azure.pools)
     return system + math.ceil(system * SYSTEM_SURGE) + pools

@@ -103,19 +103,3 @@ def vfio_image_baked(deployment: Deployment) -> Iterator[Violation]:
             "combining, so no host would come up",
             "let a pipeline bake one (host_images: {vfio: true}) and name it as machine_image, or set mode: af_xdp",
         )
-
-
-@check(
-    "vfio-hosts-are-checked",
-    "The load balancer can tell which VAD hosts are alive.",
-    level=Level.WARNING,
-    source="https://docs.aws.amazon.com/elasticloadbalancing/latest/network/target-group-health-checks.html",
-)
-def vfio_hosts_are_checked(deployment: Deployment) -> Iterator[Violation]:
-    if deployment.aws_half and deployment.aws_half.vad.data_path.mode is DataPathMode.VFIO:
-        yield Violation(
-            ("aws", Tier.VAD.value, "data_path", "mode"),
-            "mode vfio takes the interface that callers send to away from the kernel, and nothing there answers the "
-            "load balancer's TCP health checks: it takes every host for dead, and so sends to all, dead ones too",
-            "set mode: af_xdp, or watch the alarms vad-stopped and telemetry-silent",
-        )

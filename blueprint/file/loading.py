@@ -328,6 +328,8 @@ _MODEL = "model in blueprint/catalog/models.yaml"
 def _azure_names(azure: Azure) -> Iterator[_Named]:
     kind, known = "Azure VM size in blueprint/catalog/vm_sizes.yaml", catalog.vm_sizes()
     yield ("azure", "system_pool", "vm_size"), azure.system_pool.vm_size, kind, known
+    if azure.cpu_pool:
+        yield ("azure", "cpu_pool", "vm_size"), azure.cpu_pool.vm_size, kind, known
     for index, pool in enumerate(azure.pools):
         yield ("azure", "pools", index, "vm_size"), pool.vm_size, kind, known
     if isinstance(azure.access, JumpHost):

@@ -24,7 +24,7 @@ from blueprint.contract.images import Image
 from blueprint.file.model.azure import AzureService, PrefillDecodeCell, TtsService
 from blueprint.file.model.deployment import Deployment
 from blueprint.file.model.scaling import Comparison
-from blueprint.hosts import held_back, service_images
+from blueprint.hosts import CALLER_TIER_IMAGES, held_back, service_images
 from blueprint.observability.azure_scaling import TARGET_SHARE, triggers
 
 BUDGET = "budget"
@@ -128,6 +128,9 @@ def _of_cluster(deployment: Deployment) -> Iterator[Alert]:
     )
     if not held_back(deployment, (Image.ROUTER,)):
         yield _down("router", [Component.ROUTER.value], 2)
+    for tier, images in CALLER_TIER_IMAGES.items() if deployment.azure.callers else ():
+        if not held_back(deployment, images):
+            yield _down(tier.value, [tier.value], 2)
     # Both sides have the same labels; a Deployment whose bounds are one number is always at its maximum.
     bounded = f"({_of(ClusterMetric.SCALED_MAX)} > {_of(ClusterMetric.SCALED_MIN)})"
     yield Alert(

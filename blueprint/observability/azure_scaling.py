@@ -4,7 +4,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
-from blueprint.azure.metrics import POOL_SERIES, ROLE_SERIES, SERVICE_SERIES, CellRole, EngineMetric, total
+from blueprint.azure.contract import NAMESPACE
+from blueprint.azure.metrics import (
+    CONTAINER_CPU,
+    POOL_SERIES,
+    ROLE_SERIES,
+    SERVICE_SERIES,
+    CellRole,
+    EngineMetric,
+    total,
+)
+from blueprint.capacity import FILL
 from blueprint.engines.sizing.service import size_service
 from blueprint.file.model.azure import (
     AggregatedService,
@@ -77,6 +87,17 @@ def triggers(azure: Azure, service: AzureService) -> Mapping[str, tuple[Trigger,
                 for at, pool in enumerate(pools)
             }
     assert_never(service)
+
+
+def cpu_trigger(deployment: str, cpus: float) -> Trigger:
+    """Return the trigger of pods that need no GPU: how much of their CPUs they use.
+
+    Args:
+        deployment: Name of their Deployment, and of its main container.
+        cpus: Of one pod.
+    """
+    labels = f'namespace="{NAMESPACE}",pod=~"{deployment}-.*",container="{deployment}"'
+    return Trigger("cpu", f"sum(rate({CONTAINER_CPU}{{{labels}}}[2m]))", cpus * FILL)
 
 
 def _aggregated(

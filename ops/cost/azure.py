@@ -49,6 +49,11 @@ def _grafana(inputs: Inputs, _: float) -> Iterator[Use]:
     yield Use("grafana-zone-redundant-hour" if redundant else "grafana-standard-hour", Amount.fixed(1))
 
 
+def _state(inputs: Inputs, _: float) -> Iterator[Use]:
+    nodes = 2 if inputs["highAvailability"] == "Enabled" else 1
+    yield Use(f"redis-{inputs['sku']['name'].lower().replace('_', '-')}-hour", Amount.fixed(nodes))
+
+
 def _claim(inputs: Inputs, _: float) -> Iterator[Use]:
     size = str(inputs["spec"]["resources"]["requests"]["storage"])
     yield Use("premium-files", Amount.fixed(float(size.removesuffix("Gi"))))
@@ -68,17 +73,21 @@ PRICED: dict[str, Uses] = {
     "containerservice:ManagedCluster": _cluster,
     "core/v1:PersistentVolumeClaim": _claim,
     "dashboard:Grafana": _grafana,
+    "network:ApplicationGateway": _one("waf-gateway-hour"),
     "network:BastionHost": _bastion,
     "network:NatGateway": _one("azure-nat-gateway-hour"),
     "network:PrivateEndpoint": _one("private-endpoint-hour"),
     "network:PublicIPAddress": _one("azure-public-ipv4-hour"),
     "privatedns:PrivateZone": _one("private-dns-zone"),
+    "redisenterprise:RedisEnterprise": _state,
 }
 """Types with a price that does not depend on traffic."""
 
 BY_USE: dict[str, tuple[tuple[str, str | None], ...]] = {
     "containerservice:AgentPool": (("traffic between zones and to the internet", "azure-internet-data"),),
     "dashboard:Grafana": (("users", None),),
+    "core/v1:Service": (("load balancer rules and data", None),),
+    "network:ApplicationGateway": (("capacity units", "waf-gateway-capacity-unit"),),
     "network:BastionHost": (("sessions of operators", None),),
     "monitor:ActionGroup": (("messages", None),),
     "keyvault:Vault": (("operations", None),),
@@ -98,10 +107,11 @@ FREE = frozenset(
         *("managedidentity:UserAssignedIdentity", "monitor:DataCollectionEndpoint", "monitor:DataCollectionRule"),
         *("monitor:DataCollectionRuleAssociation", "monitor:DiagnosticSetting", "network:NetworkSecurityGroup"),
         *("network:PrivateDnsZoneGroup", "network:Subnet", "network:VirtualNetwork"),
-        *("privatedns:VirtualNetworkLink", "resources:ResourceGroup"),
+        *("network:WebApplicationFirewallPolicy", "privatedns:VirtualNetworkLink", "resources:ResourceGroup"),
+        *("redisenterprise:AccessPolicyAssignment", "redisenterprise:Database"),
         # What runs on the cluster is paid for with its nodes.
         *("apps/v1:DaemonSet", "apps/v1:Deployment", "azmonitoring.coreos.com/v1:PodMonitor", "batch/v1:Job"),
-        *("core/v1:ConfigMap", "core/v1:LimitRange", "core/v1:Namespace", "core/v1:ResourceQuota", "core/v1:Service"),
+        *("core/v1:ConfigMap", "core/v1:LimitRange", "core/v1:Namespace", "core/v1:ResourceQuota"),
         *("core/v1:ServiceAccount", "keda.sh/v1alpha1:ScaledObject", "keda.sh/v1alpha1:TriggerAuthentication"),
         *("networking.k8s.io/v1:NetworkPolicy", "policy/v1:PodDisruptionBudget"),
         *("rbac.authorization.k8s.io/v1:Role", "rbac.authorization.k8s.io/v1:RoleBinding"),

@@ -92,8 +92,12 @@ class Utterances:
         if ends:
             self._speaking = False
             self._quiet = 0
-            if len(self._rows):  # the last features, which a full chunk had no room for
-                chunks[-1] = replace(chunks[-1], flags=chunks[-1].flags & ~(ChunkFlag.END_OF_SPEECH | self._mark))
+            if not chunks:  # nothing was pending
+                self._rows = np.concatenate([self._rows, self._mel.flush()])
+            if len(self._rows) or not chunks:  # the last features, which a full chunk had no room for
+                chunks = [
+                    replace(chunk, flags=chunk.flags & ~(ChunkFlag.END_OF_SPEECH | self._mark)) for chunk in chunks
+                ]
                 chunks.append(self._numbered(self._next - 1, ChunkFlag.END_OF_SPEECH | self._mark, self._rows))
                 self._rows = self._rows[:0]
         return chunks

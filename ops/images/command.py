@@ -22,7 +22,7 @@ app = typer.Typer(
     add_completion=False,
 )
 
-Registry = Annotated[str, typer.Option(help="Host of ECR or ACR with the prefix of the repositories.")]
+Registry = Annotated[str, typer.Option(help="Host of ACR, or of ECR with the prefix of the repositories.")]
 Name = Annotated[Image, typer.Argument(metavar="NAME", help="Image, such as asr-vllm.")]
 
 
@@ -58,7 +58,7 @@ def build_args(  # noqa: PLR0917  Typer's parameters
 ) -> None:
     """Print the exact commands that put one image into a registry.
 
-    Example: voice images build-args router --digest sha256:... --registry voice.azurecr.io/production
+    Example: voice images build-args router --digest sha256:... --registry voice.azurecr.io
     """
     spec = specs().get(name)
     if spec is None:
@@ -69,6 +69,9 @@ def build_args(  # noqa: PLR0917  Typer's parameters
         digests = commands.given_digests(spec, digest)
     except commands.WrongDigestError as error:
         raise stop(str(error), REFUSED) from None
+    host, _, prefix = registry.partition("/")
+    if prefix and commands.is_azure(registry):
+        raise stop(f"{registry}: pods pull images from an ACR without a prefix; take --registry {host}", REFUSED)
     if through and not commands.is_azure(registry):
         raise stop(f"{registry} is no ACR, and only ACR imports; leave --through out", REFUSED)
     for command in commands.push_commands(spec, digests, registry, _commit(revision), tool=tool, through=through):

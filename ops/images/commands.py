@@ -89,7 +89,7 @@ def push_commands(
 
     Args:
         digests: By build argument; of a mirrored image, its own under any key.
-        registry: Host of ECR or ACR with the repositories' prefix.
+        registry: Host of ACR, or of ECR with the repositories' prefix.
         revision: Commit of this repository that a Dockerfile is taken from.
         tool: ``docker`` (buildx) or ``buildah``; mirrored images need neither.
         through: Another registry's host and prefix, where a build cannot be pushed to a private ACR from here: ACR

@@ -2,15 +2,28 @@
 
 from rich.table import Table
 
-from blueprint.capacity import by_tier, capacities, peak_calls, sized
+from blueprint.capacity import Capacity, by_tier, caller_capacities, capacities, peak_calls, sized, sized_callers
 from blueprint.file.model.deployment import Deployment
 from ops.output import empty_table, span
 
 
-def capacity_table(deployment: Deployment) -> Table:
-    """Return the tiers with their calls; with a load, also what the file should say for it."""
-    load, found = deployment.load, capacities(deployment.aws)
-    asked = {each.name: text for each, text in sized(deployment.aws, load)} if load else {}
+def _tiers(deployment: Deployment) -> tuple[tuple[Capacity, ...], dict[str, str]]:
+    """Return the tiers that carry the load's calls: AWS's, or those of an Azure half alone; and what it asks for."""
+    load = deployment.load
+    if aws := deployment.aws_half:
+        return capacities(aws), {each.name: text for each, text in sized(aws, load)} if load else {}
+    callers = deployment.azure.callers
+    if callers is None:
+        return (), {}
+    asked = {each.name: text for each, text in sized_callers(callers, load)} if load else {}
+    return caller_capacities(callers), asked
+
+
+def capacity_table(deployment: Deployment) -> Table | None:
+    """Return the tiers with their calls; with a load, also what the file should say for it. None without callers."""
+    load, (found, asked) = deployment.load, _tiers(deployment)
+    if not found:
+        return None
     # The store has its own bound on memory; the others limit what can be in a call at a time.
     room = by_tier(found)
     tier, (_, most) = min(room.items(), key=lambda item: item[1][1])
@@ -41,10 +54,5 @@ def capacity_table(deployment: Deployment) -> Table:
 
 def capacity_as_dict(deployment: Deployment) -> list[dict[str, object]]:
     """Return the same for ``--json``, with every bound."""
-    if deployment.aws_half is None:
-        return []
-    asked = {each.name: text for each, text in sized(deployment.aws, deployment.load)} if deployment.load else {}
-    return [
-        vars(each) | {"calls": each.calls, "most": each.most, "for_load": asked.get(each.name)}
-        for each in capacities(deployment.aws)
-    ]
+    found, asked = _tiers(deployment)
+    return [vars(each) | {"calls": each.calls, "most": each.most, "for_load": asked.get(each.name)} for each in found]

@@ -97,9 +97,10 @@ def resource_counts(deployment: Deployment) -> dict[str, Counter[str]]:
 def _print_tables(deployment: Deployment, counts: dict[str, Counter[str]]) -> None:
     if deployment.aws_half:
         out.print(fleet_table(deployment))
-        out.print(capacity_table(deployment))
     if deployment.azure_half:
         out.print(pool_table(deployment))
+    if capacity := capacity_table(deployment):
+        out.print(capacity)
     for table in sizing_tables(deployment):
         out.print(table)
     if counts:

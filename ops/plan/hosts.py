@@ -4,7 +4,7 @@ from rich.table import Table
 
 from blueprint import catalog
 from blueprint.checks.fleets import fleets
-from blueprint.file.model.azure import JumpHost
+from blueprint.file.model.azure import CPU_POOL, JumpHost
 from blueprint.file.model.base import HostCount
 from blueprint.file.model.deployment import Deployment
 from ops.output import empty_table, span
@@ -43,6 +43,7 @@ def pool_table(deployment: Deployment) -> Table:
         caption="USD/h: pay-as-you-go Linux list price of the nodes alone, minimum to maximum",
     )
     rows = [("system", azure.system_pool.vm_size, azure.system_pool.nodes, "on-demand")]
+    rows += [(CPU_POOL, pool.vm_size, pool.nodes, "on-demand") for pool in [azure.cpu_pool] if pool]
     rows += [(pool.name, pool.vm_size, pool.nodes, pool.purchase.option) for pool in azure.pools]
     if isinstance(azure.access, JumpHost):
         rows.append(("jump host", azure.access.vm_size, HostCount(min=1, max=1), "on-demand"))

@@ -33,6 +33,9 @@ def rollout(
         typer.Option("--probe", metavar="URL", help="Session API to call, before and whenever hosts were replaced."),
     ] = None,
     auth: Annotated[str | None, typer.Option(help="Authorizer of that API, as in `voice call`.")] = None,
+    api_key_env: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Variable that holds the API's key or token.")
+    ] = None,
     recording: Annotated[Path | None, typer.Option(help="Recording for the probe: PCM.")] = None,
     said: Annotated[Path | None, typer.Option(help="Text of the words that are spoken in it.")] = None,
     as_json: Json = False,
@@ -60,7 +63,7 @@ def rollout(
             raise stop(short, FAILED)
         if not deploy or not found:
             return
-        wrong = roll_out(account, found, _prober(probe, auth, recording, said))
+        wrong = roll_out(account, found, prober(probe, auth, api_key_env, recording, said))
     except ERRORS as error:
         raise failed(error) from None
     except CdkError as error:
@@ -96,23 +99,24 @@ def _show(found: list[Roll]) -> None:
     out.print(f"taken back by {escape(', '.join(dict.fromkeys(name for roll in found for name in roll.guards)))}")
 
 
-def _prober(url: str | None, auth: str | None, recording: Path | None, said: Path | None) -> Callable[[], str]:
+def prober(
+    url: str | None, auth: str | None, api_key_env: str | None, recording: Path | None, said: Path | None
+) -> Callable[[], str]:
     """Measure what callers have now, and return what compares with it."""
     if url is None:
         return lambda: ""
     if recording is None or said is None:
         raise stop("--probe needs --recording and --said, a recording and its words", REFUSED)
     # Imported here: without a probe no call is made.
-    from ops.call.access import AccessError, Auth, access  # noqa: PLC0415
-    from ops.call.recording import RecordingError  # noqa: PLC0415
+    from ops.call.access import Auth, access, secret_of  # noqa: PLC0415
     from ops.call.session import CallError  # noqa: PLC0415
     from ops.rollout.probe import measure  # noqa: PLC0415
 
-    text = said.read_text(encoding="utf-8")
     try:
-        headers_of = access(Auth(auth) if auth else None, None, url)
+        text = said.read_text(encoding="utf-8")
+        headers_of = access(Auth(auth) if auth else None, secret_of(api_key_env), url)
         before = measure(url, headers_of, recording, text)
-    except (AccessError, CallError, RecordingError, ValueError) as error:
+    except (CallError, OSError, ValueError) as error:  # AccessError and RecordingError are values that are wrong
         raise stop(f"the probe fails before the rollout: {error}", FAILED) from None
     err.print(f"before: {before.words_wrong:.0%} of the words wrong, finals after {before.final_s:.2f} s")
 

@@ -7,6 +7,7 @@ from typing import Literal
 from blueprint import catalog
 from blueprint.aws import names
 from blueprint.aws.edge import GATEWAY_DRAIN_TIMEOUT_S
+from blueprint.aws.rollouts import surges
 from blueprint.capacity import asr_host, gateway_task, least, vad_host
 from blueprint.catalog import InstanceType
 from blueprint.contract.images import Image
@@ -94,6 +95,7 @@ class FleetPlan:
         usd_per_hour: On-Demand list price of a host; ``None`` where the catalogue has none.
         warm_hosts: Hosts of its warm pool.
         data_path: Receive queues and rings of a VAD host.
+        surges: Whether it can have more hosts than it may have at most, while others leave.
         by_queue: Whether KEDA scales it by the requests that run and wait, instead of by rules.
     """
 
@@ -111,6 +113,7 @@ class FleetPlan:
     rules: ScalingRules
     warm_hosts: int = 0
     data_path: DataPath | None = None
+    surges: bool = True
     by_queue: bool = False
 
     @property
@@ -196,6 +199,7 @@ def _asr(deployment: Deployment, fleet: AsrFleet) -> FleetPlan:
         spot=fleet.purchase.option == "spot",
         rules=fleet.scaling,
         warm_hosts=fleet.warm_pool.size if fleet.warm_pool else 0,
+        surges=surges(fleet.purchase),
     )
 
 

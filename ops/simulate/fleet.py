@@ -177,7 +177,7 @@ class Group:
 
     def reconcile(self) -> None:
         """Launch or drain until the group has as many hosts as it should."""
-        while len(self.hosts) < self.desired + self._spare:
+        while len(self.hosts) < self.desired + self._spare and self._has_room():
             # What waits in the pool during a rollout is of the release before.
             warm = None if self._spare else self._take_warm()
             host = self._new_host(warm)
@@ -192,21 +192,30 @@ class Group:
         self._fill_pool()
 
     def roll(self, rollout: Rollout) -> Steps:
-        """Replace the hosts that are there now, as an instance refresh does: new ones first, with pauses."""
+        """Replace the hosts that are there now, as an instance refresh does: new ones first where they fit."""
         old = list(self.hosts)
         marks = [len(old) * (100 - mark) / 100 for mark in rollout.checkpoint_percentages]
         while stale := [host for host in self.hosts if host in old]:
             while marks and len(stale) <= marks[0]:
                 marks = [mark for mark in marks if mark < len(stale)]
                 yield self._env.timeout(rollout.checkpoint_pause_s)
-            self._spare = min(surge(rollout.surge_percent, self.desired), len(stale))
-            self.reconcile()
+            at_a_time = min(surge(rollout.surge_percent, self.desired), len(stale))
+            if self.fleet.plan.surges:
+                self._spare = at_a_time
+                self.reconcile()
             yield self._env.timeout(DRAIN_POLL_S)
-            for host in stale[: max(0, self.size.in_service - self.desired)]:
+            beyond = self.size.in_service - self.desired
+            leave = beyond if self.fleet.plan.surges else at_a_time * (beyond >= 0)
+            for host in stale[: max(0, leave)]:
                 if host in self.hosts:
-                    self._spare -= 1
+                    self._spare = max(0, self._spare - 1)
                     self.retire(host, self.fleet.plan.drain_timeout_s)
+            self.reconcile()
         self._spare = 0
+
+    def _has_room(self) -> bool:
+        """Whether a reservation has room; while they drain, hosts take theirs."""
+        return self.fleet.plan.surges or len(self.hosts) + len(self.leaving) < self.plan.max_hosts
 
     def retire(self, host: Host, budget_s: float) -> None:
         """Take no new calls, wait for the others to end, hand over what is left."""

@@ -16,6 +16,7 @@ CLIENT = "00000000-0000-4000-8000-c11e40000001"
 OBJECT = "00000000-0000-4000-8000-0b3ec0000001"
 
 _GROUP = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{{resourceGroupName}}"
+_REDIS = f"{_GROUP}/providers/Microsoft.Cache/redisEnterprise/{{clusterName}}"
 _ELSEWHERE: Mapping[str, str] = {
     "authorization:RoleAssignment": "{scope}/providers/Microsoft.Authorization/roleAssignments/{roleAssignmentName}",
     "consumption:Budget": "{scope}/providers/Microsoft.Consumption/budgets/{budgetName}",
@@ -24,6 +25,14 @@ _ELSEWHERE: Mapping[str, str] = {
         "/providers/Microsoft.KubernetesConfiguration/extensions/{extensionName}"
     ),
     "monitor:DiagnosticSetting": "{resourceUri}/providers/Microsoft.Insights/diagnosticSettings/{name}",
+    "network:WebApplicationFirewallPolicy": (
+        f"{_GROUP}/providers/Microsoft.Network/applicationGatewayWebApplicationFirewallPolicies/{{policyName}}"
+    ),
+    "redisenterprise:AccessPolicyAssignment": (
+        f"{_REDIS}/databases/{{databaseName}}/accessPolicyAssignments/{{accessPolicyAssignmentName}}"
+    ),
+    "redisenterprise:Database": f"{_REDIS}/databases/{{databaseName}}",
+    "redisenterprise:RedisEnterprise": _REDIS,
     "resources:ResourceGroup": _GROUP,
 }
 _PARAMETER = re.compile(r"\{(\w+)\}")

@@ -22,7 +22,9 @@ def variables_of(image: BuiltImage) -> dict[str, bool]:
     for folder in _sources(image):
         found |= dict.fromkeys(_in_c(folder), False)
         found |= dict.fromkeys(_read_directly(folder), True)
-        found |= {name: needed for kind in _settings(folder) for name, needed in fields(kind).items()}
+        read = [each for kind in _settings(folder) for each in fields(kind).items()]
+        # Others are a cloud's own words.
+        found |= {name: needed for name, needed in read if NAME.fullmatch(name)}
     return found
 
 

@@ -16,7 +16,7 @@ from ops.images.rehearsal import RehearsalError, install_tools
 
 DIGEST = f"sha256:{'a' * 64}"
 ECR = "123456789012.dkr.ecr.us-east-1.amazonaws.com/production"
-ACR = "voice.azurecr.io/production"
+ACR = "voice.azurecr.io"
 VERSIONS = {name: engine.version for name, engine in catalog.engines().items()}
 
 
@@ -69,7 +69,7 @@ def test_mirrored_images_keep_their_digest(name: str) -> None:
     tag = f"{name}:{VERSIONS[name]}-aaaaaaaaaaaa"
     [acr] = build_args(name, ACR)
     assert acr[:5] == ["az", "acr", "import", "--name", "voice"]
-    assert acr[-2:] == ["--image", f"production/{tag}"]
+    assert acr[-2:] == ["--image", tag]
     [ecr] = build_args(name, ECR)
     assert ecr[:4] == ["skopeo", "copy", "--all", "--preserve-digests"]
     assert ecr[4].endswith(f"@{DIGEST}")
@@ -83,7 +83,7 @@ def test_a_private_acr_imports_what_was_pushed_elsewhere() -> None:
     assert pushed[0].startswith("ghcr.io/us/pd-router:")
     assert ACR not in " ".join(build)
     assert copy == ["az", "acr", "import", "--name", "voice", "--source", pushed[0], "--image",
-                    f"production/{pushed[0].rpartition('/')[2]}"]  # fmt: skip
+                    pushed[0].rpartition("/")[2]]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -94,10 +94,11 @@ def test_a_private_acr_imports_what_was_pushed_elsewhere() -> None:
         (["asr-vllm", "--digest", f"sha256:{'A' * 64}"], "is no digest"),
         (["asr-vllm", "--digest", f"OTHER={DIGEST}"], "asr-vllm has no base OTHER; it has BASE_IMAGE"),
         (["asr-vllm", "--digest", DIGEST, "--tool", "kaniko"], "kaniko is no tool"),
+        (["router", "--digest", DIGEST, "--registry", f"{ACR}/production"], f"without a prefix; take --registry {ACR}"),
     ],
 )
 def test_wrong_answers_are_refused(arguments: list[str], message: str) -> None:
-    result = voice("build-args", *arguments, "--registry", ECR)
+    result = voice("build-args", "--registry", ECR, *arguments)
     assert result.exit_code == 2
     assert message in result.output.replace("\n", " ")
 

@@ -16,7 +16,7 @@ from blueprint.engines.launch.pd_router import CellFront
 from blueprint.engines.launch.services import HOST_CACHE_DIR
 from blueprint.engines.launch.vllm import private_caches
 from blueprint.file.model.azure import AggregatedService, ChatService, LmcachePool, PrefillDecodeCell, TtsService
-from blueprint.hosts import AGENT_IMAGES, AWS_IMAGES, CLUSTER_IMAGES, service_images
+from blueprint.hosts import AGENT_IMAGES, AWS_IMAGES, CALLER_IMAGES, CLUSTER_IMAGES, service_images
 from blueprint.images import FILE, FOLDER, BuiltImage, CommandHealth, MirroredImage, NoHealth, bases, load, port, specs
 from tests.images.dockerfile import read
 
@@ -60,7 +60,7 @@ def test_a_mirrored_image_is_nothing_but_its_spec(spec: MirroredImage) -> None:
 def azure_images() -> set[Image]:
     kinds: tuple[Any, ...] = (PrefillDecodeCell, AggregatedService, ChatService, TtsService)
     services = [kind.model_construct(lmcache=LmcachePool.model_construct()) for kind in kinds]
-    return {*CLUSTER_IMAGES, *(image for service in services for image in service_images(service))}
+    return {*CLUSTER_IMAGES, *CALLER_IMAGES, *(image for service in services for image in service_images(service))}
 
 
 def test_clouds_are_those_that_run_the_image() -> None:

@@ -26,7 +26,9 @@ def voice(*arguments: str | Path) -> Result:
 def test_plan_shows_fleets_and_resources_of_a_sound_file() -> None:
     result = voice("plan", ROOT / "deployments/sandbox.yaml", "--resources")
     assert result.exit_code == 0, result.output
-    for expected in ("c8g.12xlarge", "12 x Inferentia2", "sandbox-network", "1×EC2::VPC"):
+    # A bound with its source, and whose number it is.
+    bounds = "(assumed): 0.28 s of", "(published):", "memory of 12 x"
+    for expected in ("c8g.12xlarge", "12 x Inferentia2", "sandbox-network", "1×EC2::VPC", *bounds):
         assert expected in result.stdout
 
 

@@ -127,6 +127,17 @@ def test_status_names_alarms_and_images_that_are_not_the_file_s(rehearsal: Rehea
     cloudwatch.set_alarm_state(AlarmName=alarm, StateValue="OK", StateReason="the test is over")
 
 
+@pytest.mark.usefixtures("rehearsal")
+def test_a_rollout_goes_from_zone_to_zone_and_then_from_fleet_to_fleet(tmp_path: Path) -> None:
+    document = parsed(FILE.read_text())
+    document["images"]["telemetry"] = f"sha256:{'a' * 64}"
+    (tmp_path / "newer.yaml").write_text(text(document))
+    rolls = json.loads(voice("rollout", tmp_path / "newer.yaml", "--json").stdout)["rolls"]
+    vad = names.vad_groups(blueprint.load(FILE))
+    assert [roll["group"] for roll in rolls[:3]] == vad
+    assert {roll["group"] for roll in rolls[3:]} == {"sandbox-inf2", "sandbox-trn1", "sandbox-p5"}
+
+
 def test_status_says_what_refuses_deletion(rehearsal: Rehearsal) -> None:
     deployment = blueprint.load(FILE)
     protected = deployment.model_copy(

@@ -90,9 +90,12 @@ def test_rollout_says_what_a_deploy_replaces_and_a_bad_probe_takes_it_back(
     assert refused.exit_code == 1
     assert "is not complete, so no new host of inf2 would start" in " ".join(refused.output.split())
 
-    file = fleet.file({**served, "images.asr-neuron": BAD, "aws.rollout": {"checkpoint_pause_s": 3600}}).source.file
+    deployment = fleet.file({**served, "images.asr-neuron": BAD, "aws.rollout": {"checkpoint_pause_s": 3600}})
+    file, settings = deployment.source.file, deployment.aws.asr[0]
+    each_s = 2 * settings.warm_up_s + settings.drain_timeout_s
     planned = json.loads(CliRunner().invoke(app, ["rollout", str(file), "--json"]).stdout)["rolls"]
     assert [(roll["group"], roll["hosts"], roll["changed"]) for roll in planned] == [(GROUP, 2, ["UserData"])]
+    assert (planned[0]["at_a_time"], planned[0]["longest_s"]) == (1, 2 * each_s + 3 * 3600 + 600)
     assert (planned[0]["more_vcpus"], planned[0]["room_vcpus"]) == (192, None)  # this AWS knows no EC2 quotas
     with monkeypatch.context() as short:
         short.setattr(plan, "vcpu_room", lambda *_, **__: 191)
@@ -101,7 +104,7 @@ def test_rollout_says_what_a_deploy_replaces_and_a_bad_probe_takes_it_back(
     assert "192 vCPU more than run now, and the quota inf leaves 191" in " ".join(refused.output.split())
 
     monkeypatch.setattr(follow, "POLL_S", 0.5)
-    monkeypatch.setattr(command, "_prober", lambda *_: lambda: "half of the words are wrong")
+    monkeypatch.setattr(command, "prober", lambda *_: lambda: "half of the words are wrong")
     result = CliRunner().invoke(app, ["rollout", str(file), "--deploy"])
     assert result.exit_code == 1, result.output
     assert "taken back: half of the words are wrong" in result.output

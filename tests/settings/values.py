@@ -28,6 +28,11 @@ SHOWN: Mapping[str, object] = {
     "Domain.zone_id": "ZQ",
     "Edge.trace_collector": "https://zq.collector.dev/v1/traces",
     "Edge.allowed_origins": ["https://zq.page.dev"],
+    "AzureEdge.trace_collector": "https://zq.azure-collector.dev/v1/traces",
+    "AzureEdge.allowed_origins": ["https://zq.azure-page.dev"],
+    "AzureDomain.name": "zq.azure-callers.dev",
+    "VaultCertificate.vault_id": "/subscriptions/zq/resourceGroups/g/providers/Microsoft.KeyVault/vaults/zq-vault",
+    "VaultCertificate.name": "zq-certificate",
     "Observability.email": "zq@callers.dev",
     "Observability.chat_webhook_secret": "zq/chat",
     "Observability.runbook_url": "https://zq.dev/runbooks",
@@ -58,6 +63,7 @@ SHOWN: Mapping[str, object] = {
 
 OTHER: Mapping[str, object] = {
     "Edge.traced_share": 0.25,
+    "AzureEdge.traced_share": 0.75,
     "StateStore.node_type": "cache.r7g.xlarge",
     "VadFleet.instance_type": "c8g.24xlarge",
     "DataPath.mtu": 1500,
@@ -69,6 +75,7 @@ OTHER: Mapping[str, object] = {
     "Azure.availability_zones": ["1", "3"],
     "GpuPool.availability_zones": ["2"],
     "GpuPool.vm_size": "Standard_NC48ads_A100_v4",
+    "CpuPool.vm_size": "Standard_D4ds_v5",
     "SystemPool.vm_size": "Standard_D4ds_v5",
     "PrefillDecodeCell.model": "qwen3-8b",
     "AggregatedService.model": "qwen3-8b",
@@ -98,6 +105,9 @@ WITH_OTHERS: Mapping[Key, Edits] = {
         "aws.asr.1.vllm": {"model": "qwen3-8b", "load": LOAD},
     },
     (*AWS, "Aws.edge", "Edge.authorizer", "kind"): {"aws.edge.authorizer": {"kind": "none"}},
+    (*AZURE, "Azure.callers", "Callers.edge", "AzureEdge.authorizer", "kind"): {
+        "azure.callers.edge.authorizer": {"kind": "none"},
+    },
     (*AZURE, "Azure.pools", "GpuPool.purchase", "option"): {"azure.pools.0.purchase": {"option": "spot"}},
     (*AZURE, "Azure.services", "kind"): {
         "azure.services.0": {"kind": "aggregated", "name": "either", "model": "qwen3-8b", "pool": "pairs",
@@ -119,9 +129,20 @@ ALONE: Mapping[Key, Edits] = {
     (*AWS, "Aws.availability_zones"): {"aws.availability_zones": ["us-east-1a", "us-east-1c"]},
     (*AWS, "Aws.vad", "VadFleet.ena_express", "EnaExpress.enabled"): {"aws.vad.ena_express": {}},
     (*AWS, "Aws.edge", "Edge.gateway", "GatewayService.sockets_per_task"): {"aws.edge.gateway.sockets_per_task": 80},
-    (*AZURE, "Azure.services", "ChatService.pools"): {"azure.services.4.pools": ["pairs"]},
+    (*AZURE, "Azure.callers", "Callers.edge", "AzureEdge.gateway", "GatewayPods.sockets_per_pod"): {
+        "azure.callers.edge.gateway.sockets_per_pod": 80
+    },
+    (*AZURE, "Azure.callers", "Callers.asr", "AsrPods.model"): {
+        "azure.callers.asr.model": "qwen3-8b",
+        "azure.services.3.model": "qwen3-8b",
+    },
+    (*AZURE, "Azure.services", "ChatService.pools"): {"azure.services.5.pools": ["pairs"]},
     **{
-        (*AZURE, "Azure.access", setting): {"azure.access": access}
+        # Callers need a network that the deployment makes.
+        (*AZURE, "Azure.access", setting): {
+            "azure.access": access,
+            **({"azure.callers": ABSENT} if setting.startswith("ExistingNetwork") else {}),
+        }
         for setting, access in (
             ("kind", {"kind": "jump-host"}),
             ("JumpHost.vm_size", {"kind": "jump-host", "vm_size": "Standard_D8ds_v5"}),
@@ -186,8 +207,8 @@ UNSEEN: Mapping[str, Unseen] = {
     "Azure.commercial": Unseen("licences of models", {"azure.commercial": False}),
     "ModelAgreement.model": Unseen("licences of models", {"azure.model_agreements.0.model": "voxtral-4b-tts"}),
     "PrefillDecodeCell.load.Load.sessions": Unseen("load-fits", {"azure.services.1.load.sessions": 10**6}),
-    "AggregatedService.load.Load.sessions": Unseen("load-fits", {"azure.services.2.load.sessions": 10**6}),
-    "ChatService.load.Load.sessions": Unseen("load-fits", {"azure.services.4.load.sessions": 10**6}),
+    "AggregatedService.load.Load.sessions": Unseen("load-fits", {"azure.services.3.load.sessions": 10**6}),
+    "ChatService.load.Load.sessions": Unseen("load-fits", {"azure.services.5.load.sessions": 10**6}),
     "CallLoad.calls": Unseen("load-fits-tiers", {"load.calls": 10**6}),
     "CallLoad.peak_factor": Unseen("load-fits-tiers", {"load.peak_factor": 1000}),
     **{
@@ -196,14 +217,14 @@ UNSEEN: Mapping[str, Unseen] = {
             {f"azure.services.{index}.model": "voxtral-mini-4b-realtime",
              f"azure.services.{index}.load.longest_call_s": 10**6},
         )
-        for kind, index in (("PrefillDecodeCell", 1), ("AggregatedService", 2), ("ChatService", 4))
+        for kind, index in (("PrefillDecodeCell", 1), ("AggregatedService", 3), ("ChatService", 5))
     },
     "VllmOptions.load.Load.longest_call_s": Unseen(
         "a call fits its session",
         {"aws.asr.1.engine": "vllm",
          "aws.asr.1.vllm": {"model": "voxtral-mini-4b-realtime", "load": {**LOAD, "longest_call_s": 10**6}}},
     ),
-    "TtsService.sessions": Unseen("load-fits", {"azure.services.3.sessions": 10**6}),
+    "TtsService.sessions": Unseen("load-fits", {"azure.services.4.sessions": 10**6}),
 }  # fmt: skip
 """Settings that no template has: the checks read them."""
 

@@ -13,7 +13,8 @@ import pytest
 from blueprint.contract.environment import VALKEY_PASSWORD
 from blueprint.contract.metrics import StartPhase
 from tests.userdata import hosts
-from userdata import SIZE_LIMIT_BYTES, Container, HealthPort, HostBoot, LifecycleHooks, render
+from tests.userdata.hosts import image
+from userdata import SIZE_LIMIT_BYTES, Container, HealthCommand, HealthPort, HostBoot, LifecycleHooks, Mount, render
 
 STEPS = sorted(Path(str(files("userdata") / "steps")).glob("*.sh"))
 TOKEN = "${Token[TOKEN.12]}"
@@ -121,11 +122,54 @@ def _host(**changes: object) -> HostBoot:
         (lambda: LifecycleHooks("a", "b", heartbeat_s=14, ready_budget_s=1, drain_budget_s=1), "heartbeat_s=14"),
         (lambda: render(_host(log_group="a\nb")), "spans lines"),
         (lambda: render(_host(environment={"VOICE_NOTE": "a\nb"})), "spans lines"),
+        (lambda: render(_host(log_group="a\rb")), "spans lines"),
+        (lambda: render(_host(log_group="a\0b")), "spans lines"),
+        (lambda: _container(mounts=(Mount("/a b", "/c"),)), "mount '/a b' has a space"),
+        (lambda: _container(start_log={StartPhase.COMPILE: "a|b"}), "has one of"),
     ],
 )
 def test_what_a_host_would_trip_over_is_refused(make: Callable[[], object], answer: str) -> None:
     with pytest.raises(ValueError, match=answer):
         make()
+
+
+def test_what_lies_on_the_limit_is_taken() -> None:
+    """EC2 takes 16 KiB; a hook's heartbeat is sent each third of its time, in whole polls of 5 s."""
+    hooks = LifecycleHooks("a", "b", heartbeat_s=15, ready_budget_s=1, drain_budget_s=1)
+    assert (hooks.heartbeat_every_s, replace(hooks, heartbeat_s=100).heartbeat_every_s) == (5, 30)
+    assert _host(data_path=None, mtu=8900).mtu == 8900
+    empty = len(render(_host(environment={"VOICE_NOTE": ""})).encode())
+    full = render(_host(environment={"VOICE_NOTE": "x" * (16_384 - empty)}))
+    assert len(full.encode()) == 16_384
+    with pytest.raises(ValueError, match="is 16385 bytes, EC2 takes 16384"):
+        render(_host(environment={"VOICE_NOTE": "x" * (16_385 - empty)}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "asked"),
+    [
+        ({"data_path": None, "ena_express": False}, False),
+        ({"data_path": None, "mtu": 8900}, True),
+        ({"ena_express": False}, True),
+    ],
+    ids=["neither", "ena-express", "af-xdp"],
+)
+def test_ethtool_is_there_for_whatever_needs_it(changes: dict[str, object], asked: bool) -> None:
+    assert ("need ethtool ethtool" in render(_host(**changes))) == asked
+
+
+def test_defaults_give_a_container_nothing_more() -> None:
+    plain = Container("engine", image("engine", "a"), {}, HealthCommand("true"))
+    assert (plain.user_id, plain.hardware, plain.shared_memory_mib, HealthCommand("true").interval_s) == (
+        0,
+        False,
+        None,
+        5,
+    )
+    assert Mount("/a", "/b").writable is False
+    script = render(_host(containers=(plain,)))
+    assert "memlock" not in script
+    assert "hugepages:/dev/hugepages" not in script
 
 
 def test_same_values_same_script() -> None:

@@ -6,9 +6,13 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from blueprint.base import Model
+from blueprint.file.model.azure_callers import Callers, CpuPool
 from blueprint.file.model.base import HostCount, Name, private_network
 from blueprint.file.model.observability import AzureObservability
 from blueprint.file.model.serving import KvCacheType, Load, Profile, Quantization, Revision
+
+CPU_POOL = "cpu"
+"""Name of the nodes of `cpu_pool`."""
 
 PoolName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9]{0,11}$")]
 """AKS allows Linux pools twelve lower-case letters and digits."""
@@ -374,6 +378,10 @@ class Azure(Model):
     services: tuple[AzureService, ...] = Field(min_length=1)
     """What the cluster serves: cells, aggregated engines, chat models, text to speech."""
     router: Router = Router()
+    cpu_pool: CpuPool | None = None
+    """Nodes of what carries callers; needed where there are `callers`."""
+    callers: Callers | None = None
+    """Who is let in. Without it only pods of the cluster reach its services, through the router."""
     model_cache_gib: int = Field(default=1024, ge=100)
     """Shared file storage for weights and compile caches; Azure's premium shares start at 100 GiB."""
     hub_token_secret: Annotated[str, Field(pattern=r"^[0-9a-zA-Z-]{1,127}$")] | None = None
@@ -397,6 +405,21 @@ class Azure(Model):
             twice = sorted({name for name in names if names.count(name) > 1})
             if twice:
                 raise ValueError(f"{what} {', '.join(twice)} stands twice")
+        return self
+
+    @model_validator(mode="after")
+    def _callers_have_what_they_need(self) -> "Azure":
+        if self.cpu_pool and any(pool.name == CPU_POOL for pool in self.pools):
+            raise ValueError(f"pool {CPU_POOL} stands twice: it is the name of `cpu_pool`")
+        if self.callers is None:
+            return self
+        if self.cpu_pool is None:
+            raise ValueError("`callers` need a `cpu_pool`: gateway, VAD and ASR run on it")
+        if self.access.kind == "existing-network":
+            raise ValueError("`callers` need a network that the deployment makes, with a subnet for its edge")
+        model = self.callers.asr.model
+        if model not in {each.model for each in self.services if each.kind in {"aggregated", "prefill-decode-cell"}}:
+            raise ValueError(f"callers.asr.model {model} is served by no aggregated service and no cell of this file")
         return self
 
     @model_validator(mode="after")

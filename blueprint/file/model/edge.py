@@ -1,4 +1,4 @@
-"""How callers reach the platform on AWS, and who is let in."""
+"""How callers reach the platform on AWS, who is let in, and what they may do on either cloud."""
 
 from typing import Annotated, Literal
 
@@ -120,20 +120,9 @@ class GatewayService(Model):
         return self
 
 
-class Edge(Model):
-    """REST API for control and events, network load balancer for audio, gateway service behind both."""
+class CallerRules(Model):
+    """What callers may do, whichever cloud lets them in."""
 
-    authorizer: Authorizer
-    """Who may open a session: callers with AWS credentials, a token, a key, or anybody."""
-    gateway: GatewayService
-    throttle: Throttle = Throttle()
-    domain: Domain | None = None
-    certificate_arn: (
-        Annotated[str, Field(pattern=r"^arn:aws[a-z-]*:acm:[a-z0-9-]+:[0-9]{12}:certificate/\S+$")] | None
-    ) = None
-    """Certificate of the TLS listener, where no domain is given to make one for."""
-    cross_zone: bool = False
-    """Spread callers over all zones, at the price of traffic between zones."""
     token_ttl_s: int = Field(default=300, ge=30, le=3600)
     """Lifetime of a session token, seconds."""
     idle_timeout_s: int = Field(default=60, ge=5)
@@ -148,12 +137,27 @@ class Edge(Model):
     """Sessions that one caller may open in a second, at all tasks together."""
     allowed_origins: tuple[Origin, ...] = ()
     """Web pages that may use the session API from a browser, such as ``https://app.example.com``."""
-
     trace_collector: Annotated[str, Field(pattern=r"^https://[^\s:/]+(/\S*)?$")] | None = None
-    """Where traces of calls go: the OTLP/HTTP address of a collector such as ADOT, on port 443, which is all that the
-    gateway's security group lets out. Without it there are none."""
+    """Where traces of calls go: the OTLP/HTTP address of a collector such as ADOT, on port 443, to which gateways are
+    let out. Without it there are none."""
     traced_share: float = Field(default=0.01, gt=0, le=1)
     """Of calls that are traced, where there is a collector."""
+
+
+class Edge(CallerRules):
+    """REST API for control and events, network load balancer for audio, gateway service behind both."""
+
+    authorizer: Authorizer
+    """Who may open a session: callers with AWS credentials, a token, a key, or anybody."""
+    gateway: GatewayService
+    throttle: Throttle = Throttle()
+    domain: Domain | None = None
+    certificate_arn: (
+        Annotated[str, Field(pattern=r"^arn:aws[a-z-]*:acm:[a-z0-9-]+:[0-9]{12}:certificate/\S+$")] | None
+    ) = None
+    """Certificate of the TLS listener, where no domain is given to make one for."""
+    cross_zone: bool = False
+    """Spread callers over all zones, at the price of traffic between zones."""
 
     @model_validator(mode="after")
     def _has_certificate(self) -> "Edge":

@@ -82,6 +82,12 @@ class Cluster(pulumi.ComponentResource):
                 self.identity.may("control-plane-writes-zone", Role.PRIVATE_DNS_ZONE_CONTRIBUTOR, zone),
                 self.identity.may("control-plane-links-network", Role.NETWORK_CONTRIBUTOR, network.id),
             ]
+        if network.rtp_address:
+            # AKS looks for the address among those of its group, and puts its load balancer on it.
+            grants += [
+                self.identity.may("control-plane-reads-addresses", Role.READER, scope.group_id),
+                self.identity.may("control-plane-uses-rtp-address", Role.NETWORK_CONTRIBUTOR, network.rtp_address.id),
+            ]
         cluster = self._build_cluster(name, network, monitoring, grants)
         self.id: pulumi.Output[str] = cluster.id
         self.name = cluster.name

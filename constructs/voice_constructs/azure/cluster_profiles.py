@@ -11,15 +11,16 @@ from blueprint.file.model.azure import Azure, ExistingNetwork, JumpHost, PublicA
 IMAGE_CLEANER_HOURS = 168
 """Weekly; the least is 24 (https://learn.microsoft.com/azure/aks/image-cleaner)."""
 _DNS_SERVICE_HOST = 10
-_SYSTEM_DISK_GIB = 128
+SYSTEM_DISK_GIB = 128
 _SYSTEM_PODS = 110
 DRAIN_MARGIN_S = 120
 """What a pod may take beyond its drain timeout, to stop its engine."""
 
 
 def longest_drain_s(azure: Azure) -> int:
-    """Return the longest time that any service takes to finish its requests."""
-    return max(service.drain_timeout_s for service in azure.services)
+    """Return the longest time that any workload takes to finish its requests or sessions."""
+    tiers = [azure.callers.vad.drain_timeout_s, azure.callers.asr.drain_timeout_s] if azure.callers else []
+    return max(tiers + [service.drain_timeout_s for service in azure.services])
 
 
 def network_profile(azure: Azure) -> aks.ContainerServiceNetworkProfileArgs:
@@ -110,7 +111,7 @@ def system_pool(azure: Azure, subnet: pulumi.Input[str]) -> aks.ManagedClusterAg
         orchestrator_version=azure.kubernetes_version,
         os_type=aks.OSType.LINUX,
         os_sku=aks.OSSKU.UBUNTU,
-        os_disk_size_gb=_SYSTEM_DISK_GIB,
+        os_disk_size_gb=SYSTEM_DISK_GIB,
         os_disk_type=aks.OSDiskType.MANAGED,
         vnet_subnet_id=subnet,
         enable_node_public_ip=False,

@@ -1,16 +1,16 @@
 """The virtual network, its subnets and the way out."""
 
-from ipaddress import IPv4Network
-from itertools import islice
+from collections.abc import Iterator
 
 import pulumi
 from pulumi_azure_native import network
 
+from blueprint.azure.contract import CALLER_FLOWS, GATEWAY_HEALTH, REDIS, VAD_NODE_HEALTH, Component
+from blueprint.azure.ranges import gateway_address, nodes_range, small_ranges
+from blueprint.contract.network import Port
 from blueprint.file.model.azure import ClusterNetwork, ExistingNetwork, JumpHost, PeeredNetwork
 from voice_constructs.azure.scope import Scope
 
-_SMALL_PREFIX = 26
-"""59 usable addresses: two endpoints take four of them, and Bastion asks for as many."""
 BASTION_SUBNET = "AzureBastionSubnet"
 """Azure knows it by this name. A security group on it would have to hold rules that Azure prescribes, one of them to
 let everybody in at 443: https://learn.microsoft.com/azure/bastion/bastion-nsg"""
@@ -18,19 +18,8 @@ _IDLE_TIMEOUT_MIN = 10
 """A download that pauses for minutes keeps its connection; Azure's default is 4."""
 
 
-def nodes_prefix(cidr: str) -> str:
-    """Return the lower half of a virtual network's range: the nodes'."""
-    return str(next(IPv4Network(cidr).subnets()))
-
-
-def small_prefixes(cidr: str) -> list[str]:
-    """Return the first ranges of the upper half: of private endpoints, of the jump host, of Bastion."""
-    _, upper = IPv4Network(cidr).subnets()
-    return [str(prefix) for prefix in islice(upper.subnets(new_prefix=_SMALL_PREFIX), 3)]
-
-
 class VoiceNetwork(pulumi.ComponentResource):
-    """A virtual network with subnets for nodes and private endpoints; nothing in it can be called from outside.
+    """A virtual network with subnets for nodes and private endpoints; outside callers reach what the file lets in.
 
     Of an existing network it only says the ids.
 
@@ -42,6 +31,7 @@ class VoiceNetwork(pulumi.ComponentResource):
         subnet_ids: Ids of all subnets that are made, by name.
         resolvers: Networks that look private names up, by what to call them: this one, and a peered one.
         egress_address: The one public address that nodes call out from; ``None`` where an existing network has it.
+        rtp_address: Where callers send UDP, if there are callers.
     """
 
     def __init__(self, name: str, *, scope: Scope) -> None:
@@ -50,6 +40,7 @@ class VoiceNetwork(pulumi.ComponentResource):
         access = scope.deployment.azure.access
         self.subnet_ids: dict[str, pulumi.Output[str]] = {}
         self.egress_address: pulumi.Output[str | None] | None = None
+        self.rtp_address: network.PublicIPAddress | None = None
         if isinstance(access, ExistingNetwork):
             self.id: pulumi.Input[str] = access.network_id
             self.name: pulumi.Input[str] = access.network_id.rpartition("/")[2]
@@ -64,7 +55,8 @@ class VoiceNetwork(pulumi.ComponentResource):
     def _build(self, name: str) -> None:
         scope, azure = self._scope, self._scope.deployment.azure
         cidr = azure.network.cidr
-        for_endpoints, for_jump, for_bastion = small_prefixes(cidr)
+        ranges = small_ranges(cidr)
+        self.rtp_address = self._build_address("rtp", azure.availability_zones) if azure.callers else None
         virtual_network = network.VirtualNetwork(
             name,
             resource_group_name=scope.group,
@@ -80,8 +72,8 @@ class VoiceNetwork(pulumi.ComponentResource):
         nodes = self._build_subnet(
             "nodes",
             virtual_network,
-            prefix=nodes_prefix(cidr),
-            rules=_node_rules(azure.network),
+            prefix=nodes_range(cidr),
+            rules=[*_node_rules(azure.network), *(_caller_rules(cidr, self.rtp_address) if self.rtp_address else ())],
             nat_gateway=gateway.id,
             # The file driver mounts NFS shares through it, and would add it by itself where it is missing.
             service_endpoints=[network.ServiceEndpointPropertiesFormatArgs(service="Microsoft.Storage")],
@@ -89,9 +81,13 @@ class VoiceNetwork(pulumi.ComponentResource):
         endpoints = self._build_subnet(
             "endpoints",
             virtual_network,
-            prefix=for_endpoints,
+            prefix=ranges.endpoints,
             # The tag holds peered networks and those behind a gateway too: operators come from there.
-            rules=[_inbound("https", 100, source="VirtualNetwork", destination=for_endpoints, port="443")],
+            rules=[
+                _inbound("https", 100, source="VirtualNetwork", destination=ranges.endpoints, port="443"),
+                # Pods leave their node with its address.
+                *([_flow("state", 110, nodes_range(cidr), ranges.endpoints, REDIS)] if azure.callers else ()),
+            ],
             private_endpoint_network_policies=network.VirtualNetworkPrivateEndpointNetworkPolicies.ENABLED,
             # Azure changes one subnet of a network at a time.
             depends_on=[nodes],
@@ -101,12 +97,24 @@ class VoiceNetwork(pulumi.ComponentResource):
             jump = self._build_subnet(
                 "jump",
                 virtual_network,
-                prefix=for_jump,
-                rules=[_inbound("ssh", 100, source=for_bastion, destination=for_jump, port="22")],
+                prefix=ranges.jump,
+                rules=[_inbound("ssh", 100, source=ranges.bastion, destination=ranges.jump, port="22")],
                 nat_gateway=gateway.id,
                 depends_on=[endpoints],
             )
-            self._build_subnet(BASTION_SUBNET, virtual_network, prefix=for_bastion, rules=None, depends_on=[jump])
+            endpoints = self._build_subnet(
+                BASTION_SUBNET, virtual_network, prefix=ranges.bastion, rules=None, depends_on=[jump]
+            )
+        if azure.callers:
+            self._build_subnet(
+                "edge",
+                virtual_network,
+                prefix=ranges.edge,
+                rules=_edge_rules(ranges.edge),
+                # An application gateway asks Azure for its settings, through addresses that are not ours.
+                default_outbound_access=None,
+                depends_on=[endpoints],
+            )
 
     def _build_egress(self, zones: tuple[str, ...]) -> tuple[network.NatGateway, network.PublicIPAddress]:
         """A Standard gateway lives in one zone. The address is in all of them, so that the gateway can move.
@@ -114,17 +122,7 @@ class VoiceNetwork(pulumi.ComponentResource):
         The zone-redundant StandardV2 is not in the API version of the installed provider. What a lost zone takes
         away is new calls to the internet: registry, vault and private API server are reached inside the network.
         """
-        address = network.PublicIPAddress(
-            "egress",
-            resource_group_name=self._scope.group,
-            public_ip_address_name=self._scope.name("egress"),
-            location=self._scope.location,
-            sku=network.PublicIPAddressSkuArgs(name=network.PublicIPAddressSkuName.STANDARD),
-            public_ip_allocation_method=network.IPAllocationMethod.STATIC,
-            zones=list(zones),
-            tags=self._scope.tags,
-            opts=pulumi.ResourceOptions(parent=self),
-        )
+        address = self._build_address("egress", zones)
         gateway = network.NatGateway(
             "egress",
             resource_group_name=self._scope.group,
@@ -139,6 +137,19 @@ class VoiceNetwork(pulumi.ComponentResource):
         )
         return gateway, address
 
+    def _build_address(self, name: str, zones: tuple[str, ...]) -> network.PublicIPAddress:
+        return network.PublicIPAddress(
+            name,
+            resource_group_name=self._scope.group,
+            public_ip_address_name=self._scope.name(name),
+            location=self._scope.location,
+            sku=network.PublicIPAddressSkuArgs(name=network.PublicIPAddressSkuName.STANDARD),
+            public_ip_allocation_method=network.IPAllocationMethod.STATIC,
+            zones=list(zones),
+            tags=self._scope.tags,
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+
     def _build_subnet(
         self,
         name: str,
@@ -149,6 +160,7 @@ class VoiceNetwork(pulumi.ComponentResource):
         nat_gateway: pulumi.Output[str] | None = None,
         service_endpoints: list[network.ServiceEndpointPropertiesFormatArgs] | None = None,
         private_endpoint_network_policies: network.VirtualNetworkPrivateEndpointNetworkPolicies | None = None,
+        default_outbound_access: bool | None = False,
         depends_on: list[pulumi.Resource] | None = None,
     ) -> network.Subnet:
         """Make a subnet; without rules it is Azure's own, with no security group of ours."""
@@ -160,7 +172,7 @@ class VoiceNetwork(pulumi.ComponentResource):
             subnet_name=name,
             address_prefix=prefix,
             # Azure's own way out for machines without a gateway, through addresses that are not ours.
-            default_outbound_access=False if group else None,
+            default_outbound_access=default_outbound_access if group else None,
             network_security_group=network.NetworkSecurityGroupArgs(id=group.id) if group else None,
             nat_gateway=network.SubResourceArgs(id=nat_gateway) if nat_gateway else None,
             service_endpoints=service_endpoints,
@@ -190,7 +202,7 @@ def _node_rules(ranges: ClusterNetwork) -> list[network.SecurityRuleArgs]:
     An overlay leaves pod addresses as they are between nodes, and they are not in the network's own range:
     https://learn.microsoft.com/azure/aks/concepts-network-azure-cni-overlay
     """
-    nodes = nodes_prefix(ranges.cidr)
+    nodes = nodes_range(ranges.cidr)
     return [
         _inbound("nodes-to-nodes", 100, source=nodes, destination=nodes),
         _inbound("nodes-to-pods", 110, source=nodes, destination=ranges.pod_cidr),
@@ -199,13 +211,67 @@ def _node_rules(ranges: ClusterNetwork) -> list[network.SecurityRuleArgs]:
     ]
 
 
-def _inbound(name: str, priority: int, *, source: str, destination: str, port: str = "*") -> network.SecurityRuleArgs:
+def _caller_rules(cidr: str, rtp: network.PublicIPAddress) -> Iterator[network.SecurityRuleArgs]:
+    """The contract's flows to gateway and data plane, and the load balancers' questions.
+
+    Load balancers of AKS leave the destination as callers wrote it: their own address.
+    https://learn.microsoft.com/azure/aks/load-balancer-standard
+    """
+    edge, nodes = small_ranges(cidr).edge, nodes_range(cidr)
+    for number, flow in enumerate(CALLER_FLOWS):
+        match flow.source, flow.destination:
+            case Component.EDGE, Component.GATEWAY:
+                to: pulumi.Input[str] = f"{gateway_address(cidr)}/32"
+                yield _flow(f"edge-to-gateway-{flow.port.number}", 200 + number, edge, to, flow.port)
+            case Component.INTERNET, Component.VAD:
+                to = rtp.ip_address.apply(str)
+                yield _flow("callers-to-rtp", 200 + number, "Internet", to, flow.port)
+    for number, port in enumerate((GATEWAY_HEALTH, VAD_NODE_HEALTH)):
+        yield _flow(f"load-balancer-to-{port.number}", 300 + number, "AzureLoadBalancer", nodes, port)
+
+
+def _edge_rules(edge: str) -> list[network.SecurityRuleArgs]:
+    """The contract's flow, and what an application gateway needs of Azure itself.
+
+    https://learn.microsoft.com/azure/application-gateway/configuration-infrastructure#network-security-groups
+    """
+    port = next(flow.port for flow in CALLER_FLOWS if flow.destination is Component.EDGE)
+    return [
+        _flow("callers", 100, "Internet", edge, port),
+        _inbound("gateway-manager", 110, source="GatewayManager", destination="*", port="65200-65535"),
+        _inbound("load-balancer", 120, source="AzureLoadBalancer", destination="*"),
+    ]
+
+
+def _flow(
+    name: str, priority: int, source: str, destination: pulumi.Input[str], port: Port
+) -> network.SecurityRuleArgs:
+    return _inbound(
+        name,
+        priority,
+        source=source,
+        destination=destination,
+        port=str(port.number),
+        protocol=network.SecurityRuleProtocol(port.protocol.capitalize()),
+    )
+
+
+def _inbound(
+    name: str,
+    priority: int,
+    *,
+    source: str,
+    destination: pulumi.Input[str],
+    port: str = "*",
+    protocol: network.SecurityRuleProtocol | None = None,
+) -> network.SecurityRuleArgs:
+    any_port = network.SecurityRuleProtocol.ASTERISK if port == "*" else network.SecurityRuleProtocol.TCP
     return network.SecurityRuleArgs(
         name=name,
         priority=priority,
         direction=network.SecurityRuleDirection.INBOUND,
         access=network.SecurityRuleAccess.ALLOW,
-        protocol=network.SecurityRuleProtocol.TCP if port != "*" else network.SecurityRuleProtocol.ASTERISK,
+        protocol=protocol or any_port,
         source_address_prefix=source,
         source_port_range="*",
         destination_address_prefix=destination,

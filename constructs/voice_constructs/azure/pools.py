@@ -1,4 +1,4 @@
-"""Node pools with GPUs."""
+"""Node pools beside the cluster's own: those with GPUs, and the one of what carries callers."""
 
 import math
 
@@ -8,9 +8,19 @@ from pulumi_azure_native import containerservice as aks
 from blueprint import catalog
 from blueprint.azure import names as azure_names
 from blueprint.azure.names import Role, pool_taints
-from blueprint.file.model.azure import Azure, AzureService, ChatService, GpuPool, PayAsYouGo, ReservedNodes, SpotNodes
+from blueprint.file.model.azure import (
+    CPU_POOL,
+    Azure,
+    AzureService,
+    ChatService,
+    GpuPool,
+    PayAsYouGo,
+    ReservedNodes,
+    SpotNodes,
+)
+from blueprint.file.model.azure_callers import CpuPool
 from voice_constructs.azure.cluster import Cluster
-from voice_constructs.azure.cluster_profiles import DRAIN_MARGIN_S
+from voice_constructs.azure.cluster_profiles import DRAIN_MARGIN_S, SYSTEM_DISK_GIB
 from voice_constructs.azure.scope import Scope
 
 _DRAIN_WITHOUT_SERVICE_S = 1800
@@ -116,6 +126,59 @@ class GpuPools(pulumi.ComponentResource):
                 pulumi.ResourceOptions(depends_on=[*self._cluster.ready, *waits_for], ignore_changes=["count"]),
             ),
         )
+
+
+class CpuNodes(pulumi.ComponentResource):
+    """The nodes of what carries callers. They have no taint: what tolerates none runs nowhere else."""
+
+    def __init__(self, name: str, *, scope: Scope, cluster: Cluster, subnet: pulumi.Input[str], pool: CpuPool) -> None:
+        super().__init__("voice:azure:CpuNodes", name)
+        azure = scope.deployment.azure
+        aks.AgentPool(
+            CPU_POOL,
+            resource_group_name=scope.group,
+            resource_name_=cluster.name,
+            agent_pool_name=CPU_POOL,
+            mode=aks.AgentPoolMode.USER,
+            type=aks.AgentPoolType.VIRTUAL_MACHINE_SCALE_SETS,
+            vm_size=pool.vm_size,
+            availability_zones=list(azure.availability_zones),
+            enable_auto_scaling=True,
+            count=pool.nodes.min,
+            min_count=pool.nodes.min,
+            max_count=pool.nodes.max,
+            max_pods=_GPU_PODS,
+            node_labels={azure_names.POOL_LABEL: CPU_POOL},
+            orchestrator_version=azure.kubernetes_version,
+            os_type=aks.OSType.LINUX,
+            os_sku=aks.OSSKU.UBUNTU,
+            os_disk_type=aks.OSDiskType.MANAGED,
+            os_disk_size_gb=SYSTEM_DISK_GIB,
+            vnet_subnet_id=subnet,
+            enable_node_public_ip=False,
+            enable_encryption_at_host=True,
+            security_profile=aks.AgentPoolSecurityProfileArgs(ssh_access=aks.AgentPoolSSHAccess.DISABLED),
+            # Whole CPUs are a container's alone: the data plane polls on them.
+            kubelet_config=aks.KubeletConfigArgs(cpu_manager_policy="static"),
+            upgrade_settings=aks.AgentPoolUpgradeSettingsArgs(
+                max_surge="33%",
+                drain_timeout_in_minutes=math.ceil((_longest_call_drain_s(azure) + DRAIN_MARGIN_S) / 60),
+            ),
+            tags=scope.tags,
+            opts=pulumi.ResourceOptions.merge(
+                scope.retention.serving(parent=self),
+                # The count is the autoscaler's, after the first deployment.
+                pulumi.ResourceOptions(depends_on=cluster.ready, ignore_changes=["count"]),
+            ),
+        )
+        self.register_outputs({})
+
+
+def _longest_call_drain_s(azure: Azure) -> int:
+    callers = azure.callers
+    if callers is None:
+        return _DRAIN_WITHOUT_SERVICE_S
+    return max(callers.vad.drain_timeout_s, callers.asr.drain_timeout_s) + DRAIN_MARGIN_S
 
 
 def _is_spot(pool: GpuPool) -> bool:

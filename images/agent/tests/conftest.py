@@ -99,13 +99,14 @@ class Place:
 
     @contextlib.asynccontextmanager
     async def call(self, path: str = "/v1/conversations", token: str = "") -> AsyncIterator[Caller]:
-        headers = {"X-Voice-Token": token} if token else {}
+        headers, known = {"X-Voice-Token": token} if token else {}, len(self.vads)
         async with websockets.connect(
             f"ws{self.url[4:]}{path}", additional_headers=headers, ping_interval=None
         ) as socket:
             caller = Caller(socket, self.vads)
             listening = asyncio.create_task(caller.listen())
             await caller.until(lambda each: bool(each.messages))
+            await until(lambda: len(self.vads) > known)
             yield caller
             held = self.agent.held
         with contextlib.suppress(websockets.ConnectionClosed):

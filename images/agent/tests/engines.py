@@ -35,6 +35,7 @@ class Engines:
         self.finals: list[tuple[int, str]] = []
         self.answers: list[str] = []
         self.spoken_s = 1.0
+        self.speaks_after_s = 0.0
         self.asked: list[dict[str, Any]] = []
         self.spoken: list[dict[str, Any]] = []
         self.traces: defaultdict[str, list[str]] = defaultdict(list)
@@ -128,6 +129,7 @@ class Engines:
     async def _speech(self, request: Request) -> Response:
         self._trace("speech", request)
         self.spoken.append(await request.json())
+        await asyncio.sleep(self.speaks_after_s)
         tone = np.sin(np.arange(int(self.spoken_s * SPEECH_RATE)) * 0.1) * 8000
         return Response(tone.astype("<i2").tobytes(), media_type="audio/pcm")
 

@@ -13,6 +13,7 @@ import time
 import weakref
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx2
 import jsonschema
@@ -85,6 +86,14 @@ async def test_session_for_a_native_caller(gateway: GatewayProcess, store: Redis
     assert text(record[b"srtp_key"]) == srtp["key"]
     assert text(record[b"media"]) == "96 L16/16000/1 20"
     assert (srtp["payload_type"], srtp["codec"], srtp["rate"]) == (96, "L16", 16_000)
+
+
+async def test_srtp_goes_where_udp_comes_in(start: Start) -> None:
+    """On Azure a load balancer of its own takes UDP, under another name."""
+    gateway = await (await start(RTP_HOST="rtp.callers.dev").ready()).takes_callers()
+    for wanted, told in (("srtp", "rtp.callers.dev"), ("websocket", "127.0.0.1")):
+        media = (await ask(gateway, "POST", SESSIONS, json={"transport": wanted})).json()["media"][wanted]
+        assert (media["host"] if wanted == "srtp" else urlsplit(media).hostname) == told
 
 
 async def test_session_of_a_telephone(gateway: GatewayProcess, store: Redis) -> None:

@@ -20,6 +20,7 @@
 #include "pipeline/session_slots.hpp"
 #include "pipeline/state_file.hpp"
 #include "ship/shipper.hpp"
+#include "support/huge_pages.hpp"
 
 namespace {
 
@@ -86,7 +87,7 @@ struct Spent {
 };
 
 // The data plane of one queue, without its threads.
-class Plane {
+class Plane : public OnHugePages {
 public:
     Plane(std::uint32_t streams, std::size_t batch, const std::vector<bench::Frame>& audio, const char* module)
         : streams_(streams), batch_(batch), queue_(streams, batch, audio), slots_(streams, VOICE_CHUNK_LOG_MEL),

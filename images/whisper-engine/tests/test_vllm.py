@@ -30,9 +30,10 @@ class _Vllm(http.server.BaseHTTPRequestHandler):
 
     answers: ClassVar[list[tuple[int, Any]]]
     forms: ClassVar[list[dict[Any, Any]]]
+    models: ClassVar[list[str]]
 
     def do_GET(self) -> None:
-        self._answer(200, {"data": [{"id": MODEL}]})
+        self._answer(200, {"data": [{"id": model} for model in self.models]})
 
     def do_POST(self) -> None:
         assert self.path == "/v1/audio/transcriptions"
@@ -58,7 +59,8 @@ class Vllm:
     def __init__(self) -> None:
         self.answers: list[tuple[int, Any]] = []
         self.forms: list[dict[str, Any]] = []
-        handler = type("Handler", (_Vllm,), {"answers": self.answers, "forms": self.forms})
+        self.models = [MODEL]
+        handler = type("Handler", (_Vllm,), {"answers": self.answers, "forms": self.forms, "models": self.models})
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
         self.address = f"http://127.0.0.1:{self._server.server_port}"
@@ -83,8 +85,8 @@ def utterance() -> Utterance:
     return found
 
 
-async def said(vllm: Vllm, wanted: Wanted = Wanted.FINAL) -> str:
-    transcriber = BesideVllm(vllm.address)
+async def said(vllm: Vllm, wanted: Wanted = Wanted.FINAL, model: str = "") -> str:
+    transcriber = BesideVllm(vllm.address, model)
     running = asyncio.create_task(transcriber.run())
     try:
         async with asyncio.timeout(PATIENCE_S):
@@ -108,6 +110,17 @@ async def test_utterance_is_posted_as_it_was_spoken(vllm: Vllm) -> None:
     with wave.open(io.BytesIO(form["file"])) as file:
         assert (file.getframerate(), file.getnchannels(), file.getsampwidth()) == (16000, 1, 2)
         np.testing.assert_array_equal(np.frombuffer(file.readframes(10**6), "<i2"), first_sentence())
+
+
+async def test_of_a_routers_models_the_one_that_was_named_is_asked(vllm: Vllm) -> None:
+    """A router tells of every service's, and of none before the first engine is ready."""
+    vllm.models[:] = []
+    vllm.answers.append((200, {"text": "One moment."}))
+    speaking = asyncio.create_task(said(vllm, model=MODEL))
+    await asyncio.sleep(0)
+    vllm.models[:] = ["qwen3-8b", MODEL]
+    assert await speaking == "One moment."
+    assert str(vllm.forms[0]["model"]).strip() == MODEL
 
 
 async def test_final_waits_for_vllm_to_come_back_and_a_partial_does_not(vllm: Vllm) -> None:

@@ -6,7 +6,7 @@ from azure.mgmt.compute.models import ResourceSku, ResourceSkuRestrictionsReason
 
 from blueprint import catalog
 from blueprint.catalog import VmSize
-from blueprint.file.model.azure import JumpHost, SpotNodes
+from blueprint.file.model.azure import CPU_POOL, JumpHost, SpotNodes
 from ops.preflight.azure.account import AREA, Account
 from ops.preflight.report import Row, answer
 
@@ -28,6 +28,8 @@ def size_rows(account: Account) -> Iterator[Row]:
 def _pools(account: Account) -> Iterator[tuple[str, VmSize, tuple[str, ...], bool]]:
     azure, sizes = account.deployment.azure, catalog.vm_sizes()
     yield "system", sizes[azure.system_pool.vm_size], azure.availability_zones, False
+    if azure.cpu_pool:
+        yield CPU_POOL, sizes[azure.cpu_pool.vm_size], azure.availability_zones, False
     for pool in azure.pools:
         zones = pool.availability_zones or azure.availability_zones
         yield pool.name, sizes[pool.vm_size], zones, isinstance(pool.purchase, SpotNodes)

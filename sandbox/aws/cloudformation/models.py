@@ -133,7 +133,8 @@ class SandboxCloudFormation(CloudFormationBackend):
     ) -> tuple[str, str]:
         """Plan a change of a stack, or a stack yet to come; return the ids of change set and stack."""
         with self._lock:
-            wanted = self._read(template, parameters, options.get("tags"))
+            # moto says "no tags" of a request that does not mention them, which leaves those that there are.
+            wanted = self._read(template, parameters, options.get("tags") or None)
             stack = self._live(stack_name)
             if change_set_type == "CREATE" and (stack is None or stack.status != "REVIEW_IN_PROGRESS"):
                 stack = self._enter(stack_name, options)

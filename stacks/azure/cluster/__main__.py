@@ -1,4 +1,4 @@
-"""The cluster of one deployment file: network, registry, vault, monitoring, AKS and its GPU pools.
+"""The cluster of one deployment file: network, registry, vault, monitoring, AKS and its pools, what callers meet.
 
 Run by `pulumi up` in this folder, or by the local engine; `stacks/azure/workloads` fills it.
 """
@@ -8,7 +8,14 @@ from pathlib import Path
 import pulumi
 from pulumi_azure_native import authorization
 
-from blueprint.azure.names import KEDA_SERVICE_ACCOUNT, MODEL_FETCH_SERVICE_ACCOUNT, ClusterOutput, Role
+from blueprint.azure.contract import Component
+from blueprint.azure.names import (
+    CALLER_ACCOUNTS,
+    KEDA_SERVICE_ACCOUNT,
+    MODEL_FETCH_SERVICE_ACCOUNT,
+    ClusterOutput,
+    Role,
+)
 from blueprint.file.model.azure import JumpHost, PeeredNetwork
 from stacks.azure.program import configured_deployment
 from voice_constructs.azure.access import Administrators
@@ -16,14 +23,16 @@ from voice_constructs.azure.alerts import Alerts
 from voice_constructs.azure.cluster import Cluster
 from voice_constructs.azure.container_storage import ContainerStorage, wants_nvme
 from voice_constructs.azure.dashboards import Dashboards
+from voice_constructs.azure.edge import CallerEdge
 from voice_constructs.azure.identity import Identity
 from voice_constructs.azure.jump_host import JumpMachine
 from voice_constructs.azure.monitoring import Monitoring
 from voice_constructs.azure.network import VoiceNetwork
 from voice_constructs.azure.peering import Peering
-from voice_constructs.azure.pools import GpuPools
+from voice_constructs.azure.pools import CpuNodes, GpuPools
 from voice_constructs.azure.registry import ImageRegistry
 from voice_constructs.azure.scope import DeploymentGroup
+from voice_constructs.azure.state import StateStore
 from voice_constructs.azure.telemetry import ClusterTelemetry
 from voice_constructs.azure.vault import SecretVault
 
@@ -51,6 +60,8 @@ cluster = Cluster("cluster", scope=scope, network=network, registry=registry, mo
 if wants_nvme(azure):
     ContainerStorage("container-storage", scope=scope, cluster=cluster)
 GpuPools("pools", scope=scope, cluster=cluster, subnet=network.nodes_subnet_id)
+if azure.cpu_pool:
+    CpuNodes("cpu-nodes", scope=scope, cluster=cluster, subnet=network.nodes_subnet_id, pool=azure.cpu_pool)
 ClusterTelemetry("telemetry", scope=scope, cluster=cluster.id, monitoring=monitoring)
 Alerts("alerts", scope=scope, metrics=monitoring.metrics_id, cluster_name=cluster.name)
 Dashboards("dashboards", scope=scope)
@@ -63,6 +74,24 @@ keda.trust("keda-operator", issuer=cluster.oidc_issuer, account=KEDA_SERVICE_ACC
 model_fetch = Identity("model-fetch", scope=scope)
 model_fetch.may("model-fetch-reads-secrets", Role.KEY_VAULT_SECRETS_USER, vault.id)
 model_fetch.trust("model-fetch-job", issuer=cluster.oidc_issuer, account=MODEL_FETCH_SERVICE_ACCOUNT)
+
+exported: dict[ClusterOutput, object] = {}
+if azure.callers:
+    users = {tier: Identity(tier.value, scope=scope) for tier in CALLER_ACCOUNTS}
+    for tier, identity in users.items():
+        identity.trust(f"{tier}-pods", issuer=cluster.oidc_issuer, account=CALLER_ACCOUNTS[tier])
+    users[Component.GATEWAY].may("gateway-reads-secrets", Role.KEY_VAULT_SECRETS_USER, vault.id)
+    state = StateStore("state", scope=scope, network=network, settings=azure.callers.state, users=users)
+    edge = CallerEdge("edge", scope=scope, network=network, edge=azure.callers.edge)
+    exported = {
+        ClusterOutput.CALLER_IDENTITIES: {
+            tier.value: {"clientId": identity.client_id, "principalId": identity.principal_id}
+            for tier, identity in users.items()
+        },
+        ClusterOutput.STATE_HOST: state.host,
+        ClusterOutput.RTP_ADDRESS_NAME: network.rtp_address.name if network.rtp_address else None,
+        ClusterOutput.EDGE_ADDRESSES: edge.addresses,
+    }
 
 for output, value in {
     ClusterOutput.DEPLOYMENT: deployment.name,
@@ -85,5 +114,6 @@ for output, value in {
     ClusterOutput.MODEL_FETCH_CLIENT_ID: model_fetch.client_id,
     ClusterOutput.LOG_WORKSPACE_ID: monitoring.logs_id,
     ClusterOutput.GRAFANA_ENDPOINT: monitoring.grafana_endpoint,
+    **exported,
 }.items():
     pulumi.export(output, value)

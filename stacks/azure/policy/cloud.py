@@ -4,6 +4,7 @@ import difflib
 from collections.abc import Iterator
 
 from blueprint import catalog
+from blueprint.azure.contract import Component, cluster_flows
 from blueprint.azure.names import Role
 from blueprint.checks.azure_capacity import ANYBODY
 from blueprint.file.model.azure import TopologyPolicy
@@ -12,7 +13,7 @@ from stacks.azure.policy.rules import Found, Stack, rule, stack_rule
 
 TAGS = ("deployment", "environment", "managed-by")
 CLOSED = "Disabled"
-PRIVATE_DATA = (":Registry", ":Vault", ":StorageAccount")
+PRIVATE_DATA = (":Registry", ":Vault", ":StorageAccount", ":RedisEnterprise")
 """Kinds of resources with data, each of which has ``publicNetworkAccess`` at one of two places."""
 
 
@@ -173,21 +174,62 @@ def data_is_encrypted(stack: Stack) -> Iterator[Found]:
 
 
 @rule(
+    "state-store-knows-its-users",
+    "The state store takes TLS and tokens of Microsoft Entra, and no keys.",
+    remedy="set clientProtocol to Encrypted and accessKeysAuthentication to Disabled",
+    source="https://learn.microsoft.com/azure/redis/entra-for-authentication",
+)
+def state_store_knows_its_users(stack: Stack) -> Iterator[Found]:
+    for database in stack.of("redisenterprise:Database"):
+        if database.props["accessKeysAuthentication"].text != CLOSED:
+            yield Found(database.urn, f"{database.name} takes access keys, which say nobody's name")
+        if database.props["clientProtocol"].text != "Encrypted":
+            yield Found(database.urn, f"{database.name} talks without TLS")
+
+
+@stack_rule(
+    "edge-is-guarded",
+    "Every application gateway has a web firewall that refuses, and listens with TLS only.",
+    remedy="set firewallPolicy to a policy in Prevention mode, and the listeners' protocol to Https",
+    source="https://learn.microsoft.com/azure/web-application-firewall/ag/ag-overview",
+)
+def edge_is_guarded(stack: Stack) -> Iterator[Found]:
+    refusing = {
+        policy.urn
+        for policy in stack.of(":WebApplicationFirewallPolicy")
+        if policy.props.at("policySettings", "mode").text == "Prevention"
+        and policy.props.at("policySettings", "state").text != CLOSED
+        and any(policy.props.at("managedRules", "managedRuleSets"))
+    }
+    for gateway in stack.of(":ApplicationGateway"):
+        if not refusing & set(gateway.needs.get("firewallPolicy", ())):
+            yield Found(gateway.urn, f"{gateway.name} has no web firewall that refuses anything")
+        for listener in gateway.props["httpListeners"]:
+            if listener["protocol"].text != "Https":
+                yield Found(gateway.urn, f"{gateway.name} listens to {listener['name'].text} without TLS")
+
+
+@rule(
     "network-is-closed",
-    "No network security group lets the internet in.",
-    remedy="name the ranges that may call",
+    "No network security group lets the internet in but where the contract says that callers come.",
+    remedy="name the ranges that may call, or deploy `callers`",
     source="https://learn.microsoft.com/azure/virtual-network/network-security-groups-overview",
 )
 def network_is_closed(stack: Stack) -> Iterator[Found]:
+    called = {
+        (flow.port.protocol, str(flow.port.number))
+        for flow in cluster_flows(callers=stack.has_callers)
+        if flow.source is Component.INTERNET
+    }
     for group in stack.of(":NetworkSecurityGroup", ":SecurityRule"):
         for entry in [*group.props["securityRules"], *([group.props] if group.type.endswith(":SecurityRule") else [])]:
             sources = {entry["sourceAddressPrefix"].text, *(prefix.text for prefix in entry["sourceAddressPrefixes"])}
             inbound = entry["direction"].text == "Inbound" and entry["access"].text == "Allow"
-            if inbound and sources & ANYBODY:
+            port = entry["destinationPortRange"].text
+            if inbound and sources & ANYBODY and (entry["protocol"].text.lower(), port) not in called:
                 yield Found(
                     group.urn,
-                    f"{group.name} lets {', '.join(sorted(sources & ANYBODY))} in on port "
-                    f"{entry['destinationPortRange'].text or 'several'}",
+                    f"{group.name} lets {', '.join(sorted(sources & ANYBODY))} in on port {port or 'several'}",
                 )
 
 

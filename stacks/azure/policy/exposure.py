@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from blueprint.azure.contract import COMPONENT_LABEL, GPU_NAMESPACE, Component
+from blueprint.azure.contract import COMPONENT_LABEL, GPU_NAMESPACE, Component, cluster_flows
 from stacks.azure.policy.pods import Container, Pod, pods
 from stacks.azure.policy.rules import Found, Stack, rule, stack_rule
 from stacks.azure.policy.values import Value
@@ -96,15 +96,23 @@ def namespaces_refuse(stack: Stack) -> Iterator[Found]:
 
 @rule(
     "policies-name-their-peers",
-    "Every network policy says from whom it lets traffic in.",
+    "Every network policy says from whom it lets traffic in; anybody may reach what the contract says alone.",
     remedy="name namespaces or pods under from",
     source="https://kubernetes.io/docs/concepts/services-networking/network-policies",
 )
 def policies_name_their_peers(stack: Stack) -> Iterator[Found]:
+    called = {
+        (flow.destination.value, flow.port.protocol.upper(), str(flow.port.number))
+        for flow in cluster_flows(callers=stack.has_callers)
+        if flow.source is Component.INTERNET
+    }
     for policy in stack.of("networking.k8s.io/v1:NetworkPolicy"):
+        component = policy.props.at("spec", "podSelector", "matchLabels").texts().get(COMPONENT_LABEL, "")
         for entry in policy.props.at("spec", "ingress"):
             peers = list(entry["from"])
-            if not peers or any(_is_anybody(peer) for peer in peers):
+            opened = {(component, port["protocol"].text, port["port"].text) for port in entry["ports"]}
+            to_callers = bool(peers and opened) and opened <= called
+            if not to_callers and (not peers or any(_is_anybody(peer) for peer in peers)):
                 yield Found(policy.urn, f"network policy {policy.name} lets anybody in")
 
 

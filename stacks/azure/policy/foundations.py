@@ -4,12 +4,14 @@ import itertools
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Network
 
-from blueprint.azure.names import KEDA_SERVICE_ACCOUNT, MODEL_FETCH_SERVICE_ACCOUNT, Role
+from blueprint.azure.names import CALLER_ACCOUNTS, KEDA_SERVICE_ACCOUNT, MODEL_FETCH_SERVICE_ACCOUNT, Role
 from stacks.azure.policy.cluster import profiles
 from stacks.azure.policy.rules import Found, Stack, rule, stack_rule
 from stacks.azure.policy.values import Value
 
-TRUSTED = tuple(account.subject for account in (KEDA_SERVICE_ACCOUNT, MODEL_FETCH_SERVICE_ACCOUNT))
+TRUSTED = tuple(
+    account.subject for account in (KEDA_SERVICE_ACCOUNT, MODEL_FETCH_SERVICE_ACCOUNT, *CALLER_ACCOUNTS.values())
+)
 NAT_OUTBOUND = "userAssignedNATGateway"
 KEPT = "production"
 LEAST_PODS = 30
@@ -157,13 +159,13 @@ def trust_is_narrow(stack: Stack) -> Iterator[Found]:
 
 @stack_rule(
     "closed-stores-have-endpoints",
-    "Registry and vault have a private endpoint.",
+    "Registry, vault and state store have a private endpoint.",
     remedy="add a private endpoint and its DNS zone",
     source="https://learn.microsoft.com/azure/private-link/private-endpoint-overview",
 )
 def closed_stores_have_endpoints(stack: Stack) -> Iterator[Found]:
     reached = {urn for e in stack.of(":PrivateEndpoint") for urn in e.needs.get("privateLinkServiceConnections", ())}
-    for store in stack.of(":Registry", ":Vault"):
+    for store in stack.of(":Registry", ":Vault", ":RedisEnterprise"):
         if store.urn not in reached:
             yield Found(store.urn, f"{store.name} answers inside the network only, and has no private endpoint there")
 

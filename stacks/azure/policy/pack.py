@@ -110,7 +110,7 @@ def _loaded(file: Path) -> Deployment:
 def _on_resource(rule: Rule, level: EnforcementLevel) -> Policy:
     def validate(args: ResourceValidationArgs, report: ReportViolation) -> None:
         resource = Resource(args.urn, args.resource_type, args.name, Value(args.props))
-        for found in rule.examine(Stack((resource,))):
+        for found in rule.examine(Stack((resource,), configured_deployment())):
             report(_text(rule, found.message), None)
 
     return ResourceValidationPolicy(

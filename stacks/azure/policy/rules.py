@@ -35,6 +35,12 @@ class Stack:
         """Yield the resources whose type ends with one of these, such as ``:AgentPool``."""
         return (resource for resource in self.resources if resource.type.endswith(kinds))
 
+    @property
+    def has_callers(self) -> bool:
+        """Whether the deployment lets callers in."""
+        azure = self.deployment.azure_half if self.deployment else None
+        return bool(azure and azure.callers)
+
 
 @dataclass(frozen=True)
 class Found:

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterator
 
-from blueprint.azure.contract import CLUSTER_FLOWS, COMPONENT_LABEL, GPU_RESOURCE, ClusterFlow
+from blueprint.azure.contract import COMPONENT_LABEL, GPU_RESOURCE, ClusterFlow, cluster_flows
 from stacks.azure.policy.cluster import most_replicas
 from stacks.azure.policy.engines import engines
 from stacks.azure.policy.pods import REPLICATED, Container, Pod, pods
@@ -142,13 +142,13 @@ def gpus_are_whole(stack: Stack) -> Iterator[Found]:
 @stack_rule(
     "contract-flows-are-allowed",
     "Every flow of the cluster's contract has a network policy that lets it in.",
-    remedy="render the policies from blueprint.azure.contract.CLUSTER_FLOWS",
+    remedy="render the policies from blueprint.azure.contract.cluster_flows",
     source="https://kubernetes.io/docs/concepts/services-networking/network-policies",
 )
 def flows_are_allowed(stack: Stack) -> Iterator[Found]:
     policies = list(stack.of("networking.k8s.io/v1:NetworkPolicy"))
     known = list(pods(stack))
-    for flow in CLUSTER_FLOWS:
+    for flow in cluster_flows(callers=stack.has_callers):
         senders = [pod for pod in known if pod.labels.get(COMPONENT_LABEL) == flow.source.value]
         for pod in known:
             if pod.labels.get(COMPONENT_LABEL) == flow.destination.value and not any(

@@ -1,4 +1,4 @@
-"""What runs on the cluster of one deployment file: engines, router, model cache, GPU drivers, scaling.
+"""What runs on the cluster of one deployment file: engines, router, model cache, GPU drivers, scaling, callers' tiers.
 
 Run by `pulumi up` in this folder after the one of `stacks/azure/cluster`, or by the local engine.
 """
@@ -10,8 +10,12 @@ import pulumi_kubernetes as k8s
 
 from blueprint.azure.names import CLUSTER_PROJECT, ClusterOutput
 from stacks.azure.program import configured_deployment
+from voice_constructs.azure.kubernetes.asr import asr_front
+from voice_constructs.azure.kubernetes.cpu_replicas import CpuReplicas
 from voice_constructs.azure.kubernetes.engine_replicas import EngineReplicas
+from voice_constructs.azure.kubernetes.gateway import Gateway
 from voice_constructs.azure.kubernetes.gpu_nodes import GpuNodes
+from voice_constructs.azure.kubernetes.load_balancer import LoadBalancer
 from voice_constructs.azure.kubernetes.model_fetch import ModelFetch
 from voice_constructs.azure.kubernetes.monitors import Monitors
 from voice_constructs.azure.kubernetes.namespaces import Limits, Namespaces, SignedImages
@@ -19,7 +23,9 @@ from voice_constructs.azure.kubernetes.network_policies import NetworkPolicies
 from voice_constructs.azure.kubernetes.router import Router
 from voice_constructs.azure.kubernetes.scaling import Scaling
 from voice_constructs.azure.kubernetes.services import replicas_of
+from voice_constructs.azure.kubernetes.state_login import StateLogin
 from voice_constructs.azure.kubernetes.storage import Storage
+from voice_constructs.azure.kubernetes.vad import Vad
 
 deployment = configured_deployment(Path(__file__).parent)
 cluster = pulumi.StackReference(f"{pulumi.get_organization()}/{CLUSTER_PROJECT}/{pulumi.get_stack()}")
@@ -50,9 +56,24 @@ replicas = [
     for service in deployment.azure.services
     for props in replicas_of(context, service)
 ]
+tiers: list[CpuReplicas] = []
+load_balancers: list[LoadBalancer] = []
+if callers := deployment.azure.callers:
+    login = StateLogin("state", context=context, cluster=cluster, opts=on_cluster)
+    gateway = Gateway(
+        context=context, cluster=cluster, edge=callers.edge, login=login, scaling=scaling, opts=on_cluster
+    )
+    vad = Vad(context=context, cluster=cluster, settings=callers.vad, login=login, scaling=scaling, opts=on_cluster)
+    asr = asr_front(context=context, settings=callers.asr, login=login, scaling=scaling, opts=on_cluster)
+    tiers = [gateway.pods, vad.pods, asr]
+    load_balancers = [gateway.load_balancer, vad.load_balancer]
 Monitors("monitors", context=context, opts=on_cluster)
 Limits(
-    "limits", context=context, claims=[models.claim, router.claim, *(made.claim for made in replicas)], opts=on_cluster
+    "limits",
+    context=context,
+    claims=[models.claim, router.claim, *(made.claim for made in replicas), *(tier.claim for tier in tiers)],
+    load_balancers=load_balancers,
+    opts=on_cluster,
 )
 
 pulumi.export("router", router.address)

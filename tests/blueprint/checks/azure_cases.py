@@ -49,11 +49,58 @@ def live(tokens: int = 7500, **more: int) -> Edits:
 ONE_A10 = pair_pool("Standard_NV72ads_A10_v5", tensor_parallel=1, cpus=10)
 
 
+def callers(nodes: int = 12, authorizer: str = "jwt", **tiers: Edits) -> dict[str, object]:
+    """The same file with callers, for whom there is room; ``tiers`` changes values below ``azure.callers``."""
+    known = {"kind": "jwt", "issuer": "https://login.callers.dev/", "audience": "voice"}
+    section: dict[str, Any] = {
+        "edge": {
+            "domain": {"name": "voice.callers.dev"},
+            "certificate": {
+                "vault_id": "/subscriptions/s/resourceGroups/g/providers/Microsoft.KeyVault/vaults/v",
+                "name": "voice",
+            },
+            "authorizer": known if authorizer == "jwt" else {"kind": authorizer},
+            "gateway": {"replicas": {"min": 2, "max": 10}},
+        },
+        "vad": {"replicas": {"min": 2, "max": 4}},
+        "asr": {"model": "voxtral-small-24b", "replicas": {"min": 2, "max": 4}},
+    }
+    for tier, values in tiers.items():
+        (section["edge"]["gateway"] if tier == "gateway" else section.setdefault(tier, {})).update(values)
+    return {
+        "azure.cpu_pool": {"vm_size": "Standard_D8ds_v5", "nodes": {"min": 2, "max": nodes}},
+        "azure.callers": section,
+    }
+
+
+def peak(calls: int) -> dict[str, object]:
+    return {"load": {"calls": calls, "peak_factor": 1}}
+
+
 def case(check: str, at: str, trips: Edits, passes: Edits, says: tuple[str, ...] = (), **more: Any) -> Case:  # noqa: ANN401
     return Case(check, at, trips, passes, says, base=AZURE_BASE, **more)
 
 
 CASES: tuple[Case, ...] = (
+    # Callers
+    case("load-fits-callers", "azure.callers.edge.gateway.replicas", callers() | peak(1200), callers() | peak(1000),
+         ("tier gateway", "1,070", "1,200")),
+    case("load-fits-callers", "azure.callers.vad.replicas",
+         callers(vad={"replicas": {"min": 1, "max": 1}}) | peak(501), callers(vad={"replicas": {"min": 1, "max": 1}})
+         | peak(500), ("tier vad", "500")),
+    case("load-fits-callers", "azure.callers.state.sku",
+         callers(40, gateway={"replicas": {"min": 2, "max": 40}}, vad={"replicas": {"min": 2, "max": 9}},
+                 asr={"replicas": {"min": 2, "max": 12}}, state={"sku": "Balanced_B3"}) | peak(1700),
+         callers(40, gateway={"replicas": {"min": 2, "max": 40}}, vad={"replicas": {"min": 2, "max": 9}},
+                 asr={"replicas": {"min": 2, "max": 12}}, state={"sku": "Balanced_B5"}) | peak(1700),
+         ("tier state", "1,602")),
+    case("cpu-pool-holds-callers", "azure.cpu_pool.nodes", callers(nodes=5), callers(nodes=12), ("5 nodes",)),
+    case("cpu-pool-holds-callers", "azure.cpu_pool.nodes", callers(30, vad={"cpus": 7}), callers(30, vad={"cpus": 6}),
+         ("7 CPUs", "has 7")),
+    case("callers-are-known", "azure.callers.edge.authorizer.kind", callers(authorizer="none"), callers(),
+         ("anybody",)),
+    case("caller-tiers-survive", "azure.callers.asr.replicas", callers(asr={"replicas": {"min": 1, "max": 4}}),
+         callers(), ("asr may be 1 pod",)),
     # Capacity
     case("vm-size-in-location", f"{CELLS}.vm_size", {"azure.location": "westindia"},
          {"azure.location": "southcentralus"}, ("Standard_NC96ads_A100_v4", "westindia")),

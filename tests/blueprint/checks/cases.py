@@ -374,7 +374,6 @@ CASES: tuple[Case, ...] = (
     Case("images-signed", "images", {"image_signing": ABSENT}, {"image_signing": ABSENT, "environment": "staging"}),
     Case("vfio-image-baked", "aws.vad.data_path.mode", {**VFIO, "aws.vad.machine_image": "/aws/service/ecs/one:2"},
          VFIO, ("write combining",)),
-    Case("vfio-hosts-are-checked", "aws.vad.data_path.mode", VFIO, {}, ("dead ones too",)),
     Case("images-have-digests", "images", {"images.telemetry": ABSENT}, {}, ("telemetry",)),
     Case("images-have-digests", "images", {"images.gateway": ABSENT}, {}, ("gateway",)),
     Case("images-have-digests", "images", {"aws.asr.0.instance_type": "inf2.48xlarge"},

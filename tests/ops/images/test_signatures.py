@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 
 from blueprint.signing import manifest, verified
 from ops.cli import app
-from tests.blueprint.documents import Edits, edited
+from tests.blueprint.documents import ABSENT, Edits, edited
 from tests.registry import Registry, SigningKey, registry
 
 # Made by cosign: cosign.pub and dir-img-cosign-valid of signature/fixtures in containers/image.
@@ -93,6 +93,6 @@ def test_the_list_of_digests_is_signed_too(served: Registry, tmp_path: Path) -> 
 
 
 def test_a_file_without_a_key_is_refused(tmp_path: Path) -> None:
-    refused = voice("verify", written({}, tmp_path), "--registry", "localhost:1/voice")
+    refused = voice("verify", written({"image_signing": ABSENT}, tmp_path), "--registry", "localhost:1/voice")
     assert refused.exit_code == 2
     assert "has no image_signing" in refused.stderr

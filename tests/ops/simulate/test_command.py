@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from ops.cli import app
+from ops.simulate.traces import BUILT_IN, Trace
 from tests.ops.simulate.worlds import PRODUCTION, ROOT
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -59,6 +60,14 @@ def test_json_has_the_figures_their_assumptions_and_the_course(course: Path) -> 
     assert file["launches_refused"] > 0
     assert max(file["course"]["hosts"]["inf2"]) == 2
     assert len(file["course"]["second"]) == 10
+
+
+def test_a_spike_is_swept_by_how_busy_a_full_host_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(BUILT_IN, "spike", lambda peak: Trace("spike", (0.0, 60.0), (peak / 10, peak)))
+    spike = simulate(ROOT / "deployments/small.yaml", "--peak", "20")
+    assert "by how busy a full host is" in spike.stdout
+    for busy in ("40% busy", "70% busy", "100% busy", "150% busy"):
+        assert busy in spike.stdout
 
 
 def test_replicas_of_azure_are_simulated_as_keda_is_told(course: Path) -> None:

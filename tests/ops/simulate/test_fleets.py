@@ -195,6 +195,20 @@ def test_a_rollout_replaces_every_host_and_takes_no_capacity() -> None:
     assert max(hosts for _, hosts in sizes) == len(before) + 1
 
 
+def test_a_rollout_in_a_reservation_takes_hosts_before_it_brings_others() -> None:
+    plans = (vad(), replace(asr(2, 2), surges=False))
+    simulation = Simulation(plans, own(plans), steady(20), ROLLING)
+    simulation.begin()
+    (group,) = simulation.fleets[1].groups
+    before, sizes = list(group.hosts), []
+    for second in range(1, 1_800):
+        simulation.env.run(until=second)
+        sizes.append((group.size.in_service, len(group.hosts) + len(group.leaving)))
+    assert not set(before) & set(group.hosts)
+    assert min(serving for serving, _ in sizes) == len(before) - 1
+    assert {hosts for _, hosts in sizes} == {len(before) - 1, len(before)}
+
+
 def test_a_spike_during_a_rollout_lacks_the_hosts_that_the_rollout_takes() -> None:
     """With a quota for six hosts, the two that drain leave four to take calls."""
     quota = {quota_codes()["inf"]: 6 * INF_VCPUS}

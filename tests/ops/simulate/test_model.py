@@ -52,6 +52,16 @@ def test_a_ring_fills_only_when_its_core_is_all_but_busy() -> None:
     assert shares[-1] == 100
 
 
+@pytest.mark.parametrize(("busy", "percent"), [(0.4, 40), (1.0, 100), (1.5, 100)])
+def test_how_busy_a_full_host_is_moves_utilisation_and_not_its_places(busy: float, percent: float) -> None:
+    plans = (vad(1), asr(1, 1))
+    fleet = Simulation(plans, own(plans), steady(1), replace(SETTINGS, busy_at_full=busy)).fleets[1]
+    fleet.calls = np.array([fleet.plan.places])
+    assert [float(MODELS[name](fleet)[0]) for name in ("GpuBusy", "NeuronHeadroom", "SlotsTaken", "FreeSlots")] == [
+        percent, 100 - percent, 100, 0,
+    ]  # fmt: skip
+
+
 def test_every_metric_that_is_simulated_can_be_published() -> None:
     assert set(MODELS) <= set(METRICS)
 

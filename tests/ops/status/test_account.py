@@ -18,6 +18,7 @@ from blueprint.file.model.load import CallLoad
 from ops.aws.account import Account
 from ops.cli import app
 from ops.preflight.report import Row, Status
+from ops.status import fleets
 from ops.status.account import DETECTION_S, alarm_rows, cost_rows, drift_rows
 from ops.status.command import healthy
 from ops.status.fleets import calls_row
@@ -156,6 +157,17 @@ def test_calls_are_those_that_hosts_in_service_carry(deployed_inf2: Account) -> 
     expecting = SANDBOX.model_copy(update={"load": CallLoad(calls=20)})
     (row,) = calls_row(replace(deployed_inf2, deployment=expecting))
     assert (row.status, row.needed) == (Status.WARNING, "20, at the peak 40")
+
+
+@pytest.mark.parametrize(("tasks", "found"), [(2, "106; gateway binds"), (20, "736; state binds")])
+def test_calls_of_a_host_are_the_plan_s(
+    tasks: int, found: str, deployed_inf2: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task of half a core carries 53, an inf2.48xlarge 900, the store 736."""
+    monkeypatch.setattr(fleets, "serving", lambda _: {"vad": 3, "inf2": 1})
+    monkeypatch.setattr(fleets, "_service", lambda _: {"runningCount": tasks})
+    (row,) = calls_row(deployed_inf2)
+    assert row.found == found
 
 
 def test_the_cost_of_this_month_stands_beside_the_budget() -> None:

@@ -301,6 +301,17 @@ def test_a_change_set_without_a_type_updates_by_the_template_that_is_there(stack
     stack.cloudformation.update_stack(StackName=stack.name, UsePreviousTemplate=True, Parameters=given)
     assert stack.client("ssm").get_parameter(Name="/previous")["Parameter"]["Value"] == "three"
 
+    tags = [{"Key": "team", "Value": "speech"}]
+    stack.cloudformation.update_stack(StackName=stack.name, UsePreviousTemplate=True, Parameters=given, Tags=tags)
+    stack.cloudformation.create_change_set(**arguments, UsePreviousTemplate=True, Parameters=given)
+    nothing = stack.cloudformation.describe_change_set(**arguments)
+    assert (nothing["Status"], "didn't contain changes" in nothing["StatusReason"]) == ("FAILED", True)
+    given = [{"ParameterKey": "Wanted", "ParameterValue": "four"}]
+    arguments["ChangeSetName"] = "another"
+    stack.cloudformation.create_change_set(**arguments, UsePreviousTemplate=True, Parameters=given)
+    stack.cloudformation.execute_change_set(**arguments)
+    assert stack.cloudformation.describe_stacks(StackName=stack.name)["Stacks"][0]["Tags"] == tags
+
 
 def test_a_change_set_that_is_gone_is_told_by_the_code_that_tools_wait_for(stack: Deployed) -> None:
     """The CDK deletes an old change set before each update, and looks until it is not found."""

@@ -1,6 +1,5 @@
 """What pods may do and whom they may talk to: no more than the contract says."""
 
-import ipaddress
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +9,15 @@ import pytest
 from blueprint.azure import contract as cluster_contract
 from blueprint.azure.contract import (
     CLIENT_LABEL,
-    CLUSTER_FLOWS,
     COMPONENT_LABEL,
     GPU_NAMESPACE,
     NAMESPACE,
     ClusterFlow,
     Component,
+    cluster_flows,
 )
+from blueprint.azure.ranges import small_ranges
+from blueprint.contract import network as cloud_contract
 from blueprint.contract.network import Port
 from blueprint.file.model.azure import Azure
 from blueprint.signing import manifest
@@ -28,17 +29,31 @@ from tests.stacks.azure.recorded import edited
 from voice_constructs.azure.kubernetes.namespaces import POD_SECURITY
 from voice_constructs.azure.kubernetes.network_policies import NAMESPACE_OF
 
-PRODUCTION = production()
+FILES = {
+    "production": production(),
+    "held back": edited({}),
+    "callers": edited({"images": DIGESTS}, "production-azure"),
+}
 
 
-@pytest.fixture(scope="module", params=["production", "held back"])
-def graph(request: pytest.FixtureRequest) -> Graph:
-    return workloads({"production": PRODUCTION, "held back": edited({})}[request.param])
+@pytest.fixture(scope="module", params=FILES)
+def file(request: pytest.FixtureRequest) -> str:
+    return FILES[request.param]
 
 
 @pytest.fixture(scope="module")
-def azure(tmp_path_factory: pytest.TempPathFactory) -> Azure:
-    return load_text(PRODUCTION, tmp_path_factory.mktemp("azure")).azure
+def graph(file: str) -> Graph:
+    return workloads(file)
+
+
+@pytest.fixture(scope="module")
+def azure(file: str, tmp_path_factory: pytest.TempPathFactory) -> Azure:
+    return load_text(file, tmp_path_factory.mktemp("azure")).azure
+
+
+@pytest.fixture
+def flows(azure: Azure) -> tuple[ClusterFlow, ...]:
+    return cluster_flows(callers=azure.callers is not None)
 
 
 # --- Who may talk to whom --------------------------------------------------------------------------------
@@ -46,8 +61,13 @@ def azure(tmp_path_factory: pytest.TempPathFactory) -> Azure:
 
 def component_of(peer: Manifest, azure: Azure) -> Component:
     if "ipBlock" in peer:
-        inside = ipaddress.ip_network(peer["ipBlock"]["cidr"]) == ipaddress.ip_network(azure.network.cidr)
-        return Component.API_SERVER if inside else Component.INTERNET
+        ranges = small_ranges(azure.network.cidr)
+        known = {
+            azure.network.cidr: Component.API_SERVER,
+            ranges.edge: Component.EDGE,
+            ranges.endpoints: Component.STATE,
+        }
+        return known.get(peer["ipBlock"]["cidr"], Component.INTERNET)
     pod_labels = peer.get("podSelector", {}).get("matchLabels", {})
     if COMPONENT_LABEL in pod_labels:
         component = Component(pod_labels[COMPONENT_LABEL])
@@ -78,10 +98,10 @@ def of_contract(flow: ClusterFlow) -> tuple[Component, Component, int, str]:
     return flow.source, flow.destination, flow.port.number, flow.port.protocol.upper()
 
 
-def test_open_doors_are_exactly_the_contracts(graph: Graph, azure: Azure) -> None:
+def test_open_doors_are_exactly_the_contracts(graph: Graph, azure: Azure, flows: tuple[ClusterFlow, ...]) -> None:
     policies = manifests(graph, "NetworkPolicy")
-    received = {of_contract(flow) for flow in CLUSTER_FLOWS if flow.destination in NAMESPACE_OF}
-    sent = {of_contract(flow) for flow in CLUSTER_FLOWS if flow.source in NAMESPACE_OF}
+    received = {of_contract(flow) for flow in flows if flow.destination in NAMESPACE_OF}
+    sent = {of_contract(flow) for flow in flows if flow.source in NAMESPACE_OF}
     assert flows_of(policies, "ingress", azure) == received
     assert flows_of(policies, "egress", azure) == sent
 
@@ -95,35 +115,47 @@ def test_what_no_flow_names_is_refused(graph: Graph) -> None:
         assert not policy["spec"].get("egress")
 
 
-def test_only_the_model_fetch_reaches_the_internet_and_not_the_metadata_service(graph: Graph, azure: Azure) -> None:
+def test_nobody_reaches_the_metadata_service_or_the_network_as_if_it_were_the_internet(
+    graph: Graph, azure: Azure, flows: tuple[ClusterFlow, ...]
+) -> None:
     blocks = [
-        (policy["spec"]["podSelector"]["matchLabels"][COMPONENT_LABEL], peer["ipBlock"])
+        (policy["spec"]["podSelector"]["matchLabels"][COMPONENT_LABEL], direction, peer["ipBlock"])
         for policy in manifests(graph, "NetworkPolicy")
-        for rule in policy["spec"].get("egress") or []
-        for peer in rule["to"]
+        for direction, side in (("egress", "to"), ("ingress", "from"))
+        for rule in policy["spec"].get(direction) or []
+        for peer in rule[side]
         if "ipBlock" in peer
     ]
-    public = [(component, block) for component, block in blocks if block["cidr"] == "0.0.0.0/0"]
-    assert [component for component, _ in public] == [Component.MODEL_FETCH]
+    public = [(component, way) for component, way, block in blocks if block["cidr"] == "0.0.0.0/0"]
+    wanted = {(flow.source, "egress") for flow in flows if flow.destination is Component.INTERNET}
+    wanted |= {(flow.destination, "ingress") for flow in flows if flow.source is Component.INTERNET}
+    assert set(public) == {(each, way) for each, way in wanted if each is not Component.EDGE}
     network = azure.network
-    assert {"169.254.169.254/32", network.cidr, network.pod_cidr, network.service_cidr} == set(public[0][1]["except"])
+    inside = {"169.254.169.254/32", network.cidr, network.pod_cidr, network.service_cidr}
+    assert all(set(block["except"]) == inside for _, _, block in blocks if block["cidr"] == "0.0.0.0/0")
 
 
-def test_every_port_that_a_container_opens_is_in_the_contract(graph: Graph) -> None:
-    named = {port.number for port in vars(cluster_contract).values() if isinstance(port, Port)}
-    reached = {flow.port.number for flow in CLUSTER_FLOWS}
+def test_every_port_that_a_container_opens_is_in_the_contract(graph: Graph, flows: tuple[ClusterFlow, ...]) -> None:
+    known = {**vars(cluster_contract), **vars(cloud_contract)}
+    named = {port.number for port in known.values() if isinstance(port, Port)}
+    asked = {cloud_contract.VAD_HEALTH.number, cloud_contract.ENGINE_HEALTH.number}  # by their node alone
+    reached = {flow.port.number for flow in flows} | asked
     for each in pods(graph):
         for container in each.containers:
             opened = {port["containerPort"] for port in container.get("ports") or []}
             assert opened <= named & reached
 
 
-def test_nothing_is_reachable_from_outside_the_cluster(graph: Graph) -> None:
-    assert [each["spec"]["type"] for each in manifests(graph, "Service")] == ["ClusterIP"]
+def test_callers_alone_are_reachable_from_outside_the_cluster(graph: Graph, azure: Azure) -> None:
+    opened = {each["metadata"]["name"]: each["spec"] for each in manifests(graph, "Service")}
+    assert opened.pop("router")["type"] == "ClusterIP"
+    assert set(opened) == ({"gateway", "vad"} if azure.callers else set())
+    assert {spec["externalTrafficPolicy"] for spec in opened.values()} <= {"Local"}, "pods see who sends"
     assert not manifests(graph, "Ingress")
     assert not any(each.spec.get("hostNetwork") or each.spec.get("hostPID") for each in pods(graph))
     (quota,) = manifests(graph, "ResourceQuota")
-    assert quota["spec"]["hard"]["services.loadbalancers"] == "0"
+    assert quota["spec"]["hard"]["services.loadbalancers"] == str(len(opened))
+    assert quota["spec"]["hard"]["services.nodeports"] == str(sum(len(spec["ports"]) for spec in opened.values()))
 
 
 # --- What pods may do ------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import pulumi_kubernetes as k8s
 from blueprint.azure.contract import GPU_NAMESPACE, GPU_RESOURCE, NAMESPACE
 from blueprint.file.model.deployment import Deployment
 from voice_constructs.azure.kubernetes.context import PART_OF, TYPE_PREFIX, ClusterContext, metadata
+from voice_constructs.azure.kubernetes.load_balancer import LoadBalancer
 
 SIGNED_IMAGES = "voice-signed-images"
 """Name of the policy that holds pods to what was signed."""
@@ -143,11 +144,18 @@ class Claim:
 class Limits(pulumi.ComponentResource):
     """What the services may take together, and what a container gets that does not say.
 
-    The quota is the sum of what the deployment file allows, so that nothing else runs beside it on paid GPUs.
+    The quota is the sum of what the deployment file allows, so that nothing else runs beside it on paid GPUs, and
+    nothing else opens the cluster.
     """
 
     def __init__(
-        self, name: str, *, context: ClusterContext, claims: Sequence[Claim], opts: pulumi.ResourceOptions
+        self,
+        name: str,
+        *,
+        context: ClusterContext,
+        claims: Sequence[Claim],
+        load_balancers: Sequence[LoadBalancer],
+        opts: pulumi.ResourceOptions,
     ) -> None:
         super().__init__(f"{TYPE_PREFIX}:Limits", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
@@ -162,8 +170,8 @@ class Limits(pulumi.ComponentResource):
                     "requests.cpu": f"{round(cpus * 1000)}m",
                     "requests.memory": f"{round(memory_gib * 1024)}Mi",
                     f"requests.{GPU_RESOURCE}": str(sum(claim.pods * claim.gpus for claim in claims)),
-                    "services.loadbalancers": "0",
-                    "services.nodeports": "0",
+                    "services.loadbalancers": str(len(load_balancers)),
+                    "services.nodeports": str(sum(each.node_ports for each in load_balancers)),
                 }
             ),
             opts=child,

@@ -8,14 +8,15 @@ import pulumi_kubernetes as k8s
 
 from blueprint.azure.contract import (
     CLIENT_LABEL,
-    CLUSTER_FLOWS,
     COMPONENT_LABEL,
     GPU_NAMESPACE,
     NAMESPACE,
     SYSTEM_NAMESPACE,
     ClusterFlow,
     Component,
+    cluster_flows,
 )
+from blueprint.azure.ranges import small_ranges
 from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata
 
 Peer = k8s.networking.v1.NetworkPolicyPeerArgs
@@ -24,6 +25,9 @@ NAMESPACE_OF: dict[Component, str] = {
     Component.ROUTER: NAMESPACE,
     Component.ENGINE: NAMESPACE,
     Component.MODEL_FETCH: NAMESPACE,
+    Component.GATEWAY: NAMESPACE,
+    Component.VAD: NAMESPACE,
+    Component.ASR: NAMESPACE,
     Component.GPU_METRICS: GPU_NAMESPACE,
     Component.DEVICE_PLUGIN: GPU_NAMESPACE,
 }
@@ -57,8 +61,9 @@ class NetworkPolicies(pulumi.ComponentResource):
         self.policies: dict[str, k8s.networking.v1.NetworkPolicy] = {}
         for namespace in (NAMESPACE, GPU_NAMESPACE):
             self._policy("refuse-everything", namespace, k8s.meta.v1.LabelSelectorArgs(), ["Ingress", "Egress"])
-        for source, destination in dict.fromkeys((flow.source, flow.destination) for flow in CLUSTER_FLOWS):
-            flows = [flow for flow in CLUSTER_FLOWS if (flow.source, flow.destination) == (source, destination)]
+        every = cluster_flows(callers=context.azure.callers is not None)
+        for source, destination in dict.fromkeys((flow.source, flow.destination) for flow in every):
+            flows = [flow for flow in every if (flow.source, flow.destination) == (source, destination)]
             self._allow(source, destination, flows)
         self.register_outputs({})
 
@@ -100,6 +105,10 @@ class NetworkPolicies(pulumi.ComponentResource):
                 return Peer(ip_block=_block(azure.network.cidr)) if azure.is_private else self._public()
             case Component.INTERNET:
                 return self._public()
+            case Component.EDGE:
+                return Peer(ip_block=_block(small_ranges(self._context.azure.network.cidr).edge))
+            case Component.STATE:
+                return Peer(ip_block=_block(small_ranges(self._context.azure.network.cidr).endpoints))
             case _:
                 return Peer(namespace_selector=_namespace(NAMESPACE_OF[component]), pod_selector=_pods(component))
 

@@ -95,6 +95,7 @@ class LaunchedContainer:
         ports: Ports that other pods reach, by name; what listens on the loopback alone is not among them.
         mounts: Beside the ones that every container has.
         extra_environment: What follows from the pod and not from the engine.
+        sources: Variables whose value Kubernetes looks up: of the pod, or in a secret.
     """
 
     name: str
@@ -106,7 +107,8 @@ class LaunchedContainer:
     liveness: Probe | None = None
     readiness: Probe | None = None
     mounts: Sequence[Mount] = ()
-    extra_environment: Mapping[str, str] | None = None
+    extra_environment: Mapping[str, pulumi.Input[str]] | None = None
+    sources: Mapping[str, k8s.core.v1.EnvVarSourceArgs] | None = None
     pre_stop_s: int = 0
     sidecar: bool = False
 
@@ -117,7 +119,7 @@ class LaunchedContainer:
             name=self.name,
             image=self.image,
             command=list(self.launcher.command()),
-            env=environment(self.launcher.environment() | dict(self.extra_environment or {})),
+            env=environment({**self.launcher.environment(), **(self.extra_environment or {})}, self.sources),
             ports=[
                 k8s.core.v1.ContainerPortArgs(name=name, container_port=port.number, protocol=port.protocol.upper())
                 for name, port in self.ports.items()
@@ -217,9 +219,20 @@ def tolerations(taints: Iterable[Taint]) -> list[k8s.core.v1.TolerationArgs]:
     ]
 
 
-def environment(values: Mapping[str, str]) -> list[k8s.core.v1.EnvVarArgs]:
+def environment(
+    values: Mapping[str, pulumi.Input[str]], sources: Mapping[str, k8s.core.v1.EnvVarSourceArgs] | None = None
+) -> list[k8s.core.v1.EnvVarArgs]:
     """Return variables, sorted, so that no pod is replaced for their order."""
-    return [k8s.core.v1.EnvVarArgs(name=name, value=value) for name, value in sorted(values.items())]
+    sources = sources or {}
+    return [
+        k8s.core.v1.EnvVarArgs(name=name, value=values.get(name), value_from=sources.get(name))
+        for name in sorted({*values, *sources})
+    ]
+
+
+def of_pod(field: str) -> k8s.core.v1.EnvVarSourceArgs:
+    """Return a variable's source: a field of the pod itself, such as ``status.podIP``."""
+    return k8s.core.v1.EnvVarSourceArgs(field_ref=k8s.core.v1.ObjectFieldSelectorArgs(field_path=field))
 
 
 def tmp_mount() -> Mount:

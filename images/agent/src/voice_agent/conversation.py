@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +23,6 @@ from pipecat.processors.aggregators.llm_response_universal import (
     LLMUserAggregatorParams,
     UserTurnStoppedMessage,
 )
-from pipecat.serializers.protobuf import ProtobufFrameSerializer
 from pipecat.services.openai.llm import OpenAILLMService
 from pipecat.transports.websocket.fastapi import FastAPIWebsocketParams, FastAPIWebsocketTransport
 from pipecat.turns.user_start import VADUserTurnStartStrategy
@@ -31,10 +31,9 @@ from pipecat.turns.user_turn_strategies import UserTurnStrategies
 from pipecat.utils.types import NotGiven
 from pipecat.workers.runner import WorkerRunner
 from redis.exceptions import RedisError
-from starlette.types import Receive, Scope, Send
-from starlette.websockets import WebSocket
 from websockets.asyncio.client import ClientConnection
 
+from voice_agent.entrances import Close, Entrance, Json
 from voice_agent.hearing import RATE, Hearing, Line
 from voice_agent.memory import LEASE_S, LostLeaseError, Memory, Message, Role
 from voice_agent.metrics import Metrics
@@ -66,38 +65,21 @@ class Engines:
     known_tools: ToolsSchema | NotGiven
 
 
-@dataclass(frozen=True)
-class Close:
-    """How a socket ends, by RFC 6455, section 7.4, and IANA's registry: 1012 and 1013 mean "come back"."""
-
-    code: int
-    reason: str
-
-
-ENDED = Close(1000, "the conversation has ended")
 IDLE = Close(1000, "nobody has said anything for a while")
 TAKEN = Close(1008, "another connection has this conversation")
 RESTART = Close(1012, "this agent is stopping; connect again with the conversation's token")
 BROKEN = Close(1013, "an engine fails; connect again with the conversation's token")
 
 
-class Socket(WebSocket):
-    """A WebSocket that ends as its conversation does: Pipecat closes every one with 1000."""
-
-    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        super().__init__(scope, receive, send)
-        self.ending = ENDED
-
-    async def close(self, code: int = 1000, reason: str | None = None) -> None:
-        """Close it, and say why."""
-        del code, reason
-        await super().close(self.ending.code, self.ending.reason)
-
-
 def _as_pipecat(message: Message) -> LLMContextMessage:
     if message["role"] == "user":
         return {"role": "user", "content": message["content"]}
     return {"role": "assistant", "content": message["content"]}
+
+
+async def _tell(worker: PipelineWorker, messages: Iterable[Json]) -> None:
+    for message in messages:
+        await worker.queue_frame(OutputTransportMessageUrgentFrame(message=message))
 
 
 class Chat(OpenAILLMService):
@@ -135,21 +117,20 @@ class Conversation:
         self._engines = engines
         self._turns = Turns()
 
-    async def hold(self, socket: Socket, greeting: dict[str, str], leaving: asyncio.Event) -> None:
+    async def hold(self, entrance: Entrance, leaving: asyncio.Event) -> None:
         """Hold it until either side ends it.
 
         Args:
-            greeting: First message to the caller.
             leaving: Set when the conversation has to end with its turn.
 
         Raises:
             RedisError: The store does not answer.
         """
         said = await self._memory.take()
-        worker = self._worker(socket, said, greeting)
+        worker = self._worker(entrance, said)
 
         async def end(close: Close) -> None:
-            socket.ending = close
+            entrance.socket.ending = close
             await worker.cancel(reason=close.reason)
 
         async def keep() -> None:
@@ -177,16 +158,16 @@ class Conversation:
                 task.cancel()
             with contextlib.suppress(RedisError):
                 await self._memory.release()
-            log.info("conversation ended", extra={"fields": {"code": socket.ending.code}})
+            log.info("conversation ended", extra={"fields": {"code": entrance.socket.ending.code}})
 
-    def _worker(self, socket: Socket, said: list[Message], greeting: dict[str, str]) -> PipelineWorker:
+    def _worker(self, entrance: Entrance, said: list[Message]) -> PipelineWorker:
         settings, engines, vad = self._settings, self._engines, self._models.vad()
         transport = FastAPIWebsocketTransport(
-            socket,
+            entrance.socket,
             FastAPIWebsocketParams(
                 audio_in_enabled=True,
                 audio_out_enabled=True,
-                serializer=ProtobufFrameSerializer(),
+                serializer=entrance.serializer,
                 allowed_origins=[],
             ),
         )
@@ -218,12 +199,11 @@ class Conversation:
             observers=[latency, self._turns, self._metrics.barge_in()],
             processor_unusable_policy=ProcessorUnusablePolicy.CANCEL,
         )
-        self._follow_turns(worker, socket, caller, agent)
-        self._follow_faults(worker, socket)
+        self._follow_turns(worker, entrance, caller, agent)
+        self._follow_faults(worker, entrance)
 
         @transport.event_handler("on_client_connected")
         async def connected(*_: object) -> None:
-            await worker.queue_frame(OutputTransportMessageUrgentFrame(message=greeting))
             if said and said[-1]["role"] == "user":
                 self._turns.begin()
                 await worker.queue_frame(LLMRunFrame())  # nobody has heard an answer to it
@@ -239,9 +219,13 @@ class Conversation:
         return worker
 
     def _follow_turns(
-        self, worker: PipelineWorker, socket: Socket, caller: LLMUserAggregator, agent: LLMAssistantAggregator
+        self, worker: PipelineWorker, entrance: Entrance, caller: LLMUserAggregator, agent: LLMAssistantAggregator
     ) -> None:
         """Remember what is said, and know when nobody is speaking or waiting."""
+
+        @self._turns.event_handler("on_silent")
+        async def silent(*_: object) -> None:
+            await _tell(worker, entrance.silent())
 
         @caller.event_handler("on_user_turn_started")
         async def speaks(*_: object) -> None:
@@ -251,21 +235,24 @@ class Conversation:
         async def asked(_aggregator: object, _strategy: object, message: UserTurnStoppedMessage) -> None:
             if not message.content:
                 self._turns.end()
-            await self._remember(worker, socket, "user", message.content)
+            else:
+                await _tell(worker, entrance.asked(message.content))
+            await self._remember(worker, entrance, "user", message.content)
 
         @agent.event_handler("on_assistant_turn_stopped")
         async def heard(_aggregator: object, message: AssistantTurnStoppedMessage) -> None:
-            await self._remember(worker, socket, "assistant", message.content)
+            await _tell(worker, entrance.answered(message.content))
+            await self._remember(worker, entrance, "assistant", message.content)
             # Without words it has called a tool, and goes on.
             if message.content and not message.interrupted:
                 self._turns.end()
 
-    def _follow_faults(self, worker: PipelineWorker, socket: Socket) -> None:
+    def _follow_faults(self, worker: PipelineWorker, entrance: Entrance) -> None:
         """Say what ends a conversation."""
 
         @worker.event_handler("on_idle_timeout")
         async def idle(*_: object) -> None:
-            socket.ending = IDLE
+            entrance.socket.ending = IDLE
 
         @worker.event_handler("on_pipeline_error")
         async def failed(_: object, frame: ErrorFrame) -> None:
@@ -273,15 +260,15 @@ class Conversation:
             log.warning("an engine fails", extra={"fields": {"processor": str(frame.processor)}})
             self._turns.end()
             if frame.processor and not frame.processor.is_usable:
-                socket.ending = BROKEN
+                entrance.socket.ending = BROKEN
 
-    async def _remember(self, worker: PipelineWorker, socket: Socket, role: Role, content: str | None) -> None:
+    async def _remember(self, worker: PipelineWorker, entrance: Entrance, role: Role, content: str | None) -> None:
         if not content:
             return
         try:
             await self._memory.add(role, content)
         except LostLeaseError:
-            socket.ending = TAKEN
+            entrance.socket.ending = TAKEN
             await worker.cancel(reason=TAKEN.reason)
         except RedisError:
             # The conversation goes on; only a reconnect would miss this turn.

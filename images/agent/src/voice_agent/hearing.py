@@ -54,8 +54,8 @@ class Hearing(OpenAIRealtimeSTTService):
     """The gateway as Pipecat's speech to text.
 
     A commit follows each end of voice, and its answer holds all that was said since the one before, however many
-    utterances the gateway made of it. The answer to the last commit is marked as the turn's last transcript, for which
-    a turn need not wait longer; an earlier one is not, since it would end the turn before the caller's last words.
+    utterances the gateway made of it. What was heard is passed on with the answer to the last commit, marked as the
+    turn's last transcript: it need not wait longer. Earlier it would end the turn before the caller's last words.
 
     Args:
         opened: The first connection, which came before the caller was let in.
@@ -78,6 +78,8 @@ class Hearing(OpenAIRealtimeSTTService):
         self._language_code = settings.language
         self._unanswered = 0
         """Commits whose transcript has not come."""
+        self._held: list[str] = []
+        """Transcripts that more may follow."""
 
     async def _websocket_connect(self, uri: str, **_: Any) -> ClientConnection:  # noqa: ANN401, ARG002  Pipecat's
         self._unanswered = 0
@@ -105,8 +107,9 @@ class Hearing(OpenAIRealtimeSTTService):
 
     async def _handle_transcription_completed(self, evt: dict[str, Any]) -> None:
         self._unanswered = max(0, self._unanswered - 1)
-        if text := evt["transcript"]:
-            is_last = not self._unanswered and not self._user_speaking
+        self._held += filter(None, [evt["transcript"]])
+        if self._held and not self._unanswered and not self._user_speaking:
+            text, self._held = " ".join(self._held), []
             await self.push_frame(
-                TranscriptionFrame(text, self._user_id, time_now_iso8601(), result=evt, finalized=is_last)
+                TranscriptionFrame(text, self._user_id, time_now_iso8601(), result=evt, finalized=True)
             )

@@ -16,31 +16,30 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.types import Receive, Scope, Send
+from starlette.websockets import WebSocketDisconnect
 
-from blueprint.contract.session_api import HEALTH_PATH, TOKEN_HEADER
+from blueprint.contract.session_api import HEALTH_PATH, REALTIME_PATH
 from voice_agent import tokens
-from voice_agent.conversation import LAST_TURN_S, Conversation, Engines, Socket
+from voice_agent.conversation import LAST_TURN_S, Conversation, Engines
+from voice_agent.entrances import Entrance, ProtobufEntrance, RealtimeEntrance, Socket, TwilioEntrance
 from voice_agent.hearing import Line
 from voice_agent.memory import Memory
 from voice_agent.metrics import Metrics
 from voice_agent.models import Models
 from voice_agent.refusals import RefusedError
 from voice_agent.settings import AgentSettings
+from voice_agent.speaking import SPEECH_TIMEOUT_S
 from voice_agent.tools import Tools
 from voice_agent.trace import Trace
 from voice_runtime.store import StoreSettings, connect
 
 NEW_PATH = "/v1/conversations"
 PATH = "/v1/conversations/{id}"
+TWILIO_PATH = "/v1/twilio"
 METRICS_PATH = "/metrics"
-SUBPROTOCOL = "voice.v1"
-"""Browsers cannot set headers on a WebSocket: they offer this, and behind it tokens with these names before them."""
-OFFERED_TOKEN = "voice.token."  # noqa: S105  a name
-OFFERED_KEY = "voice.key."
 MESSAGE_BYTES = 64 * 1024
 STOP_TIMEOUT_S = 5
 DRAIN_LOOK_S = 0.1
-SPEECH_TIMEOUT_S = 30.0
 
 log = logging.getLogger(__name__)
 
@@ -84,37 +83,36 @@ class Agent:
             self.held -= 1
             self.metrics.conversations.set(self.held)
 
-    async def talk(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def talk(self, entrance: Entrance) -> None:
         """Let a caller in, and hold a conversation. Who is refused has an HTTP answer, and never an open socket."""
-        socket = Socket(scope, receive, send)
         try:
-            conversation, trace = self._conversation(socket), Trace()
             with self.slot():
+                await entrance.begin()
+                conversation, trace = self._conversation(entrance), Trace()
                 await self._is_there()
                 tools = Tools(self.settings.tools_url, self.client, trace, conversation)
                 known = await tools.read()
-                line = Line(self.settings, _key(socket), trace)
-                engines = Engines(self.client, trace, line, await line.open(), tools, known)
-                offered = socket.scope["subprotocols"]
-                await socket.accept(SUBPROTOCOL if SUBPROTOCOL in offered else None)
-                memory = Memory(self.store, conversation, self.settings.token_ttl_s)
-                token = tokens.make(self.settings.token_key.get_secret_value(), conversation, self.settings.token_ttl_s)
-                greeting = {"type": "conversation", "id": conversation, "token": token}
-                await Conversation(self.settings, self.models, self.metrics, memory, engines).hold(
-                    socket, greeting, self.leaving
-                )
+                line = Line(self.settings, entrance.key, trace)
+                async with await line.open() as opened:
+                    engines = Engines(self.client, trace, line, opened, tools, known)
+                    await self._hold(entrance, conversation, engines)
         except RefusedError as refusal:
             self.metrics.refused.labels(refusal.error).inc()
-            await socket.send_denial_response(refusal.response())
+            await entrance.refuse(refusal)
 
-    def _conversation(self, socket: Socket) -> str:
-        conversation: str | None = socket.path_params.get("id")
-        if conversation is None:
-            return secrets.token_hex(16)
-        token = socket.headers.get(TOKEN_HEADER) or _offered(socket, OFFERED_TOKEN)
-        if not tokens.opens(self.settings.token_key.get_secret_value(), token, conversation):
+    async def _hold(self, entrance: Entrance, conversation: str, engines: Engines) -> None:
+        settings = self.settings
+        token = tokens.make(settings.token_key.get_secret_value(), conversation, settings.token_ttl_s)
+        with contextlib.suppress(WebSocketDisconnect):  # it is gone before it is in
+            await entrance.accept(conversation, token)
+            memory = Memory(self.store, conversation, settings.token_ttl_s)
+            await Conversation(settings, self.models, self.metrics, memory, engines).hold(entrance, self.leaving)
+
+    def _conversation(self, entrance: Entrance) -> str:
+        key, named = self.settings.token_key.get_secret_value(), entrance.conversation
+        if named and entrance.needs_token and not tokens.opens(key, entrance.token, named):
             raise RefusedError(401, "invalid token", "the token does not open this conversation; begin a new one")
-        return conversation
+        return named or secrets.token_hex(16)
 
     async def _is_there(self) -> None:
         try:
@@ -123,24 +121,15 @@ class Agent:
             raise RefusedError(503, "state store away", "the state store does not answer; try again") from None
 
 
-def _offered(socket: Socket, name: str) -> str:
-    found = (each for each in socket.scope["subprotocols"] if each.startswith(name))
-    return next(found, "").removeprefix(name)
-
-
-def _key(socket: Socket) -> str:
-    key = _offered(socket, OFFERED_KEY)
-    return socket.headers.get("Authorization") or (f"Bearer {key}" if key else "")
-
-
 class _Talk:
-    """The agent's WebSocket as an ASGI application: a function would be handed a socket of Starlette's own."""
+    """A way in as an ASGI application: a function would be handed a socket of Starlette's own."""
 
-    def __init__(self, agent: Agent) -> None:
+    def __init__(self, agent: Agent, entrance: type[Entrance]) -> None:
         self._agent = agent
+        self._entrance = entrance
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._agent.talk(scope, receive, send)
+        await self._agent.talk(self._entrance(Socket(scope, receive, send)))
 
 
 def application(agent: Agent) -> Starlette:
@@ -154,8 +143,10 @@ def application(agent: Agent) -> Starlette:
 
     return Starlette(
         routes=[
-            WebSocketRoute(NEW_PATH, _Talk(agent)),
-            WebSocketRoute(PATH, _Talk(agent)),
+            WebSocketRoute(NEW_PATH, _Talk(agent, ProtobufEntrance)),
+            WebSocketRoute(PATH, _Talk(agent, ProtobufEntrance)),
+            WebSocketRoute(REALTIME_PATH, _Talk(agent, RealtimeEntrance)),
+            WebSocketRoute(TWILIO_PATH, _Talk(agent, TwilioEntrance)),
             Route(HEALTH_PATH, health),
             Route(METRICS_PATH, metrics),
         ]

@@ -1,5 +1,6 @@
 """Speech by an OpenAI-compatible ``/v1/audio/speech``. Pipecat's own knows OpenAI's voices and 24 kHz alone."""
 
+import time
 from collections.abc import AsyncGenerator
 
 import httpx2
@@ -12,6 +13,10 @@ from voice_agent.trace import Trace
 
 SECONDS_A_CHARACTER = 1 / 15
 """Of English read aloud; what a sentence really took corrects it for the next one."""
+
+
+SPEECH_TIMEOUT_S = 30.0
+"""Longest that an engine may take for the next of a sentence's audio."""
 
 
 class Speaking(TTSService):
@@ -27,6 +32,7 @@ class Speaking(TTSService):
             push_text_frames=False,
             push_start_frame=True,
             push_stop_frames=True,
+            stop_frame_timeout_s=SPEECH_TIMEOUT_S,  # after 3 s Pipecat would take a slow answer for none
             settings=TTSSettings(model=model, voice=voice, language=None),
         )
         self._url = f"{settings.speech_url}/audio/speech"
@@ -38,6 +44,10 @@ class Speaking(TTSService):
         self._context = ""
         self._spoken_s = 0.0
         """Of the answer, in audio: where the next sentence begins."""
+        self._told_s = 0.0
+        """Where its last word was told to be."""
+        self._began_at = 0.0
+        """When its first sound came, by this machine's clock."""
 
     def can_generate_metrics(self) -> bool:
         """Whether it tells Pipecat how long it took."""
@@ -46,8 +56,9 @@ class Speaking(TTSService):
     async def run_tts(self, text: str, context_id: str) -> AsyncGenerator[Frame | None, None]:
         """Yield the audio of a sentence."""
         if context_id != self._context:
-            self._context, self._spoken_s = context_id, 0.0
-        begin, words = self._spoken_s, _placed(text)
+            self._context, self._spoken_s, self._told_s, self._began_at = context_id, 0.0, 0.0, 0.0
+        begin: float | None = None
+        words = _placed(text)
         try:
             async with self._client.stream(
                 "POST", self._url, json={**self._asked, "input": text}, headers=self._trace.headers()
@@ -60,19 +71,34 @@ class Speaking(TTSService):
                     answer.aiter_bytes(), in_sample_rate=self._rate, context_id=context_id
                 ):
                     yield frame
-                    if isinstance(frame, TTSAudioRawFrame):
-                        self._spoken_s += frame.num_frames / frame.sample_rate
+                    if not isinstance(frame, TTSAudioRawFrame):
+                        continue
+                    if begin is None:
+                        begin = self._spoken_s = self._sentence_begins()
+                    self._spoken_s += frame.num_frames / frame.sample_rate
                     due = [word for word in words if begin + word[1] * self._per_character_s < self._spoken_s]
                     words = words[len(due) :]
                     await self._tell(due, begin, context_id)
         except httpx2.HTTPError as error:
             yield ErrorFrame(f"{self._url} cannot be reached: {error or type(error).__name__}")
             return
-        self._per_character_s = (self._spoken_s - begin) / max(len(text), 1)
-        await self._tell(words, begin, context_id)
+        if begin is not None:
+            self._per_character_s = (self._spoken_s - begin) / max(len(text), 1)
+            await self._tell(words, begin, context_id)
+
+    def _sentence_begins(self) -> float:
+        """Return where in the answer the next sound is: behind the last one, or later where that has been played."""
+        now = time.monotonic()
+        self._began_at = self._began_at or now
+        return max(self._spoken_s, now - self._began_at)
 
     async def _tell(self, words: list[tuple[str, int]], begin: float, context_id: str) -> None:
-        times = [(word, begin + place * self._per_character_s) for word, place in words]
+        times = []
+        for word, place in words:
+            # Never before the word that it follows, nor after its sentence: they would be remembered in another order.
+            due = min(begin + place * self._per_character_s, self._spoken_s)
+            self._told_s = max(due, self._told_s)
+            times.append((word, self._told_s))
         await self.add_word_timestamps(times, context_id)
 
 

@@ -12,6 +12,8 @@ class Turns(BaseObserver):
 
     Attributes:
         over: Set while neither side speaks, and no question waits for its answer.
+
+    Event handlers: ``on_silent``, when the agent has finished speaking.
     """
 
     def __init__(self) -> None:
@@ -19,6 +21,7 @@ class Turns(BaseObserver):
         self.over = asyncio.Event()
         self.over.set()
         self._owed = self._spoken = False
+        self._register_event_handler("on_silent")
 
     def begin(self) -> None:
         """Note that the caller speaks, or waits for an answer."""
@@ -38,6 +41,7 @@ class Turns(BaseObserver):
                 self.over.clear()
             elif isinstance(data.frame, BotStoppedSpeakingFrame):
                 self._spoken = False
+                await self._call_event_handler("on_silent")
                 self._look()
 
     def _look(self) -> None:

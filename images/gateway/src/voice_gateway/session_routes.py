@@ -214,7 +214,7 @@ def _describe(gateway: Gateway, session: Session) -> dict[str, object]:
     token, expires_at = gateway.tokens.make(session.id)
     media: dict[str, object] = {"websocket": gateway.settings.audio_url(session.id)}
     if session.srtp_key:
-        host, port = gateway.settings.media_host, gateway.settings.rtp_port
+        host, port = gateway.settings.rtp_host or gateway.settings.media_host, gateway.settings.rtp_port
         srtp = {"ssrc": session.ssrc, "suite": SRTP_SUITE, "key": session.srtp_key}
         sdp = session.media.sdp(host, port, ssrc=session.ssrc, suite=SRTP_SUITE, key=session.srtp_key)
         media = {"srtp": {"host": host, "port": port, **srtp, **asdict(session.media), "sdp": sdp}}

@@ -38,6 +38,8 @@ public:
 
     // Whether a packet that comes now would be worked on.
     virtual bool can_flow() = 0;
+    // Whether health checks are to find us well that come where no kernel answers.
+    virtual void set_healthy(bool healthy) = 0;
     // Lets nobody new in. May be called more than once.
     virtual void begin_drain() = 0;
     // Whether the last session has ended and its audio is shipped.

@@ -133,6 +133,7 @@ void Server::drain() {
 
 void Server::follow_health() {
     const bool healthy = !draining_ && data_plane_.can_flow();
+    data_plane_.set_healthy(healthy);
     if (!healthy) {
         health_.reset();
     } else if (!health_.is_open()) {

@@ -152,6 +152,8 @@ bool DataPlane::can_flow() {
     return passed != 0 && !draining_ && now_ns() - passed < std::chrono::nanoseconds(kStalledAfter).count();
 }
 
+void DataPlane::set_healthy(bool healthy) { source_->set_healthy(healthy); }
+
 admission::Presence::Report DataPlane::presence() {
     const std::size_t sessions = slots_.sessions();
     return {.can_flow = can_flow(), .draining = draining_,

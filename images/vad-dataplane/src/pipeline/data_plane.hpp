@@ -38,6 +38,7 @@ public:
     std::vector<control::Session> sessions(std::size_t first, std::size_t limit) override;
     std::string swap_vad(const std::string& module) override;
     bool can_flow() override;
+    void set_healthy(bool healthy) override;
     void begin_drain() override;
     bool is_drained() override;
 

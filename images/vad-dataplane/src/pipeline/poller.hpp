@@ -25,6 +25,7 @@
 #include "rtp/packet.hpp"
 #include "ship/chunk_source.hpp"
 #include "support/cycles.hpp"
+#include "support/huge_pages.hpp"
 #include "vad/host.hpp"
 
 namespace voice::pipeline {
@@ -109,7 +110,7 @@ struct PollerParts {
 };
 
 // All of a poller but its source of packets.
-class Poller {
+class Poller : public OnHugePages {
 public:
     Poller(PollerParts parts, std::span<Slot> slots, Senders& senders)
         : index_(parts.index), slots_(slots), sessions_(slots.size()), vad_(std::move(parts.vad)), senders_(senders),

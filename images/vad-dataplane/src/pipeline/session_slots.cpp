@@ -5,7 +5,7 @@
 namespace voice::pipeline {
 
 SessionSlots::SessionSlots(std::size_t sessions, voice_chunk_kind kind)
-    : slots_(std::make_unique<Slot[]>(sessions)), size_(sessions), kind_(kind) {
+    : slots_(sessions), kind_(kind) {
     free_.reserve(sessions);
     for (std::size_t i = sessions; i > 0; --i) {
         free_.push_back(static_cast<std::uint32_t>(i - 1));

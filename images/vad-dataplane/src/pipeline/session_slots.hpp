@@ -13,6 +13,7 @@
 #include "admission/gate.hpp"
 #include "pipeline/poller.hpp"
 #include "pipeline/slot.hpp"
+#include "support/huge_pages.hpp"
 
 namespace voice::pipeline {
 
@@ -23,7 +24,7 @@ public:
 
     // Before the pollers start.
     void tell(Poller& poller) { pollers_.push_back(&poller); }
-    [[nodiscard]] std::span<Slot> slots() noexcept { return {slots_.get(), size_}; }
+    [[nodiscard]] std::span<Slot> slots() noexcept { return slots_; }
 
     std::optional<std::uint32_t> open(std::uint32_t ssrc, const admission::SessionRecord& record) override;
     void update(std::uint32_t ssrc, const admission::SessionRecord& record) override;
@@ -39,8 +40,7 @@ private:
     [[nodiscard]] bool can_tell() noexcept;
     void tell_all(const Command& command) noexcept;
 
-    std::unique_ptr<Slot[]> slots_;
-    std::size_t size_;
+    std::vector<Slot, HugeAllocator<Slot>> slots_;
     voice_chunk_kind kind_;
     std::vector<Poller*> pollers_;
     std::vector<std::uint32_t> free_;

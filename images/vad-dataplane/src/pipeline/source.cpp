@@ -61,6 +61,7 @@ public:
     }
     admission::Requests& requests() override { return requests_; }
     admission::Gate& gate() override { return gate_; }
+    void set_healthy(bool healthy) override { dpdk_.set_healthy(healthy); }
 
 private:
     SessionSlots& slots_;
@@ -150,7 +151,8 @@ receive::DpdkOptions dpdk_options(const config::Config& config, receive::Driver 
             .xdp_program = driver == receive::Driver::kAfXdp ? VOICE_XDP_PROGRAM : "",
             .huge_pages = has_huge_pages(config.huge_page_size_mib),
             .main_core = 0,
-            .rtp_port = config.rtp_port};
+            .rtp_port = config.rtp_port,
+            .health_port = driver == receive::Driver::kEna ? config.health_port : std::uint16_t{0}};
 }
 
 }  // namespace

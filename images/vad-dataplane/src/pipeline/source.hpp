@@ -21,6 +21,8 @@ public:
     virtual admission::Gate& gate() = 0;
     // Adds what was dropped before a poller saw it.
     virtual void add_drops(control::Drops&) {}
+    // Says whether the load balancer's health checks are to find us well, where the kernel does not answer them.
+    virtual void set_healthy(bool) {}
     // Whether an idle poller may sleep: on machines that have other work than ours.
     [[nodiscard]] virtual bool may_sleep() const { return false; }
 };

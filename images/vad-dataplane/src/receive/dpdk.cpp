@@ -89,7 +89,7 @@ std::vector<std::string> eal_arguments(const DpdkOptions& options) {
     return arguments;
 }
 
-Dpdk::Dpdk(const DpdkOptions& options) : rtp_port_(options.rtp_port) {
+Dpdk::Dpdk(const DpdkOptions& options) : options_(options) {
     std::vector<std::string> arguments = eal_arguments(options);
     std::vector<char*> pointers;
     for (std::string& each : arguments) {

@@ -6,12 +6,14 @@
 #include <rte_mbuf.h>
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "receive/burst.hpp"
+#include "receive/probe.hpp"
 #include "receive/udp.hpp"
 
 namespace voice::receive {
@@ -31,6 +33,7 @@ struct DpdkOptions {
     bool huge_pages = true;
     int main_core = 0;
     std::uint16_t rtp_port = 5004;
+    std::uint16_t health_port = 0;  // where we answer the load balancer, as no kernel does; 0: a kernel does
 };
 
 // The arguments that DPDK's environment is started with.
@@ -42,8 +45,9 @@ public:
     static constexpr std::uint16_t kBatch = kBurst;
     static constexpr std::size_t kPrefetchAhead = 3;
 
-    DpdkQueue(std::uint16_t port, std::uint16_t queue, std::uint16_t rtp_port) noexcept
-        : port_(port), queue_(queue), rtp_port_(rtp_port) {}
+    // `healthy` outlives the queue.
+    DpdkQueue(std::uint16_t port, std::uint16_t queue, const DpdkOptions& options, const std::atomic<bool>& healthy) noexcept
+        : port_(port), queue_(queue), rtp_port_(options.rtp_port), health_port_(options.health_port), healthy_(&healthy) {}
 
     // As SocketQueue::poll.
     template <typename Sink>
@@ -60,6 +64,8 @@ public:
             const std::span frame(rte_pktmbuf_mtod(packets_[i], std::uint8_t*), rte_pktmbuf_data_len(packets_[i]));
             if (const auto payload = udp_payload(frame, rtp_port_)) {
                 burst_.add(*payload);
+            } else if (health_port_ != 0) {
+                answer(i, frame);
             }
         }
         sink(burst_.datagrams());
@@ -70,9 +76,25 @@ public:
     }
 
 private:
+    // Sends the answer to a health check in the frame that it came in.
+    void answer(std::size_t at, std::span<std::uint8_t> frame) noexcept {
+        const std::size_t bytes = answer_probe(frame, health_port_, healthy_->load(std::memory_order_relaxed));
+        if (bytes == 0 || packets_[at]->nb_segs != 1) {
+            return;
+        }
+        packets_[at]->data_len = static_cast<std::uint16_t>(bytes);
+        packets_[at]->pkt_len = static_cast<std::uint32_t>(bytes);
+        packets_[at]->ol_flags = 0;
+        if (rte_eth_tx_burst(port_, queue_, &packets_[at], 1) == 1) {
+            packets_[at] = nullptr;  // the driver frees it
+        }
+    }
+
     std::uint16_t port_;
     std::uint16_t queue_;
     std::uint16_t rtp_port_;
+    std::uint16_t health_port_;
+    const std::atomic<bool>* healthy_;
     std::array<rte_mbuf*, kBatch> packets_{};
     Burst burst_;
 };
@@ -86,13 +108,17 @@ public:
     Dpdk(const Dpdk&) = delete;
     Dpdk& operator=(const Dpdk&) = delete;
 
-    [[nodiscard]] DpdkQueue queue(std::uint16_t index) const noexcept { return {port_, index, rtp_port_}; }
+    [[nodiscard]] DpdkQueue queue(std::uint16_t index) const noexcept { return {port_, index, options_, healthy_}; }
+
+    // Whether health checks find the port open, where we answer them.
+    void set_healthy(bool healthy) noexcept { healthy_.store(healthy, std::memory_order_relaxed); }
 
 private:
     void configure(const DpdkOptions& options);
 
     std::uint16_t port_ = 0;
-    std::uint16_t rtp_port_;
+    DpdkOptions options_;
+    std::atomic<bool> healthy_ = false;
     rte_mempool* pool_ = nullptr;
 };
 

@@ -1,7 +1,6 @@
 #include "vad/host.hpp"
 
 #include <dlfcn.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "support/huge_pages.hpp"
 #include "vad/sandbox/vad_module.h"
 
 namespace voice::vad {
@@ -83,13 +83,10 @@ Module::~Module() {
 Instance::Instance(std::shared_ptr<const Module> module) : module_(std::move(module)) {
     const vad_module& table = module_->table();
     mapped_bytes_ = table.instance_bytes;
-    // MAP_POPULATE: the polling thread is not to meet a page for the first time.
-    void* mapped =
-        mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-    if (mapped == MAP_FAILED) {
+    mapped_ = static_cast<std::byte*>(map_huge(mapped_bytes_));
+    if (mapped_ == nullptr) {
         refuse("no memory for " + std::to_string(mapped_bytes_) + " bytes");
     }
-    mapped_ = static_cast<std::byte*>(mapped);
     memory_ = mapped_ + table.memory_offset;
     std::uint32_t version = 0;
     std::uint32_t offset = 0;
@@ -119,7 +116,7 @@ Instance::Instance(std::shared_ptr<const Module> module) : module_(std::move(mod
         wrong = "its streams' states lie outside of its memory, at " + std::to_string(states);
     }
     if (!wrong.empty()) {
-        munmap(mapped_, mapped_bytes_);
+        unmap_huge(mapped_, mapped_bytes_);
         refuse(wrong);
     }
     frame_ = memory_ + offset;
@@ -127,7 +124,7 @@ Instance::Instance(std::shared_ptr<const Module> module) : module_(std::move(mod
 }
 
 Instance::~Instance() {
-    munmap(mapped_, mapped_bytes_);
+    unmap_huge(mapped_, mapped_bytes_);
 }
 
 Decision Instance::process(std::uint32_t stream, Frame frame) noexcept {

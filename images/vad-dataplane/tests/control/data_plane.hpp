@@ -37,6 +37,8 @@ public:
         return telemetry;
     }
 
+    void set_healthy(bool well) override { healthy = well; }
+
     std::vector<control::Session> sessions(std::size_t first, std::size_t limit) override {
         std::vector<control::Session> page;
         for (std::size_t n = first; n < 2500 && page.size() < limit; ++n) {
@@ -59,6 +61,7 @@ public:
 
     std::string vad_module = "/vad.so";
     std::atomic<bool> flows{true};
+    std::atomic<bool> healthy{false};
     std::atomic<bool> draining{false};
     std::atomic<bool> drained{false};
 };

@@ -220,8 +220,10 @@ TEST_F(ServerTest, TheHealthPortFollowsThePackets) {
     EXPECT_FALSE(is_healthy());
     data_plane_.flows = true;
     EXPECT_TRUE(eventually([&] { return is_healthy(); }));
+    EXPECT_TRUE(data_plane_.healthy) << "where no kernel answers, too";
     data_plane_.flows = false;
     EXPECT_TRUE(eventually([&] { return !is_healthy(); }));
+    EXPECT_FALSE(data_plane_.healthy);
 }
 
 TEST_F(ServerTest, TheHealthPortSpeaksHttpToThoseThatAsk) {

@@ -1,4 +1,4 @@
-"""Utterances posted to the vLLM server on the same host, where the fleet runs that."""
+"""Utterances posted to vLLM: that of the same host where the fleet runs one, or a router before several."""
 
 import asyncio
 import io
@@ -25,16 +25,21 @@ log = logging.getLogger(__name__)
 
 
 class BesideVllm:
-    """vLLM's OpenAI-compatible API. It encodes and decodes in one process, so there is one queue."""
+    """vLLM's OpenAI-compatible API. It encodes and decodes in one process, so there is one queue.
 
-    def __init__(self, address: str = f"http://127.0.0.1:{VLLM.number}") -> None:
+    Args:
+        address: Of vLLM, or of a router.
+        model: Name of the model that transcribes; empty: the only one there.
+    """
+
+    def __init__(self, address: str = f"http://127.0.0.1:{VLLM.number}", model: str = "") -> None:
         self.kinds = frozenset({ChunkKind.PCM16})
         self.languages: tuple[str, ...] = ()
         self.restarts: dict[str, int] = {}
         self._client = httpx2.AsyncClient(base_url=address, timeout=TIMEOUT_S)
         self._places = asyncio.Semaphore(REQUESTS)
         self._waiting = 0
-        self._model = ""
+        self._wanted, self._model = model, ""
         self._ready = asyncio.Event()
 
     @property
@@ -48,8 +53,9 @@ class BesideVllm:
             while not self._model:
                 try:
                     answer = await self._client.get("/v1/models")
-                    self._model = answer.raise_for_status().json()["data"][0]["id"]
-                except (httpx2.HTTPError, KeyError, IndexError, ValueError):
+                    names = [each["id"] for each in answer.raise_for_status().json()["data"]]
+                    self._model = next(name for name in names if not self._wanted or name == self._wanted)
+                except (httpx2.HTTPError, KeyError, StopIteration, ValueError):
                     await asyncio.sleep(RETRY_PAUSE_S)
             self._ready.set()
             await asyncio.Event().wait()

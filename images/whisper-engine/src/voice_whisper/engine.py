@@ -60,7 +60,9 @@ class Engine:
         self._settings = settings
         self._store = connect(store)
         self._counters = Counters()
-        self._transcriber: Transcriber = BesideVllm() if settings.engine == "vllm" else WorkerPool(settings)
+        self._transcriber: Transcriber = (
+            BesideVllm(settings.vllm_url, settings.vllm_model) if settings.engine == "vllm" else WorkerPool(settings)
+        )
         journal, sessions = Journal(self._store, settings.host), Sessions(self._store)
         self._batch = JournalBatch(journal, self._counters)
         services = Services(self._transcriber, Transcripts(self._store), journal, self._batch, self._counters)
@@ -92,7 +94,7 @@ class Engine:
         receiving, _ = await asyncio.get_running_loop().create_datagram_endpoint(
             lambda: _Receiver(self._admission), sock=_chunk_socket(self._settings)
         )
-        listener = health.listen(self._settings.health_port)
+        listener = health.listen(self._settings.health_address, self._settings.health_port)
         server = health.server(lambda: self._keeper.is_draining, self.metrics)
         log.info("ready: %d sessions", self._settings.sessions)
         try:

@@ -24,13 +24,13 @@ class HealthServer(uvicorn.Server):
         yield
 
 
-def listen(port: int) -> socket.socket:
-    """Open the port, on the loopback.
+def listen(address: str, port: int) -> socket.socket:
+    """Open the port.
 
     Raises:
         OSError: It is taken.
     """
-    return socket.create_server(("127.0.0.1", port))
+    return socket.create_server((address, port))
 
 
 def server(is_draining: Callable[[], bool], metrics: Callable[[], dict[str, Any]]) -> HealthServer:

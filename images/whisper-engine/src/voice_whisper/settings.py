@@ -9,6 +9,7 @@ from typing import Literal
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from blueprint.contract.network import VLLM
 from voice_runtime.hosts import HostKind
 
 ENCODER_BATCH = 4
@@ -38,6 +39,12 @@ class EngineSettings(BaseSettings):
     health_port: int = Field(ge=1, le=65535)
     engine: Literal["whisper", "vllm"] = "whisper"
     drain_timeout_s: int = Field(ge=1)
+    health_address: str = "127.0.0.1"
+    """Where the health port is: a cluster asks from outside the pod."""
+    vllm_url: str = f"http://127.0.0.1:{VLLM.number}"
+    """vLLM's API, or a router's, for the engine ``vllm``."""
+    vllm_model: str = ""
+    """Name of the model there; empty: the only one."""
 
     layout: Layout = Layout.DISAGGREGATED
     sessions: int = Field(default=64, ge=1, le=4096)

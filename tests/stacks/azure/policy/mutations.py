@@ -228,6 +228,22 @@ def speech_on_vllm(graph: Emitted) -> None:
     graph.container("speech")["command"].remove("--omni")
 
 
+def callers_nobody_asked_for(graph: Emitted) -> None:
+    rule = {"direction": "Inbound", "access": "Allow", "sourceAddressPrefix": "Internet", "protocol": "Udp",
+            "destinationPortRange": "5004"}  # fmt: skip
+    graph.props("NetworkSecurityGroup", "nodes")["securityRules"].append(rule)
+
+
+def edge_in_the_clear(graph: Emitted) -> None:
+    graph.add(
+        "azure-native:network:ApplicationGateway", "edge", {"httpListeners": [{"name": "api", "protocol": "Http"}]}
+    )
+
+
+def state_with_keys(graph: Emitted) -> None:
+    graph.add("azure-native:redisenterprise:Database", "state", {"clientProtocol": "Encrypted"})
+
+
 def shared_keys(graph: Emitted) -> None:
     account = {"location": "southcentralus", "publicNetworkAccess": "Disabled", "allowSharedKeyAccess": True}
     graph.add("azure-native:storage:StorageAccount", "files", account)
@@ -301,6 +317,12 @@ MUTATIONS = (
              lambda graph: graph.props("Registry", "registry").update(publicNetworkAccess="Enabled"),
              ("data-is-closed",), ("Enabled",)),
     Mutation("open to the internet", CLUSTER, open_network, ("network-is-closed",), ("Internet", "22")),
+    Mutation("way in for callers where there are none", CLUSTER, callers_nobody_asked_for, ("network-is-closed",),
+             ("5004",)),
+    Mutation("edge without a firewall, in the clear", CLUSTER, edge_in_the_clear, ("edge-is-guarded",),
+             ("no web firewall", "without TLS")),
+    Mutation("state store that takes keys", CLUSTER, state_with_keys, ("state-store-knows-its-users",),
+             ("access keys",)),
     Mutation("request above its limit", WORKLOADS, request_above_limit, ("requests-below-limits",), ("900Gi",)),
     Mutation("network policy for everybody", WORKLOADS, everybody_may_call, ("policies-name-their-peers",),
              ("anybody",)),

@@ -5,8 +5,11 @@
 
 #include "spectrum.h"
 
+#include <stddef.h>
+
 enum {
     BANDS = 20,        /* 19 of the spectrum, and one for all that lies above 4 kHz */
+    BANDS_PADDED = 24,
     SCALARS = 12,
     INPUTS = 3 * BANDS + SCALARS,
     FRAME = 320,
@@ -14,7 +17,6 @@ enum {
     PAST_WORDS = PAST / 4,
     LEARNING_FRAMES = 15, /* 300 ms, after which the floor is trusted */
     SUBBLOCKS = 4,
-    LANES = 8,         /* sums that compilers make a vector of */
 };
 
 /* Floors fall to a quieter frame quickly and rise by 4.5 dB/s: they find the noise between two words. */
@@ -36,19 +38,26 @@ static const float LINE_SHARE = 32, KNOWN_LINE_SHARE = 4; /* 15 dB above the res
 enum { LINE_STEADY = 4, LINE_STAYS = 1, IS_LINE = 40, KNOWN_LINE = 64, MOST_LINE = 224, LINE_BINS = 3 };
 
 struct stream {
-    _Alignas(64) uint64_t past[PAST_WORDS]; /* a stream shares no cache line with another one */
-    float floor[BANDS], fast[BANDS], slow[BANDS];
+    _Alignas(64) float floor[BANDS], fast[BANDS], slow[BANDS];
     float level_floor, long_floor, peak, level_fast, motion, peaky_low, peaky_high;
     float odds, score;
     float middle, sway, line_level; /* of the sound from 340 Hz on: lately, how far it strays from that, at the last line */
     uint16_t age, quiet;
     uint8_t speech, hangover, looked, line, line_at[2];
+    uint64_t past[PAST_WORDS];
 };
+enum { STATE_WORDS = offsetof(struct stream, past) / sizeof(uint64_t) };
+
+/* The stream at work, where every address is known. Of its past only what the frame's decision needs. */
+static union {
+    uint64_t words[STATE_WORDS];
+    struct stream stream;
+} now_;
 
 /* The frame with the past before it, for whole words and for samples. */
 static union {
     uint64_t words[(PAST + FRAME) / 4];
-    int16_t samples[PAST + FRAME];
+    int16_t samples[PAST + FRAME + 2 * LANES]; /* the last ones are read, and weigh nothing */
 } audio_;
 static float inputs_[INPUTS];
 
@@ -81,30 +90,73 @@ static inline void follow(float* floor, float level, float fall, float rise) {
     *floor += change < 0 ? fall * change : change < rise ? change : rise;
 }
 
-static inline float sum_of(const float* lanes) {
-    return ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) + ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
+enum { PARTS = FRAME / (2 * LANES) };
+static float sums_[PARTS][LANES], squares_[PARTS][LANES], rough_[PARTS][LANES];
+
+/* The frame thrice: what overlaps in memory is not put together well. */
+static float sample_[FRAME], last_[FRAME + LANES], before_[FRAME + LANES]; /* the latter two from one and two samples before */
+
+STAGE convert(void) {
+    const int16_t* frame = audio_.samples + PAST;
+    last_[0] = frame[-1];
+    before_[0] = frame[-2];
+    before_[1] = frame[-1];
+    NO_LOOP
+    for (int i = 0; i < FRAME; i += LANES) {
+        const lanes x = __builtin_convertvector(*(const short_lanes*)(frame + i), lanes);
+        store(sample_ + i, x);
+        store(last_ + 1 + i, x);
+        store(before_ + 2 + i, x);
+        GROUP_ENDS;
+    }
+}
+
+static inline lanes second_difference(int i) {
+    const lanes last = load(last_ + i);
+    return last + last - load(before_ + i) - load(sample_ + i);
+}
+
+STAGE measure_parts(void) {
+    NO_LOOP
+    for (int part = 0; part < PARTS; ++part) {
+        const int i = 2 * LANES * part, j = i + LANES;
+        const lanes x = load(sample_ + i), y = load(sample_ + j);
+        const lanes of_x = second_difference(i), of_y = second_difference(j);
+        store(sums_[part], x + y);
+        store(squares_[part], x * x + y * y);
+        store(rough_[part], of_x * of_x + of_y * of_y);
+        GROUP_ENDS;
+    }
+}
+
+static float block_sums_[SUBBLOCKS][LANES], block_squares_[SUBBLOCKS][LANES], block_rough_[SUBBLOCKS][LANES];
+
+static inline lanes five(float (*from)[LANES]) {
+    return ((load(from[0]) + load(from[1])) + (load(from[2]) + load(from[3]))) + load(from[4]);
+}
+
+STAGE measure_blocks(void) {
+    _Static_assert(PARTS / SUBBLOCKS == 5, "what five() takes");
+    NO_LOOP
+    for (int block = 0; block < SUBBLOCKS; ++block) {
+        store(block_sums_[block], five(sums_ + 5 * block));
+        store(block_squares_[block], five(squares_ + 5 * block));
+        store(block_rough_[block], five(rough_ + 5 * block));
+        GROUP_ENDS;
+    }
 }
 
 /* Eight sums side by side, in an order that is the same for every compiler. */
 static struct energies measure(void) {
-    const int16_t* frame = audio_.samples + PAST;
+    convert();
+    measure_parts();
+    measure_blocks();
     float sum = 0, squares = 0, differences = 0, loudest = 0;
     for (int block = 0; block < SUBBLOCKS; ++block) {
-        float part_sum[LANES] = {0}, part[LANES] = {0}, rough[LANES] = {0};
-        for (int i = 0; i < FRAME / SUBBLOCKS; i += LANES) {
-#pragma GCC unroll 8
-            for (int lane = 0; lane < LANES; ++lane) {
-                const float x = frame[lane], curve = (float)(frame[lane - 1] + frame[lane - 1] - frame[lane - 2]) - x;
-                part_sum[lane] += x;
-                part[lane] += x * x;
-                rough[lane] += curve * curve;
-            }
-            frame += LANES;
-        }
-        const float energy = sum_of(part);
-        sum += sum_of(part_sum);
+        const float energy = sum_of(load(block_squares_[block]));
+        sum += sum_of(load(block_sums_[block]));
         squares += energy;
-        differences += sum_of(rough);
+        differences += sum_of(load(block_rough_[block]));
         loudest = energy > loudest ? energy : loudest;
     }
     const float mean = sum / FRAME, variance = squares / FRAME - mean * mean;
@@ -116,49 +168,128 @@ static struct energies measure(void) {
 }
 
 /* How much the strongest bin of a range stands out: voiced speech has lines there, noise has not. */
-static inline float peaky(int from, int to) {
-    float sum = 1, most = 1;
-    UNROLL
-    for (int k = from; k < to; ++k) {
-        sum += power_[k];
-        most = power_[k] > most ? power_[k] : most;
-    }
-    return log2_fast(most * (float)(to - from) / sum) * 0.5F - 1;
+static inline float peaky(float sum, float most, int bins) {
+    return log2_fast((most > 1 ? most : 1) * (float)bins / (sum + 1)) * 0.5F - 1;
 }
 
-/* Returns the level of all bands from 340 Hz on. */
-static inline float band_levels(const struct energies* e, float* restrict level) {
-    float middle = 0.5F;
+static inline lanes larger(lanes x, lanes y) {
+    lanes most;
+#pragma GCC unroll 8
+    for (int lane = 0; lane < LANES; ++lane) {
+        most[lane] = x[lane] > y[lane] ? x[lane] : y[lane];
+    }
+    return most;
+}
+
+static inline float most_of(lanes x) {
+    const float a = x[0] > x[1] ? x[0] : x[1], b = x[2] > x[3] ? x[2] : x[3];
+    const float c = x[4] > x[5] ? x[4] : x[5], d = x[6] > x[7] ? x[6] : x[7];
+    const float ab = a > b ? a : b, cd = c > d ? c : d;
+    return ab > cd ? ab : cd;
+}
+
+/* Sum and largest of the bins 3 to 31 and 32 to 79. (The lower ones in lanes from 8 on, and five alone.) */
+static float low_sum_[LANES], low_most_[LANES], high_sum_[LANES], high_most_[LANES];
+STAGE measure_ranges(void) {
+    const lanes a = load(power_ + 8), b = load(power_ + 16), c = load(power_ + 24);
+    store(low_sum_, a + b + c);
+    store(low_most_, larger(larger(a, b), c));
+    GROUP_ENDS;
+    const lanes d = load(power_ + 32), e = load(power_ + 40), f = load(power_ + 48);
+    const lanes g = load(power_ + 56), h = load(power_ + 64), i = load(power_ + 72);
+    store(high_sum_, ((d + e) + (f + g)) + (h + i));
+    store(high_most_, larger(larger(larger(d, e), larger(f, g)), larger(h, i)));
+}
+
+static float level_[BANDS_PADDED];
+STAGE sum_bands(void) {
+    NO_LOOP
     for (int b = 0; b < BANDS - 1; ++b) {
         float sum = 0.5F;
+        NO_LOOP
         for (int k = band_edge[b]; k < band_edge[b + 1]; ++k) {
             sum += power_[k];
         }
-        level[b] = log2_fast(sum);
-        middle += b < 4 ? 0 : sum;
+        level_[b] = sum;
     }
-    level[BANDS - 1] = e->difference;
+}
+
+STAGE log_bands(void) {
+    NO_LOOP
+    for (int b = 0; b < BANDS_PADDED; b += LANES) {
+        const int_lanes bits = *(const int_lanes*)(level_ + b);
+        const lanes exponent = __builtin_convertvector(((bits >> 23) & 0xff) - 127, lanes);
+        const lanes m = (lanes)((bits & 0x7fffff) | 0x3f800000);
+        store(level_ + b, exponent + (((-0.0803073F * m + 0.63823F) * m - 2.1076127F) * m + 4.0598381F) * m - 2.510148F);
+        GROUP_ENDS;
+    }
+}
+
+static float total_; /* of all bands */
+
+/* Fills level_; returns the level of all bands from 340 Hz on. */
+static inline float band_levels(const struct energies* e) {
+    sum_bands();
+    float middle = 0.5F, low = 0;
+    NO_LOOP
+    for (int b = 0; b < BANDS - 1; ++b) {
+        *(b < 4 ? &low : &middle) += level_[b];
+    }
+    total_ = low + middle - (BANDS * 0.5F);
+    log_bands();
+    level_[BANDS - 1] = e->difference;
     return log2_fast(middle);
 }
 
 /* Whether the sound is as loud as it was for a second: noise. */
-static int is_steady(struct stream* s, const struct energies* e, float middle) {
-    if (s->age == 0) {
-        s->middle = middle;
-        s->sway = SWAY + 0.1F;
+static int is_steady(const struct energies* e, float middle) {
+    if (now_.stream.age == 0) {
+        now_.stream.middle = middle;
+        now_.stream.sway = SWAY + 0.1F;
     }
-    const float change = middle - s->middle, strays = change < 0 ? -change : change;
-    s->sway += SWAY_SHARE * ((strays < MOST_SWAY ? strays : MOST_SWAY) - s->sway);
-    s->middle = strays > LEAP ? middle : s->middle + SWAY_SHARE * change;
-    return s->sway < SWAY && strays < 1 && e->level < STEADY_LEVEL;
+    const float change = middle - now_.stream.middle, strays = change < 0 ? -change : change;
+    now_.stream.sway += SWAY_SHARE * ((strays < MOST_SWAY ? strays : MOST_SWAY) - now_.stream.sway);
+    now_.stream.middle = strays > LEAP ? middle : now_.stream.middle + SWAY_SHARE * change;
+    return now_.stream.sway < SWAY && strays < 1 && e->level < STEADY_LEVEL;
 }
 
-static int strongest(int from, int to, int best) {
-    UNROLL
-    for (int k = from; k < to; ++k) {
-        best = power_[k] > power_[best] ? k : best;
+static float wanted_[BINS], most_[LANES]; /* power of the bins to choose from, the others 0 */
+
+STAGE want_bands(void) {
+    NO_LOOP
+    for (int k = 0; k < BINS; k += LANES) {
+        store(wanted_ + k, load(power_ + k));
+        GROUP_ENDS;
     }
-    return best;
+    NO_LOOP
+    for (int k = 0; k < BINS; ++k) {
+        if (k < band_edge[0] || k >= band_edge[BANDS - 1]) {
+            wanted_[k] = 0;
+        }
+    }
+}
+
+STAGE find_most(void) {
+    lanes most[4];
+    NO_LOOP
+    for (int k = 0; k < BINS; k += 4 * LANES) {
+        most[k / (4 * LANES)] = larger(larger(load(wanted_ + k), load(wanted_ + k + LANES)),
+                                       larger(load(wanted_ + k + 2 * LANES), load(wanted_ + k + 3 * LANES)));
+    }
+    store(most_, larger(larger(most[0], most[1]), larger(most[2], most[3])));
+}
+
+static int strongest(void) {
+    find_most();
+    const float most = most_of(load(most_));
+    int k = 0;
+    while (k < LANES - 1 && most_[k] != most) {
+        ++k;
+    }
+    while (k < BINS - LANES && wanted_[k] != most) {
+        k += LANES;
+    }
+    return k;
 }
 
 /* What lies around one bin, and not around another. */
@@ -176,96 +307,123 @@ static inline int beside(int bin, int other) {
 }
 
 /* Whether one or two lines hold all of the spectrum, and have for a while: tones of a telephone. A voice moves. */
-static int is_line(struct stream* s, float middle) {
-    const int first = strongest(band_edge[0], band_edge[BANDS - 1], band_edge[0]);
-    const int below = first - LINE_BINS, above = first + LINE_BINS + 1;
-    int second = strongest(band_edge[0], below, below > band_edge[0] ? band_edge[0] : above);
-    second = strongest(above, band_edge[BANDS - 1], second);
-    float total = 0;
-    UNROLL
-    for (int k = band_edge[0]; k < band_edge[BANDS - 1]; ++k) {
-        total += power_[k];
+static int is_line(float middle) {
+    want_bands();
+    const int first = strongest();
+    for (int k = first - LINE_BINS; k <= first + LINE_BINS; ++k) {
+        wanted_[k & (BINS - 1)] = 0; /* those beyond the ends are 0 already */
     }
+    const int second = strongest();
+    const float total = total_;
     const float lines = around(first, -BINS) + around(second, first);
-    const float share = s->line < KNOWN_LINE ? LINE_SHARE : KNOWN_LINE_SHARE;
+    const float share = now_.stream.line < KNOWN_LINE ? LINE_SHARE : KNOWN_LINE_SHARE;
     const int pure = total > share * (total - lines + 1);
-    const int stays = pure && (beside(first, s->line_at[0]) || beside(first, s->line_at[1]));
-    const float change = middle - s->line_level;
+    const int stays = pure && (beside(first, now_.stream.line_at[0]) || beside(first, now_.stream.line_at[1]));
+    const float change = middle - now_.stream.line_level;
     const int more = change < 0.5F && change > -0.5F ? LINE_STEADY : LINE_STAYS;
-    s->line = (uint8_t)(stays ? (s->line + more < MOST_LINE ? s->line + more : MOST_LINE) : s->line - s->line / 4);
-    s->line_at[0] = (uint8_t)first;
-    s->line_at[1] = (uint8_t)second;
-    s->line_level = middle;
-    return pure && s->line >= IS_LINE;
+    now_.stream.line = (uint8_t)(stays ? (now_.stream.line + more < MOST_LINE ? now_.stream.line + more : MOST_LINE) : now_.stream.line - now_.stream.line / 4);
+    now_.stream.line_at[0] = (uint8_t)first;
+    now_.stream.line_at[1] = (uint8_t)second;
+    now_.stream.line_level = middle;
+    return pure && now_.stream.line >= IS_LINE;
 }
 
-static inline float haste(const struct stream* s) {
-    return s->age < LEARNING_FRAMES ? (float)(LEARNING_FRAMES + 1 - s->age) : 1;
+static inline float haste(void) {
+    return now_.stream.age < LEARNING_FRAMES ? (float)(LEARNING_FRAMES + 1 - now_.stream.age) : 1;
 }
 
 /* The levels that need no spectrum. True when they suffice: no speech. */
-static int gate(struct stream* s, const struct energies* e) {
-    if (s->age == 0) {
-        s->level_floor = s->long_floor = s->peak = s->level_fast = e->level;
+static int gate(const struct energies* e) {
+    if (now_.stream.age == 0) {
+        now_.stream.level_floor = now_.stream.long_floor = now_.stream.peak = now_.stream.level_fast = e->level;
     }
-    follow(&s->level_floor, e->level, FLOOR_FALL, FLOOR_RISE * haste(s));
-    follow(&s->long_floor, e->level, FLOOR_FALL, LONG_FLOOR_RISE * haste(s));
-    s->peak = e->level > s->peak ? e->level : s->peak - PEAK_FALL;
-    const float change = e->level - s->level_fast;
-    s->level_fast += 0.3F * change;
-    s->motion += 0.05F * ((change < 0 ? -change : change) - s->motion);
-    const int quiet = e->level < s->level_floor + GATE_MARGIN;
-    s->quiet = quiet ? (uint16_t)(s->quiet + (s->quiet <= GATE_FRAMES)) : 0;
-    return e->level < SILENCE_LEVEL || (s->quiet > GATE_FRAMES && s->age >= LEARNING_FRAMES);
+    follow(&now_.stream.level_floor, e->level, FLOOR_FALL, FLOOR_RISE * haste());
+    follow(&now_.stream.long_floor, e->level, FLOOR_FALL, LONG_FLOOR_RISE * haste());
+    now_.stream.peak = e->level > now_.stream.peak ? e->level : now_.stream.peak - PEAK_FALL;
+    const float change = e->level - now_.stream.level_fast;
+    now_.stream.level_fast += 0.3F * change;
+    now_.stream.motion += 0.05F * ((change < 0 ? -change : change) - now_.stream.motion);
+    const int quiet = e->level < now_.stream.level_floor + GATE_MARGIN;
+    now_.stream.quiet = quiet ? (uint16_t)(now_.stream.quiet + (now_.stream.quiet <= GATE_FRAMES)) : 0;
+    return e->level < SILENCE_LEVEL || (now_.stream.quiet > GATE_FRAMES && now_.stream.age >= LEARNING_FRAMES);
 }
 
-static void skip_spectrum(struct stream* s) {
+static void skip_spectrum(void) {
+    NO_LOOP
     for (int b = 0; b < BANDS; ++b) {
-        s->fast[b] *= 0.6F;
-        s->slow[b] *= 0.9F;
+        now_.stream.fast[b] *= 0.6F;
     }
-    s->peaky_low *= 0.8F;
-    s->peaky_high *= 0.8F;
+    NO_LOOP
+    for (int b = 0; b < BANDS; ++b) {
+        now_.stream.slow[b] *= 0.9F;
+    }
+    now_.stream.peaky_low *= 0.8F;
+    now_.stream.peaky_high *= 0.8F;
 }
 
-static void fill_scalars(struct stream* s, const struct energies* e) {
+static void fill_scalars(const struct energies* e) {
     float* out = inputs_ + 3 * BANDS;
-    const float low = peaky(3, 32), high = peaky(32, 80);
-    s->peaky_low += 0.35F * (low - s->peaky_low);
-    s->peaky_high += 0.35F * (high - s->peaky_high);
-    out[0] = clamp(e->level - s->level_floor, -2, 12) * 0.25F;
-    out[1] = clamp(e->level - s->long_floor, -2, 12) * 0.25F;
-    out[2] = clamp(s->peak - e->level, 0, 12) * 0.25F;
-    out[3] = clamp(s->peak - s->level_floor, 0, 16) * 0.25F;
+    measure_ranges();
+    float sum = sum_of(load(low_sum_)), most = most_of(load(low_most_));
+    NO_LOOP
+    for (int k = band_edge[0]; k < LANES; ++k) {
+        sum += power_[k];
+        most = power_[k] > most ? power_[k] : most;
+    }
+    const float low = peaky(sum, most, 32 - band_edge[0]);
+    const float high = peaky(sum_of(load(high_sum_)), most_of(load(high_most_)), 80 - 32);
+    now_.stream.peaky_low += 0.35F * (low - now_.stream.peaky_low);
+    now_.stream.peaky_high += 0.35F * (high - now_.stream.peaky_high);
+    out[0] = clamp(e->level - now_.stream.level_floor, -2, 12) * 0.25F;
+    out[1] = clamp(e->level - now_.stream.long_floor, -2, 12) * 0.25F;
+    out[2] = clamp(now_.stream.peak - e->level, 0, 12) * 0.25F;
+    out[3] = clamp(now_.stream.peak - now_.stream.level_floor, 0, 16) * 0.25F;
     out[4] = e->crest;
     out[5] = low;
     out[6] = high;
-    out[7] = s->peaky_low;
-    out[8] = s->peaky_high;
-    out[9] = clamp(s->motion, 0, 4);
-    out[10] = clamp(s->level_fast - s->level_floor, -2, 12) * 0.25F;
-    out[11] = clamp(s->floor[0] - s->floor[BANDS / 2], -8, 8) * 0.125F; /* tilt of the noise */
+    out[7] = now_.stream.peaky_low;
+    out[8] = now_.stream.peaky_high;
+    out[9] = clamp(now_.stream.motion, 0, 4);
+    out[10] = clamp(now_.stream.level_fast - now_.stream.level_floor, -2, 12) * 0.25F;
+    out[11] = clamp(now_.stream.floor[0] - now_.stream.floor[BANDS / 2], -8, 8) * 0.125F; /* tilt of the noise */
+}
+
+/* The floor of each band, and how far the band stands above it. Four bands at a time, as BANDS wants it. */
+STAGE follow_bands(float rise) {
+    NO_LOOP
+    for (int b = 0; b < BANDS; b += 4) {
+        float above[4], floor[4], fast[4], slow[4];
+        NO_LOOP
+        for (int i = 0; i < 4; ++i) {
+            floor[i] = now_.stream.floor[b + i];
+            follow(&floor[i], level_[b + i], BAND_FALL, rise);
+            above[i] = clamp(level_[b + i] - floor[i], -2, 12) * 0.25F;
+            fast[i] = now_.stream.fast[b + i] + FAST * (above[i] - now_.stream.fast[b + i]);
+            slow[i] = now_.stream.slow[b + i] + SLOW * (above[i] - now_.stream.slow[b + i]);
+        }
+        NO_LOOP
+        for (int i = 0; i < 4; ++i) {
+            now_.stream.floor[b + i] = floor[i];
+            inputs_[b + i] = above[i];
+            inputs_[BANDS + b + i] = now_.stream.fast[b + i] = fast[i];
+            inputs_[2 * BANDS + b + i] = now_.stream.slow[b + i] = slow[i];
+        }
+        GROUP_ENDS;
+    }
 }
 
 /* Fills inputs_ from the spectrum of the frame; returns band_levels(). */
-static float fill_inputs(struct stream* s, const struct energies* e) {
-    float level[BANDS];
+static float fill_inputs(const struct energies* e) {
     spectrum_compute(audio_.samples + 2);
-    const float middle = band_levels(e, level);
-    const float rise = BAND_RISE * haste(s);
-    for (int b = 0; b < BANDS; ++b) {
-        if (s->age == 0) {
-            s->floor[b] = level[b];
+    const float middle = band_levels(e);
+    if (now_.stream.age == 0) {
+        NO_LOOP
+        for (int b = 0; b < BANDS; ++b) {
+            now_.stream.floor[b] = level_[b];
         }
-        follow(&s->floor[b], level[b], BAND_FALL, rise);
-        const float above = clamp(level[b] - s->floor[b], -2, 12) * 0.25F;
-        s->fast[b] += FAST * (above - s->fast[b]);
-        s->slow[b] += SLOW * (above - s->slow[b]);
-        inputs_[b] = above;
-        inputs_[BANDS + b] = s->fast[b];
-        inputs_[2 * BANDS + b] = s->slow[b];
     }
-    fill_scalars(s, e);
+    follow_bands(BAND_RISE * haste());
+    fill_scalars(e);
     return middle;
 }
 

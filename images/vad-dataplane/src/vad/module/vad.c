@@ -66,43 +66,52 @@ void vad_reset(uint32_t stream) {
     }
 }
 
-/* The spectrum is looked at every second frame, which halves its cost: what is said lasts longer than 40 ms. */
-static int look(struct stream* s) {
-    s->looked = !s->looked;
-    return s->looked;
+/* Downwards: with the last word's address all are checked. */
+static inline void copy_words(uint64_t* to, const uint64_t* from, int words) {
+    NO_LOOP
+    for (int i = words - 1; i >= 0; --i) {
+        to[i] = from[i];
+    }
+}
+
+/* The spectrum is looked at every second frame, which halves its cost: what is said lasts longer than 40 ms. So the one
+ * after a look needs no more of the past than its last word. */
+static int look(void) {
+    now_.stream.looked = !now_.stream.looked;
+    return now_.stream.looked;
 }
 
 /* The log-odds that this frame is speech. Moves the stream on by a frame. */
 static float judge(struct stream* s, int* gated) {
-    UNROLL
-    for (int i = 0; i < PAST_WORDS; ++i) {
-        audio_.words[i] = s->past[i];
-    }
+    audio_.words[PAST_WORDS - 1] = s->past[PAST_WORDS - 1];
     const struct energies e = measure();
-    *gated = gate(s, &e);
+    *gated = gate(&e);
     if (*gated) {
-        skip_spectrum(s);
-        s->looked = 0; /* and the first frame that is not quiet is looked at */
-        s->odds = GATED_ODDS;
-    } else if (look(s)) {
-        const float middle = fill_inputs(s, &e);
-        s->odds = network();
-        const int steady = is_steady(s, &e, middle);
-        if (steady || (s->odds > STAY_SCORE && is_line(s, middle))) {
-            s->odds = GATED_ODDS;
+        skip_spectrum();
+        now_.stream.looked = 0; /* and the first frame that is not quiet is looked at */
+        now_.stream.odds = GATED_ODDS;
+    } else if (look()) {
+        copy_words(audio_.words, s->past, PAST_WORDS);
+        const float middle = fill_inputs(&e);
+        now_.stream.odds = network();
+        const int steady = is_steady(&e, middle);
+        if (steady || (now_.stream.odds > STAY_SCORE && is_line(middle))) {
+            now_.stream.odds = GATED_ODDS;
         }
     }
     /* Digital silence teaches nothing: a stream is as old as it has been heard. */
-    s->age = (uint16_t)(s->age + (!*gated && s->age < LEARNING_FRAMES));
-    UNROLL
-    for (int i = 0; i < PAST_WORDS; ++i) {
-        s->past[i] = audio_.words[FRAME / 4 + i];
+    now_.stream.age = (uint16_t)(now_.stream.age + (!*gated && now_.stream.age < LEARNING_FRAMES));
+    if (now_.stream.looked) {
+        s->past[PAST_WORDS - 1] = audio_.words[FRAME / 4 + PAST_WORDS - 1];
+    } else {
+        copy_words(s->past, audio_.words + FRAME / 4, PAST_WORDS);
     }
-    return s->odds;
+    return now_.stream.odds;
 }
 
 /* The network judges what was a frame ago, with what came since; pre-roll and hangover bridge that. */
-static uint32_t decide(struct stream* s, float odds) {
+static uint32_t decide(float odds) {
+    struct stream* s = &now_.stream;
     s->score += SMOOTHING * (odds - s->score);
     const int learning = s->age < LEARNING_FRAMES && s->level_fast > LEARNING_LEVEL;
     const int voiced = learning || s->score > (s->speech ? STAY_SCORE : START_SCORE);
@@ -119,7 +128,11 @@ uint32_t vad_process(uint32_t stream) {
     if (stream >= STREAMS) {
         return VAD_SPEECH;
     }
+    struct stream* s = &streams_[stream];
+    copy_words(now_.words, (const uint64_t*)s, STATE_WORDS);
     int gated = 0;
-    const float odds = judge(&streams_[stream], &gated);
-    return decide(&streams_[stream], odds) | (gated ? (uint32_t)VAD_GATED : 0);
+    const float odds = judge(s, &gated);
+    const uint32_t decision = decide(odds) | (gated ? (uint32_t)VAD_GATED : 0);
+    copy_words((uint64_t*)s, now_.words, STATE_WORDS);
+    return decision;
 }

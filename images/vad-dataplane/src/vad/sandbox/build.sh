@@ -19,7 +19,8 @@ pages=$(sed -nE 's/.*wasm_rt_allocate_memory\(&instance->w2c_memory, ([0-9]+), .
 [[ $pages =~ ^[0-9]+$ && $pages -le 1024 ]] || { echo "$wasm: needs one memory of at most 64 MiB" >&2; exit 1; }
 
 # Jumps back are the jumps to `loop` labels, which wasm2c calls w2c_L<n>; blocks are w2c_B<n>, and those jump forward.
-sed -E -e 's/goto w2c_L/TAKE_STEP goto w2c_L/g' -e '0,/^DEFINE_LOAD\(/s//#include "guard.h"\n&/' \
+# Functions stay functions: a module's author has parted what the compiler cannot take in at once.
+sed -E -e 's/goto w2c_L/TAKE_STEP goto w2c_L/g' -e 's/^static .* w2c_[A-Za-z0-9_]+\(.*\);$/__attribute__((noinline)) &/' -e '0,/^DEFINE_LOAD\(/s//#include "guard.h"\n&/' \
   "$work/plain.c" >"$work/guarded.c"
 cp "$work/plain.h" "$work/module.h"
 jumps=$({ grep -oE 'goto w2c_L' "$work/plain.c" || true; } | wc -l)
@@ -30,7 +31,8 @@ if [[ $jumps != "$guarded" || $functions == 0 ]] || ! grep -q '^#include "guard.
   exit 1
 fi
 
-"$@" -std=gnu11 -O3 -fPIC -shared -fvisibility=hidden -fno-math-errno -ffp-contract=off \
+# The compiler puts vectors together from stores that stand side by side; it is to look for them as far as functions are long.
+"$@" -std=gnu11 -O3 -mllvm -slp-max-store-lookup=100000 -mllvm -slp-schedule-budget=10000000 -fPIC -shared -fvisibility=hidden -fno-math-errno -ffp-contract=off \
   -Wframe-larger-than=16384 -Werror=frame-larger-than -Werror=implicit-function-declaration \
   -DSANDBOX_PAGES="$pages" -I"$here" -I"$here/.." -I"$work" -Wl,-z,defs \
   -o "$object" "$work/guarded.c" "$here/sandbox.c" -lm

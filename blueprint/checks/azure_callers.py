@@ -1,0 +1,105 @@
+"""Checks on what lets callers into an Azure half."""
+
+import math
+from collections.abc import Iterator
+
+from blueprint import catalog
+from blueprint.capacity import caller_capacities, peak_calls, sized_callers
+from blueprint.checks.base import Level, Violation, check
+from blueprint.file.model.deployment import Deployment, Environment
+from blueprint.file.model.edge import NoAuthorizer
+
+NODE_CPUS = 1.0
+"""CPUs of a node that Kubernetes and the agents on every node take. ASSUMED."""
+SIDECAR_CPUS = 0.05
+"""Of the sidecar that keeps a pod signed in to the state store."""
+
+
+@check(
+    "load-fits-callers",
+    "Each tier that lets callers into an Azure half carries the peak of the load at its most pods.",
+    source="blueprint/capacity.py: bounds with their sources (`voice plan` shows them)",
+)
+def load_fits_callers(deployment: Deployment) -> Iterator[Violation]:
+    load, callers = deployment.load, deployment.azure.callers
+    if load is None or callers is None or deployment.aws_half:
+        return
+    peak = peak_calls(load)
+    for each, text in sized_callers(callers, load):
+        if each.most < peak:
+            yield Violation(
+                each.location,
+                f"tier {each.tier} carries {each.most:,} calls at the most, the load's peak is {peak:,} "
+                f"({load.calls:,} x {load.peak_factor:g})",
+                f"set it to {text}",
+            )
+
+
+@check(
+    "cpu-pool-holds-callers",
+    "The CPU pool at its maximum has CPUs for every pod that carries callers, and for one more of each in a rollout.",
+    source="https://learn.microsoft.com/azure/aks/cluster-autoscaler-overview; whole CPUs of a pod lie on one node",
+)
+def cpu_pool_holds_callers(deployment: Deployment) -> Iterator[Violation]:
+    callers, pool = deployment.azure.callers, deployment.azure.cpu_pool
+    if callers is None or pool is None:
+        return
+    room = catalog.vm_sizes()[pool.vm_size].vcpus - NODE_CPUS
+    asked = {
+        "gateway": (callers.edge.gateway.cpus, callers.edge.gateway.replicas),
+        "vad": (callers.vad.cpus, callers.vad.replicas),
+        "asr": (callers.asr.cpus, callers.asr.replicas),
+    }
+    at = ("azure", "cpu_pool", "nodes")
+    for name, (cpus, _) in asked.items():
+        if cpus + SIDECAR_CPUS > room:
+            yield Violation(
+                at,
+                f"a pod of {name} asks for {cpus:g} CPUs; a node of {pool.vm_size} has {room:g} for pods",
+                "take a larger size, or fewer CPUs a pod",
+            )
+            return
+    # What is left over on each node is the largest pod at the most.
+    largest = max(cpus for cpus, _ in asked.values()) + SIDECAR_CPUS
+    need = sum((cpus + SIDECAR_CPUS) * (replicas.max + 1) for cpus, replicas in asked.values())
+    nodes = math.ceil(need / max(room - largest + 1, 1))
+    if nodes > pool.nodes.max:
+        yield Violation(
+            at,
+            f"{pool.nodes.max} nodes of {pool.vm_size} at the most; the pods that carry callers may ask for {need:.0f} "
+            f"CPUs, which take {nodes}",
+            f"set nodes.max to {nodes}, or lower replicas.max",
+        )
+
+
+@check(
+    "callers-are-known",
+    "In production, an Azure half knows who opens sessions.",
+    source="docs/decisions/16-jwts-at-the-gateway.md",
+)
+def callers_are_known(deployment: Deployment) -> Iterator[Violation]:
+    callers = deployment.azure.callers
+    production = deployment.environment is Environment.PRODUCTION
+    if callers and production and isinstance(callers.edge.authorizer, NoAuthorizer):
+        yield Violation(
+            ("azure", "callers", "edge", "authorizer", "kind"),
+            "kind none: anybody on the internet could open sessions of a production deployment",
+            "choose jwt",
+        )
+
+
+@check(
+    "caller-tiers-survive",
+    "In production, each tier that lets callers in keeps two pods at least.",
+    source="a node image comes weekly, and empties a node at a time",
+    level=Level.WARNING,
+)
+def caller_tiers_survive(deployment: Deployment) -> Iterator[Violation]:
+    callers = deployment.azure.callers
+    if callers is None or deployment.environment is not Environment.PRODUCTION:
+        return
+    for each in caller_capacities(callers)[:3]:
+        if each.units.min < 2:  # noqa: PLR2004  what the check says
+            yield Violation(
+                each.location, f"{each.name} may be {each.units.min} pod: its loss ends calls", "set min to 2"
+            )

@@ -1,0 +1,247 @@
+"""Where HTTP and WebSockets of callers come in: an application gateway with a web firewall."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pulumi
+from pulumi_azure_native import network
+
+from blueprint.azure.names import IdParts, Role
+from blueprint.azure.ranges import gateway_address
+from blueprint.contract.network import GATEWAY_HTTP, GATEWAY_MEDIA, PUBLIC_TLS, Port
+from blueprint.contract.session_api import HEALTH_PATH
+from blueprint.file.model.azure_callers import AzureEdge
+from voice_constructs.azure.identity import Identity
+from voice_constructs.azure.network import VoiceNetwork
+from voice_constructs.azure.scope import Scope
+
+PORTS: Mapping[str, Port] = {"api": GATEWAY_HTTP, "media": GATEWAY_MEDIA}
+"""Ports of the gateway by the first part of the name that leads there."""
+RTP_NAME = "rtp"
+"""The same of the UDP load balancer."""
+RULE_SETS = {"Microsoft_DefaultRuleSet": "2.1", "Microsoft_BotManagerRuleSet": "1.1"}
+"""https://learn.microsoft.com/azure/web-application-firewall/ag/application-gateway-crs-rulegroups-rules"""
+LEAST_UNITS, MOST_UNITS = 2, 20
+"""Instances; each keeps some 25,000 connections open, and two survive the loss of one.
+https://learn.microsoft.com/azure/application-gateway/understanding-pricing"""
+IDLE_MARGIN_S = 30
+"""Beyond the silence after which the gateway itself ends a connection."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Names parts of the application gateway, which refer to each other by id."""
+
+    gateway_id: pulumi.Output[str]
+
+    def of(self, kind: str, name: str) -> network.SubResourceArgs:
+        return network.SubResourceArgs(id=pulumi.Output.concat(self.gateway_id, f"/{kind}/{name}"))
+
+
+class CallerEdge(pulumi.ComponentResource):
+    """TLS with the vault's certificate, a web firewall, and a listener for each of two names: API and audio.
+
+    Behind it is the load balancer of the gateway's pods, at an address of the nodes' range.
+
+    Attributes:
+        addresses: Public addresses of the edge by the first part of their names.
+    """
+
+    def __init__(self, name: str, *, scope: Scope, network: VoiceNetwork, edge: AzureEdge) -> None:
+        super().__init__("voice:azure:CallerEdge", name)
+        self._scope, self._network, self._edge = scope, network, edge
+        self._child = pulumi.ResourceOptions(parent=self)
+        identity = Identity("edge", scope=scope, opts=self._child)
+        reads = identity.may("edge-reads-certificate", Role.KEY_VAULT_SECRETS_USER, edge.certificate.vault_id)
+        address = self._build_address()
+        self._build_gateway(name, identity, address, self._build_firewall(name), [reads])
+        rtp = network.rtp_address
+        self.addresses: dict[str, pulumi.Output[str | None]] = {
+            **dict.fromkeys(PORTS, address.ip_address),
+            **({RTP_NAME: rtp.ip_address} if rtp else {}),
+        }
+        self.register_outputs({})
+
+    def _build_address(self) -> network.PublicIPAddress:
+        return network.PublicIPAddress(
+            "edge",
+            resource_group_name=self._scope.group,
+            public_ip_address_name=self._scope.name("edge"),
+            location=self._scope.location,
+            sku=network.PublicIPAddressSkuArgs(name=network.PublicIPAddressSkuName.STANDARD),
+            public_ip_allocation_method=network.IPAllocationMethod.STATIC,
+            zones=list(self._scope.deployment.azure.availability_zones),
+            tags=self._scope.tags,
+            opts=self._scope.retention.serving(parent=self),
+        )
+
+    def _build_firewall(self, name: str) -> network.WebApplicationFirewallPolicy:
+        rate = network.WebApplicationFirewallCustomRuleArgs(
+            name="requestsPerAddress",
+            priority=10,
+            rule_type=network.WebApplicationFirewallRuleType.RATE_LIMIT_RULE,
+            rate_limit_duration=network.ApplicationGatewayFirewallRateLimitDuration.FIVE_MINS,
+            rate_limit_threshold=self._edge.requests_per_address_5_min,
+            group_by_user_session=[
+                network.GroupByUserSessionArgs(
+                    group_by_variables=[
+                        network.GroupByVariableArgs(
+                            variable_name=network.ApplicationGatewayFirewallUserSessionVariable.CLIENT_ADDR
+                        )
+                    ]
+                )
+            ],
+            match_conditions=[
+                network.MatchConditionArgs(
+                    match_variables=[
+                        network.MatchVariableArgs(variable_name=network.WebApplicationFirewallMatchVariable.REQUEST_URI)
+                    ],
+                    operator=network.WebApplicationFirewallOperator.CONTAINS,
+                    match_values=["/"],
+                )
+            ],
+            action=network.WebApplicationFirewallAction.BLOCK,
+        )
+        return network.WebApplicationFirewallPolicy(
+            name,
+            resource_group_name=self._scope.group,
+            policy_name=self._scope.name("edge"),
+            location=self._scope.location,
+            policy_settings=network.PolicySettingsArgs(
+                state=network.WebApplicationFirewallEnabledState.ENABLED,
+                mode=network.WebApplicationFirewallMode.PREVENTION,
+            ),
+            managed_rules=network.ManagedRulesDefinitionArgs(
+                managed_rule_sets=[
+                    network.ManagedRuleSetArgs(rule_set_type=kind, rule_set_version=version)
+                    for kind, version in RULE_SETS.items()
+                ]
+            ),
+            custom_rules=[rate],
+            tags=self._scope.tags,
+            opts=self._child,
+        )
+
+    def _build_gateway(
+        self,
+        name: str,
+        identity: Identity,
+        address: network.PublicIPAddress,
+        firewall: network.WebApplicationFirewallPolicy,
+        needs: list[pulumi.Resource],
+    ) -> None:
+        scope, edge = self._scope, self._edge
+        own_name = scope.name("edge")
+        part = _Part(
+            pulumi.Output.concat(scope.group_id, f"/providers/Microsoft.Network/applicationGateways/{own_name}")
+        )
+        vault = IdParts.of(edge.certificate.vault_id).name
+        network.ApplicationGateway(
+            name,
+            resource_group_name=scope.group,
+            application_gateway_name=own_name,
+            location=scope.location,
+            zones=list(scope.deployment.azure.availability_zones),
+            sku=network.ApplicationGatewaySkuArgs(
+                name=network.ApplicationGatewaySkuName.WA_F_V2, tier=network.ApplicationGatewayTier.WA_F_V2
+            ),
+            autoscale_configuration=network.ApplicationGatewayAutoscaleConfigurationArgs(
+                min_capacity=LEAST_UNITS, max_capacity=MOST_UNITS
+            ),
+            identity=network.ManagedServiceIdentityArgs(
+                type=network.ResourceIdentityType.USER_ASSIGNED, user_assigned_identities=[identity.id]
+            ),
+            firewall_policy=network.SubResourceArgs(id=firewall.id),
+            # A stream of events passes as it comes.
+            global_configuration=network.ApplicationGatewayGlobalConfigurationArgs(
+                enable_request_buffering=True, enable_response_buffering=False
+            ),
+            ssl_policy=network.ApplicationGatewaySslPolicyArgs(
+                policy_type=network.ApplicationGatewaySslPolicyType.PREDEFINED,
+                policy_name=network.ApplicationGatewaySslPolicyName.APP_GW_SSL_POLICY20220101,
+            ),
+            ssl_certificates=[
+                network.ApplicationGatewaySslCertificateArgs(
+                    name="callers",
+                    # Without a version: renewals are taken.
+                    key_vault_secret_id=f"https://{vault}.vault.azure.net/secrets/{edge.certificate.name}",
+                )
+            ],
+            gateway_ip_configurations=[
+                network.ApplicationGatewayIPConfigurationArgs(
+                    name="edge", subnet=network.SubResourceArgs(id=self._network.subnet_ids["edge"])
+                )
+            ],
+            frontend_ip_configurations=[
+                network.ApplicationGatewayFrontendIPConfigurationArgs(
+                    name="public", public_ip_address=network.SubResourceArgs(id=address.id)
+                )
+            ],
+            frontend_ports=[network.ApplicationGatewayFrontendPortArgs(name="tls", port=PUBLIC_TLS.number)],
+            backend_address_pools=[
+                network.ApplicationGatewayBackendAddressPoolArgs(
+                    name="gateway",
+                    backend_addresses=[
+                        network.ApplicationGatewayBackendAddressArgs(
+                            ip_address=gateway_address(scope.deployment.azure.network.cidr)
+                        )
+                    ],
+                )
+            ],
+            probes=[self._probe(each, port) for each, port in PORTS.items()],
+            backend_http_settings_collection=[self._settings(part, each, port) for each, port in PORTS.items()],
+            http_listeners=[self._listener(part, each) for each in PORTS],
+            request_routing_rules=[
+                self._routing(part, each, priority) for priority, each in enumerate(PORTS, start=100)
+            ],
+            tags=scope.tags,
+            opts=pulumi.ResourceOptions.merge(
+                scope.retention.serving(parent=self), pulumi.ResourceOptions(depends_on=needs)
+            ),
+        )
+
+    def _host(self, name: str) -> str:
+        return f"{name}.{self._edge.domain.name}"
+
+    def _probe(self, name: str, port: Port) -> network.ApplicationGatewayProbeArgs:
+        return network.ApplicationGatewayProbeArgs(
+            name=name,
+            protocol=network.ApplicationGatewayProtocol.HTTP,
+            host=self._host(name),
+            port=port.number,
+            path=HEALTH_PATH,
+            interval=10,
+            timeout=5,
+            unhealthy_threshold=2,
+        )
+
+    def _settings(self, part: _Part, name: str, port: Port) -> network.ApplicationGatewayBackendHttpSettingsArgs:
+        return network.ApplicationGatewayBackendHttpSettingsArgs(
+            name=name,
+            port=port.number,
+            protocol=network.ApplicationGatewayProtocol.HTTP,
+            cookie_based_affinity=network.ApplicationGatewayCookieBasedAffinity.DISABLED,
+            request_timeout=self._edge.idle_timeout_s + IDLE_MARGIN_S,
+            probe=part.of("probes", name),
+        )
+
+    def _listener(self, part: _Part, name: str) -> network.ApplicationGatewayHttpListenerArgs:
+        return network.ApplicationGatewayHttpListenerArgs(
+            name=name,
+            protocol=network.ApplicationGatewayProtocol.HTTPS,
+            host_name=self._host(name),
+            require_server_name_indication=True,
+            frontend_ip_configuration=part.of("frontendIPConfigurations", "public"),
+            frontend_port=part.of("frontendPorts", "tls"),
+            ssl_certificate=part.of("sslCertificates", "callers"),
+        )
+
+    def _routing(self, part: _Part, name: str, priority: int) -> network.ApplicationGatewayRequestRoutingRuleArgs:
+        return network.ApplicationGatewayRequestRoutingRuleArgs(
+            name=name,
+            priority=priority,
+            rule_type=network.ApplicationGatewayRequestRoutingRuleType.BASIC,
+            http_listener=part.of("httpListeners", name),
+            backend_address_pool=part.of("backendAddressPools", "gateway"),
+            backend_http_settings=part.of("backendHttpSettingsCollection", name),
+        )

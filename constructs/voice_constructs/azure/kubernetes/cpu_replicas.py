@@ -1,0 +1,152 @@
+"""What runs on the CPU pool: a Deployment of pods of one kind, their budget of disruptions and their scaling."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from blueprint.azure.contract import COMPONENT_LABEL, Component
+from blueprint.azure.names import POOL_LABEL
+from blueprint.contract.images import Image
+from blueprint.file.model.azure import CPU_POOL
+from blueprint.file.model.base import HostCount
+from blueprint.observability.azure_scaling import cpu_trigger
+from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata, pod_labels
+from voice_constructs.azure.kubernetes.engine_replicas import HOST_LABEL, ZONE_LABEL
+from voice_constructs.azure.kubernetes.namespaces import Claim
+from voice_constructs.azure.kubernetes.pods import (
+    PRE_STOP_S,
+    STOP_MARGIN_S,
+    ConfigFiles,
+    LaunchedContainer,
+    Volume,
+    pod_security,
+    tmp_volume,
+)
+from voice_constructs.azure.kubernetes.scaling import Scaling
+
+
+@dataclass(frozen=True)
+class CpuReplicasProps:
+    """What ``CpuReplicas`` is made from.
+
+    Attributes:
+        component: What the pods are; the Deployment, its account and its main container have the same name.
+        main: The container that does the work.
+        sidecars: Containers that start before it and stop after it.
+        bounds: Fewest and most pods; they are scaled by the CPUs that the main container uses.
+        drain_s: What a stopping pod may take to finish.
+        images: While one has no digest, there are no pods.
+    """
+
+    component: Component
+    main: LaunchedContainer
+    bounds: HostCount
+    drain_s: int
+    images: tuple[Image, ...]
+    sidecars: Sequence[LaunchedContainer] = ()
+    volumes: Sequence[Volume] = ()
+
+
+class CpuReplicas(pulumi.ComponentResource):
+    """Pods of one component on the CPU pool, spread over zones and nodes.
+
+    Attributes:
+        selector: Labels of the pods.
+        claim: What all of them take at most.
+    """
+
+    def __init__(
+        self,
+        *,
+        context: ClusterContext,
+        scaling: Scaling,
+        props: CpuReplicasProps,
+        needs: Sequence[pulumi.Resource],
+        opts: pulumi.ResourceOptions,
+    ) -> None:
+        name = props.component.value
+        super().__init__(f"{TYPE_PREFIX}:CpuReplicas", name, None, opts)
+        self._context, self._props, self._name = context, props, name
+        self._child = pulumi.ResourceOptions(parent=self)
+        self.selector = {COMPONENT_LABEL: name}
+        self._match = k8s.meta.v1.LabelSelectorArgs(match_labels=self.selector)
+        shares = [container.share for container in (*props.sidecars, props.main)]
+        self.claim = Claim(
+            props.bounds.max + 1, sum(each.cpus for each in shares), sum(each.memory_gib for each in shares)
+        )
+        deployment = self._build_deployment(needs)
+        self._build_disruption_budget()
+        scaling.scale(
+            deployment,
+            name,
+            bounds=props.bounds,
+            triggers=[cpu_trigger(name, props.main.share.cpus)],
+            held=context.held(props.images),
+            parent=self,
+        )
+        self.register_outputs({})
+
+    def _build_deployment(self, needs: Sequence[pulumi.Resource]) -> k8s.apps.v1.Deployment:
+        context, props = self._context, self._props
+        account = k8s.core.v1.ServiceAccount(
+            self._name,
+            metadata=metadata(self._name, context.namespace),
+            automount_service_account_token=False,
+            opts=self._child,
+        )
+        labels = pod_labels(props.component)
+        return k8s.apps.v1.Deployment(
+            self._name,
+            metadata=metadata(
+                self._name,
+                context.namespace,
+                labels=labels,
+                # Without a digest, or the secret that it waits for, it never becomes ready.
+                annotations={"pulumi.com/skipAwait": "true"},
+            ),
+            spec=k8s.apps.v1.DeploymentSpecArgs(
+                replicas=context.replicas(props.bounds.min, props.images),
+                selector=self._match,
+                strategy=k8s.apps.v1.DeploymentStrategyArgs(
+                    type="RollingUpdate",
+                    rolling_update=k8s.apps.v1.RollingUpdateDeploymentArgs(max_surge=1, max_unavailable=0),
+                ),
+                template=k8s.core.v1.PodTemplateSpecArgs(
+                    metadata=k8s.meta.v1.ObjectMetaArgs(labels=labels), spec=self._pod(account)
+                ),
+            ),
+            # KEDA's number, after the first deployment.
+            opts=pulumi.ResourceOptions(parent=self, depends_on=list(needs), ignore_changes=["spec.replicas"]),
+        )
+
+    def _pod(self, account: k8s.core.v1.ServiceAccount) -> k8s.core.v1.PodSpecArgs:
+        props, files = self._props, ConfigFiles.of(self._name, ())
+        return k8s.core.v1.PodSpecArgs(
+            service_account_name=account.metadata.name,
+            automount_service_account_token=False,
+            enable_service_links=False,
+            security_context=pod_security(),
+            node_selector={POOL_LABEL: CPU_POOL},
+            topology_spread_constraints=[
+                k8s.core.v1.TopologySpreadConstraintArgs(
+                    max_skew=1, topology_key=key, when_unsatisfiable="ScheduleAnyway", label_selector=self._match
+                )
+                for key in (ZONE_LABEL, HOST_LABEL)
+            ],
+            termination_grace_period_seconds=PRE_STOP_S + props.drain_s + STOP_MARGIN_S,
+            init_containers=[container.args(files) for container in props.sidecars] or None,
+            containers=[props.main.args(files)],
+            volumes=[tmp_volume(), *props.volumes],
+        )
+
+    def _build_disruption_budget(self) -> None:
+        k8s.policy.v1.PodDisruptionBudget(
+            self._name,
+            metadata=metadata(self._name, self._context.namespace),
+            spec=k8s.policy.v1.PodDisruptionBudgetSpecArgs(
+                max_unavailable=1, selector=self._match, unhealthy_pod_eviction_policy="AlwaysAllow"
+            ),
+            opts=self._child,
+        )

@@ -1,0 +1,67 @@
+"""A load balancer of Azure before pods of the CPU pool."""
+
+from collections.abc import Mapping, Sequence
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from blueprint.contract.network import Port
+from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata
+
+REASON = "voice-serve/reason"
+"""Annotation that says why the service opens the cluster."""
+ANNOTATIONS = "service.beta.kubernetes.io/"
+"""Of AKS: https://learn.microsoft.com/azure/aks/load-balancer-standard#customizations-via-kubernetes-annotations"""
+
+
+class LoadBalancer(pulumi.ComponentResource):
+    """A Service of this type: packets go to nodes with a ready pod, and pods see who sent them.
+
+    Attributes:
+        node_ports: How many node ports it takes; a quota counts them.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        context: ClusterContext,
+        selector: Mapping[str, str],
+        ports: Sequence[Port],
+        health: Port,
+        reason: str,
+        annotations: Mapping[str, pulumi.Input[str]],
+        opts: pulumi.ResourceOptions,
+    ) -> None:
+        super().__init__(f"{TYPE_PREFIX}:LoadBalancer", name, None, opts)
+        self.node_ports = len(ports)
+        k8s.core.v1.Service(
+            name,
+            metadata=metadata(
+                name,
+                context.namespace,
+                annotations={
+                    REASON: reason,
+                    # Azure gives the address when the first node is ready.
+                    "pulumi.com/skipAwait": "true",
+                    **{f"{ANNOTATIONS}{key}": value for key, value in annotations.items()},
+                },
+            ),
+            spec=k8s.core.v1.ServiceSpecArgs(
+                type="LoadBalancer",
+                selector=dict(selector),
+                external_traffic_policy="Local",
+                health_check_node_port=health.number,
+                ports=[
+                    k8s.core.v1.ServicePortArgs(
+                        name=f"{port.protocol}-{port.number}",
+                        port=port.number,
+                        target_port=port.number,
+                        protocol=port.protocol.upper(),
+                    )
+                    for port in ports
+                ],
+            ),
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        self.register_outputs({})

@@ -1,0 +1,184 @@
+"""OpenAI's realtime API, speech to speech: https://platform.openai.com/docs/api-reference/realtime.
+
+Of its events those of a spoken conversation. Turns are the agent's own, whatever the client asks for; prompt, voice and
+tools are the deployment's.
+"""
+
+import base64
+import json
+import secrets
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from pipecat.audio.utils import create_stream_resampler
+from pipecat.frames.frames import (
+    Frame,
+    InputAudioRawFrame,
+    InterruptionFrame,
+    OutputAudioRawFrame,
+    OutputTransportMessageFrame,
+    OutputTransportMessageUrgentFrame,
+)
+from pipecat.processors.frame_processor import FrameProcessorSetup
+from pipecat.serializers.base_serializer import FrameSerializer
+from pydantic import Base64Bytes, BaseModel, Field, TypeAdapter, ValidationError
+from starlette.websockets import WebSocket
+
+SUBPROTOCOL = "realtime"
+"""Browsers offer it, and a key behind it."""
+RATE = 24000
+"""Hz, of the PCM16 of both directions."""
+
+SEMANTIC_VAD = {"type": "semantic_vad"}
+
+Json = dict[str, Any]
+
+
+class Update(BaseModel):
+    """Sets up the session: nothing of it can be set, and clients wait for the answer."""
+
+    type: Literal["session.update"]
+
+
+class Append(BaseModel):
+    """Brings audio."""
+
+    type: Literal["input_audio_buffer.append"]
+    audio: Base64Bytes
+
+
+class Buffer(BaseModel):
+    """Ends a turn, or asks for an answer, where the client finds turns by itself; here the agent does."""
+
+    type: Literal["input_audio_buffer.commit", "input_audio_buffer.clear", "response.create", "response.cancel"]
+
+
+Event = TypeAdapter[Update | Append | Buffer](Annotated[Update | Append | Buffer, Field(discriminator="type")])
+
+
+class RealtimeSerializer(FrameSerializer):
+    """One client. It sends by itself where a frame is several events."""
+
+    def __init__(self, socket: WebSocket) -> None:
+        super().__init__()
+        self._socket = socket
+        self._resampler = create_stream_resampler()
+        self._heard_rate = 0
+        self._heard_bytes = 0
+        self._response = ""
+        self._item = _id("item")
+        self._session: Json = {}
+
+    async def setup(self, setup: FrameProcessorSetup) -> None:  # type: ignore[override]  # as Pipecat's own
+        """Take the pipeline's rate."""
+        self._heard_rate = setup.audio_in_sample_rate
+
+    async def serialize(self, frame: Frame) -> str | None:
+        """Return an event for a frame."""
+        match frame:
+            case OutputAudioRawFrame():
+                if not self._response:
+                    await self._tell(self._begin())
+                delta = base64.b64encode(frame.audio).decode()
+                return json.dumps(self._part("response.output_audio.delta", delta=delta))
+            case InterruptionFrame():
+                await self._tell(self.done("cancelled"))
+                self._item = _id("item")
+                return json.dumps(
+                    _event("input_audio_buffer.speech_started", item_id=self._item, audio_start_ms=self._ms)
+                )
+            case OutputTransportMessageFrame() | OutputTransportMessageUrgentFrame():
+                return json.dumps(frame.message)
+        return None
+
+    async def deserialize(self, data: str | bytes) -> Frame | None:
+        """Return the audio of an event."""
+        try:
+            event = Event.validate_json(data)
+        except ValidationError as error:
+            said = (
+                error.errors(include_url=False, include_input=False)[0]["msg"]
+                if isinstance(error, ValidationError)
+                else f"audio: no base64: {error}"
+            )
+            wrong = {"type": "invalid_request_error", "code": "invalid_value", "message": said, "param": None}
+            await self._tell([_event("error", error={**wrong, "event_id": None})])
+            return None
+        if isinstance(event, Update):
+            await self._tell([_event("session.updated", session=self._session)])
+        return await self._audio(event.audio) if isinstance(event, Append) else None
+
+    async def _audio(self, samples: bytes) -> Frame | None:
+        self._heard_bytes += len(samples)
+        heard = await self._resampler.resample(samples, RATE, self._heard_rate)
+        return InputAudioRawFrame(heard, self._heard_rate, 1) if heard else None
+
+    def created(self, conversation: str, token: str) -> Json:
+        """Return the first event; beside OpenAI's fields it has what opens the conversation again."""
+        form = {"type": "audio/pcm", "rate": RATE}
+        self._session = {
+            "type": "realtime",
+            "object": "realtime.session",
+            "id": f"sess_{conversation}",
+            "output_modalities": ["audio"],
+            "audio": {
+                "input": {"format": form, "turn_detection": {"type": "semantic_vad"}},
+                "output": {"format": form},
+            },
+            "conversation": {"id": conversation, "token": token},
+        }
+        return _event("session.created", session=self._session)
+
+    def asked(self, text: str) -> Iterator[Json]:
+        """Tell what the caller has said."""
+        yield _event("input_audio_buffer.speech_stopped", item_id=self._item, audio_end_ms=self._ms)
+        yield _event("input_audio_buffer.committed", item_id=self._item, previous_item_id=None)
+        yield _event(
+            "conversation.item.input_audio_transcription.completed",
+            item_id=self._item,
+            content_index=0,
+            transcript=text,
+            usage={"type": "duration", "seconds": self._ms / 1000},
+        )
+
+    def answered(self, text: str) -> Iterator[Json]:
+        """Tell what the agent has said."""
+        if self._response:
+            yield self._part("response.output_audio_transcript.done", transcript=text)
+
+    def done(self, status: Literal["completed", "cancelled"]) -> Iterator[Json]:
+        """Tell that an answer is over."""
+        if self._response:
+            yield self._part("response.output_audio.done")
+            reason = {"type": status, "reason": "turn_detected" if status == "cancelled" else None}
+            yield _event("response.done", response=self._described(status) | {"status_details": reason})
+            self._response = ""
+
+    def _begin(self) -> Iterator[Json]:
+        self._response, self._item = _id("resp"), _id("item")
+        yield _event("response.created", response=self._described("in_progress"))
+        item = {"id": self._item, "type": "message", "role": "assistant", "status": "in_progress", "content": []}
+        yield _event("response.output_item.added", response_id=self._response, output_index=0, item=item)
+
+    def _described(self, status: str) -> Json:
+        return {"id": self._response, "object": "realtime.response", "status": status, "output": []}
+
+    def _part(self, kind: str, **fields: object) -> Json:
+        place = {"response_id": self._response, "item_id": self._item, "output_index": 0, "content_index": 0}
+        return _event(kind, **place, **fields)
+
+    @property
+    def _ms(self) -> int:
+        return self._heard_bytes * 1000 // (2 * RATE)
+
+    async def _tell(self, events: Iterator[Json] | list[Json]) -> None:
+        for event in events:
+            await self._socket.send_text(json.dumps(event))
+
+
+def _event(kind: str, **fields: object) -> Json:
+    return {"type": kind, "event_id": _id("event"), **fields}
+
+
+def _id(kind: str) -> str:
+    return f"{kind}_{secrets.token_hex(10)}"

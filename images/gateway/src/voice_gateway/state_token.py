@@ -1,0 +1,93 @@
+"""Keeps a token for the state store in a file: ``python -m voice_gateway.state_token``, a sidecar on Azure.
+
+Azure Managed Redis takes tokens of Microsoft Entra for passwords, and ends a connection whose token has expired.
+Programs read the file whenever they connect, as they do where a password rotates, so that a fresh token is all that
+they need.
+https://learn.microsoft.com/entra/identity-platform/v2-oauth2-client-creds-grant-flow#third-case-access-token-request-with-a-federated-credential
+"""
+
+import logging
+import os
+import sys
+import time
+from pathlib import Path
+
+import httpx2
+from pydantic import BaseModel, Field, ValidationError
+from pydantic_settings import BaseSettings
+
+from voice_runtime import environment, logs
+
+SCOPE = "https://redis.azure.com/.default"
+RETRY_PAUSE_S = 10.0
+TIMEOUT_S = 10.0
+
+log = logging.getLogger(__name__)
+
+
+class TokenSettings(BaseSettings):
+    """What workload identity sets, and where the token goes."""
+
+    azure_client_id: str = Field(min_length=1)
+    azure_tenant_id: str = Field(min_length=1)
+    azure_authority_host: str = "https://login.microsoftonline.com/"
+    azure_federated_token_file: Path
+    """The service account's own token, which the kubelet renews."""
+    voice_state_token_file: Path = Path("/run/voice/token/token")
+
+
+class Token(BaseModel):
+    """What Microsoft Entra answers."""
+
+    access_token: str = Field(min_length=1)
+    expires_in: int = Field(gt=0)
+    """Seconds."""
+
+
+def ask(settings: TokenSettings, client: httpx2.Client) -> Token:
+    """Exchange the service account's token for one of the state store.
+
+    Raises:
+        OSError: The service account's token cannot be read.
+        httpx2.HTTPError: Entra does not answer, or refuses.
+        ValidationError: It answers something else.
+    """
+    answer = client.post(
+        f"{settings.azure_authority_host.rstrip('/')}/{settings.azure_tenant_id}/oauth2/v2.0/token",
+        data={
+            "client_id": settings.azure_client_id,
+            "scope": SCOPE,
+            "grant_type": "client_credentials",
+            "client_assertion_type": "urn:ietf:params:oauth:client-assertion-type:jwt-bearer",
+            "client_assertion": settings.azure_federated_token_file.read_text(encoding="ascii").strip(),
+        },
+    )
+    return Token.model_validate_json(answer.raise_for_status().content)
+
+
+def keep(settings: TokenSettings, client: httpx2.Client) -> float:
+    """Write a fresh token, whole at once; return after how many seconds the next one is due."""
+    try:
+        token = ask(settings, client)
+    except (OSError, httpx2.HTTPError, ValidationError) as error:
+        log.warning("no token for the state store", extra={"fields": {"reason": str(error)[:200]}})
+        return RETRY_PAUSE_S
+    target = settings.voice_state_token_file
+    fresh = target.with_suffix(".new")
+    fresh.write_text(token.access_token, encoding="ascii")
+    fresh.replace(target)
+    return token.expires_in / 2
+
+
+def main() -> int:
+    """Keep the file fresh until killed."""
+    settings = environment.read(TokenSettings)
+    logs.set_up()
+    os.umask(0o027)
+    with httpx2.Client(timeout=TIMEOUT_S) as client:
+        while True:
+            time.sleep(keep(settings, client))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,115 @@
+"""The sidecar against a stand-in for Microsoft Entra: what it asks for, what it leaves, and what a failure costs."""
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import parse_qs
+
+import httpx2
+import pytest
+
+from images.conftest import PATIENCE_S
+from voice_gateway import state_token
+
+
+class Entra:
+    """Answers as the token endpoint does; https://learn.microsoft.com/entra/identity-platform/v2-oauth2-client-creds-grant-flow."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, dict[str, list[str]]]] = []
+        self.refuses = False
+        self.lives_s = 1
+        entra = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
+                entra.asked.append((self.path, form))
+                token = {"token_type": "Bearer", "expires_in": entra.lives_s, "access_token": f"t{len(entra.asked)}"}
+                body = json.dumps({"error": "invalid_client"} if entra.refuses else token).encode()
+                self.send_response(401 if entra.refuses else 200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}/"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def stop(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture
+def entra() -> Iterator[Entra]:
+    found = Entra()
+    yield found
+    found.stop()
+
+
+@pytest.fixture
+def environment(entra: Entra, tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "identity").write_text("a.service.account\n")
+    return {
+        "AZURE_CLIENT_ID": "client",
+        "AZURE_TENANT_ID": "tenant",
+        "AZURE_AUTHORITY_HOST": entra.url,
+        "AZURE_FEDERATED_TOKEN_FILE": str(tmp_path / "identity"),
+        "VOICE_STATE_TOKEN_FILE": str(tmp_path / "token"),
+        "PYTHONPATH": ":".join(filter(None, sys.path)),
+    }
+
+
+def wait_for(holds: Callable[[], bool]) -> None:
+    limit = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < limit
+        time.sleep(0.02)
+
+
+def test_the_file_has_a_token_before_the_last_one_expires(
+    entra: Entra, environment: dict[str, str], tmp_path: Path
+) -> None:
+    file = tmp_path / "token"
+    with subprocess.Popen([sys.executable, "-m", "voice_gateway.state_token"], env=environment) as program:
+        wait_for(lambda: file.exists() and file.read_text() == "t2")
+        program.terminate()
+    path, form = entra.asked[0]
+    assert path == "/tenant/oauth2/v2.0/token"
+    assert form["client_assertion"] == ["a.service.account"]
+    assert form["scope"] == ["https://redis.azure.com/.default"]
+    assert form["client_assertion_type"] == ["urn:ietf:params:oauth:client-assertion-type:jwt-bearer"]
+
+
+def test_a_refusal_leaves_the_last_token_and_is_tried_again_soon(
+    entra: Entra, environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    settings = state_token.TokenSettings()
+    entra.lives_s = 3600
+    with httpx2.Client() as client:
+        assert state_token.keep(settings, client) == 1800
+        entra.refuses = True
+        assert state_token.keep(settings, client) == state_token.RETRY_PAUSE_S
+        assert (tmp_path / "token").read_text() == "t1"
+        entra.stop()
+        assert state_token.keep(settings, client) == state_token.RETRY_PAUSE_S
+
+
+def test_what_is_missing_is_said_in_a_line(environment: dict[str, str]) -> None:
+    del environment["AZURE_CLIENT_ID"]
+    run = subprocess.run(
+        [sys.executable, "-m", "voice_gateway.state_token"],
+        env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+    )  # fmt: skip
+    assert (run.returncode, run.stderr) == (2, "AZURE_CLIENT_ID is not set\n")

@@ -1,0 +1,258 @@
+"""Callers on Azure: who gets in and how far, what each tier is told, and who signs in to the state store."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from blueprint.azure.contract import CALLER_FLOWS, GATEWAY_HEALTH, REDIS, VAD_NODE_HEALTH, Component
+from blueprint.azure.names import CALLER_ACCOUNTS
+from blueprint.azure.ranges import gateway_address, nodes_range, small_ranges
+from blueprint.contract.environment import ENVIRONMENT, VALKEY_HOST, VALKEY_PASSWORD
+from blueprint.contract.images import Image
+from blueprint.file.errors import DeploymentFileError
+from sandbox.azure.graph import Graph, Resource
+from tests.blueprint.documents import ABSENT, Edits, load_text
+from tests.stacks.azure.manifests import DIGESTS, Manifest, manifests, pod, quantity, workloads
+from tests.stacks.azure.recorded import cluster, edited, inputs
+from voice_gateway.settings import GatewaySettings
+from voice_gateway.state_token import TokenSettings
+from voice_runtime.store import StoreSettings
+from voice_whisper.settings import EngineSettings, ModelSettings
+
+FILE = edited({"images": DIGESTS}, "production-azure")
+CIDR = "10.60.0.0/16"
+TIERS = {
+    Component.GATEWAY: Image.GATEWAY,
+    Component.VAD: Image.VAD_DATAPLANE,
+    Component.ASR: Image.WHISPER_ENGINE,
+}
+DATA_PLANE = Path(__file__).parents[3] / "images/vad-dataplane/src/config/config.cpp"
+
+
+@pytest.fixture(scope="module")
+def cloud() -> Graph:
+    return cluster(FILE)
+
+
+@pytest.fixture(scope="module")
+def pods_graph() -> Graph:
+    return workloads(FILE)
+
+
+def _one(graph: Graph, kind: str, name: str | None = None) -> Resource:
+    (found,) = (each for each in graph.of_type(kind) if name in (None, each.name))
+    return found
+
+
+def _allowed(cloud: Graph, group: str) -> set[tuple[str, str, str, str]]:
+    rules = inputs(_one(cloud, "network:NetworkSecurityGroup", group))["securityRules"]
+    return {
+        (rule["sourceAddressPrefix"], rule["destinationAddressPrefix"], rule["protocol"], rule["destinationPortRange"])
+        for rule in rules
+        if rule["access"] == "Allow"
+    }
+
+
+# --- The way in ------------------------------------------------------------------------------------------
+
+
+def test_security_groups_let_in_what_the_contract_says_and_nothing_else(cloud: Graph) -> None:
+    ranges, nodes = small_ranges(CIDR), nodes_range(CIDR)
+    rtp = str(_one(cloud, "network:PublicIPAddress", "rtp").outputs["ipAddress"])
+    ends = {
+        (Component.INTERNET, Component.EDGE): ("edge", "Internet", ranges.edge),
+        (Component.INTERNET, Component.VAD): ("nodes", "Internet", rtp),
+        (Component.EDGE, Component.GATEWAY): ("nodes", ranges.edge, f"{gateway_address(CIDR)}/32"),
+    }
+    wanted: dict[str, set[tuple[str, str, str, str]]] = {"edge": set(), "nodes": set()}
+    for flow in CALLER_FLOWS:
+        if (flow.source, flow.destination) in ends:
+            group, source, destination = ends[flow.source, flow.destination]
+            wanted[group].add((source, destination, flow.port.protocol.capitalize(), str(flow.port.number)))
+    azure = {("AzureLoadBalancer", nodes, "Tcp", str(port.number)) for port in (GATEWAY_HEALTH, VAD_NODE_HEALTH)}
+    inside = {each for each in _allowed(cloud, "nodes") if "/" in each[0] and each[0] != ranges.edge}
+    assert _allowed(cloud, "nodes") - inside == wanted["nodes"] | azure
+    prescribed = {("GatewayManager", "*", "Tcp", "65200-65535"), ("AzureLoadBalancer", "*", "*", "*")}
+    assert _allowed(cloud, "edge") == wanted["edge"] | prescribed
+    assert (nodes, ranges.endpoints, "Tcp", str(REDIS.number)) in _allowed(cloud, "endpoints")
+
+
+def test_the_edge_leads_each_name_to_its_port_of_the_gateway(cloud: Graph, pods_graph: Graph) -> None:
+    edge = inputs(_one(cloud, "network:ApplicationGateway"))
+    (service,) = (each for each in manifests(pods_graph, "Service") if each["metadata"]["name"] == "gateway")
+    annotations = service["metadata"]["annotations"]
+    ((backend,),) = (pool["backendAddresses"] for pool in edge["backendAddressPools"])
+    assert backend["ipAddress"] == annotations["service.beta.kubernetes.io/azure-load-balancer-ipv4"]
+    assert annotations["service.beta.kubernetes.io/azure-load-balancer-internal"] == "true"
+    ports = {each["name"]: each["port"] for each in edge["backendHttpSettingsCollection"]}
+    listeners = {each["name"]: each for each in edge["httpListeners"]}
+    routed = {}
+    for rule in edge["requestRoutingRules"]:
+        listener = listeners[rule["httpListener"]["id"].rpartition("/")[2]]
+        routed[listener["hostName"]] = ports[rule["backendHttpSettings"]["id"].rpartition("/")[2]]
+        assert listener["protocol"] == "Https"
+    container = pod(pods_graph, "gateway").container("gateway")
+    told = {entry["name"]: entry.get("value") for entry in container["env"]}
+    assert routed == {
+        "api.voice.example.com": int(told["VOICE_HTTP_PORT"]),
+        told["VOICE_MEDIA_HOST"]: int(told["VOICE_MEDIA_PORT"]),
+    }
+    assert edge["globalConfiguration"]["enableResponseBuffering"] is False, "events pass as they come"
+    assert all(
+        each["requestTimeout"] > int(told["VOICE_IDLE_TIMEOUT_S"]) for each in edge["backendHttpSettingsCollection"]
+    )
+
+
+def test_the_parts_of_the_edge_refer_to_parts_that_there_are(cloud: Graph) -> None:
+    resource = _one(cloud, "network:ApplicationGateway")
+    edge = inputs(resource)
+    lists = {
+        key: {part["name"] for part in value}
+        for key, value in edge.items()
+        if isinstance(value, list) and key != "zones"
+    }
+    references = re.findall(r"applicationGateways/[\w-]+/(\w+)/([\w-]+)", str(edge))
+    assert len(references) >= 2 * 5
+    assert str(resource.id) in str(edge), "by its own id"
+    for kind, name in references:
+        found = next(names for key, names in lists.items() if key.lower() == kind.lower())
+        assert name in found
+
+
+def test_the_udp_load_balancer_has_the_address_that_callers_are_told(cloud: Graph, pods_graph: Graph) -> None:
+    (service,) = (each for each in manifests(pods_graph, "Service") if each["metadata"]["name"] == "vad")
+    address = inputs(_one(cloud, "network:PublicIPAddress", "rtp"))
+    annotations = service["metadata"]["annotations"]
+    assert annotations["service.beta.kubernetes.io/azure-pip-name"] == address["publicIpAddressName"]
+    assert annotations["service.beta.kubernetes.io/azure-load-balancer-resource-group"] == address["resourceGroupName"]
+    assert [(each["port"], each["protocol"]) for each in service["spec"]["ports"]] == [(5004, "UDP")]
+    exported = cloud.outputs["edgeAddresses"]
+    assert exported["rtp"] == _one(cloud, "network:PublicIPAddress", "rtp").outputs["ipAddress"]
+    assert exported["api"] == exported["media"] == _one(cloud, "network:PublicIPAddress", "edge").outputs["ipAddress"]
+
+
+# --- What each tier is told ------------------------------------------------------------------------------
+
+
+def _told(container: Manifest) -> dict[str, str]:
+    """The variables as the pod sees them, where Kubernetes looks a value up some value of its kind."""
+    looked_up = {"metadata.name": "gateway-0", "status.podIP": "10.244.0.7"}
+    told = {}
+    for entry in container["env"]:
+        source = entry.get("valueFrom") or {}
+        field = source.get("fieldRef", {}).get("fieldPath")
+        told[entry["name"]] = looked_up[field] if field else "k" * 64 if source else entry["value"]
+    return told
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_every_variable_of_the_contract_is_set(pods_graph: Graph, tier: Component) -> None:
+    told = _told(pod(pods_graph, tier.value).container(tier.value))
+    of_files = {VALKEY_HOST, VALKEY_PASSWORD}
+    wanted = {variable.name for variable in ENVIRONMENT[TIERS[tier]] if variable not in of_files}
+    assert wanted - set(told) <= {"VOICE_ZONE"}, "no zone is told: pods of all zones are as near"
+
+
+def test_programs_take_what_they_are_told(pods_graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    programs: dict[Component, tuple[type[Any], ...]] = {
+        Component.GATEWAY: (GatewaySettings, StoreSettings),
+        Component.ASR: (EngineSettings, ModelSettings, StoreSettings),
+    }
+    for tier, kinds in programs.items():
+        with monkeypatch.context() as patch:
+            for name, value in _told(pod(pods_graph, tier.value).container(tier.value)).items():
+                patch.setenv(name, value)
+            for kind in kinds:
+                kind()
+    sidecar = pod(pods_graph, "vad").container("state-token")
+    for name, value in _told(sidecar).items():
+        monkeypatch.setenv(name, value)
+    assert (
+        str(TokenSettings().voice_state_token_file)
+        == _told(pod(pods_graph, "vad").container("vad"))["VOICE_VALKEY_PASSWORD_FILE"]
+    )
+
+
+def test_the_data_plane_is_told_what_it_asks_for(pods_graph: Graph) -> None:
+    told = _told(pod(pods_graph, "vad").container("vad"))
+    asked = dict(re.findall(r'Variable\{"(\w+)", (nullptr|"[^"]*")\}', DATA_PLANE.read_text(encoding="utf-8")))
+    assert {name for name, fallback in asked.items() if fallback == "nullptr"} <= set(told)
+    assert set(told) <= set(asked)
+    assert told["VOICE_DATA_PATH"] == "socket", "an ordinary user has no other"
+
+
+def test_every_path_that_a_tier_is_told_is_mounted(pods_graph: Graph) -> None:
+    for tier in TIERS:
+        each = pod(pods_graph, tier.value)
+        for container in each.running:
+            mounts = {mount["mountPath"] for mount in container["volumeMounts"]}
+            paths = [value for name, value in _told(container).items() if name.endswith("_FILE")]
+            assert paths
+            assert all(any(path.startswith(f"{mount}/") for mount in mounts) for path in paths)
+
+
+# --- Who signs in to the state store ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_a_tier_signs_in_as_its_own_identity_and_no_other(cloud: Graph, pods_graph: Graph, tier: Component) -> None:
+    each = pod(pods_graph, tier.value)
+    identity = _one(cloud, "managedidentity:UserAssignedIdentity", tier.value)
+    trust = inputs(_one(cloud, "managedidentity:FederatedIdentityCredential", f"{tier}-pods"))
+    assert trust["subject"] == f"system:serviceaccount:{each.namespace}:{each.spec['serviceAccountName']}"
+    assert trust["resourceName"] == identity.outputs["name"]
+    assert CALLER_ACCOUNTS[tier].subject == trust["subject"]
+    assert _told(each.container("state-token"))["AZURE_CLIENT_ID"] == identity.outputs["clientId"]
+    assignment = inputs(_one(cloud, "redisenterprise:AccessPolicyAssignment", f"{tier}-uses-state"))
+    user = _told(each.container(tier.value))["VOICE_VALKEY_USER"]
+    assert assignment["user"]["objectId"] == user == identity.outputs["principalId"]
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_the_identitys_token_is_the_sidecars_alone(pods_graph: Graph, tier: Component) -> None:
+    each = pod(pods_graph, tier.value)
+    (volume,) = (volume["name"] for volume in each.spec["volumes"] if "projected" in volume)
+    holders = [one["name"] for one in each.containers if volume in {mount["name"] for mount in one["volumeMounts"]}]
+    assert holders == ["state-token"]
+    (sidecar,) = each.sidecars
+    assert sidecar["startupProbe"]["exec"]["command"][-1] == _told(sidecar)["VOICE_STATE_TOKEN_FILE"]
+
+
+def test_the_store_takes_no_keys_and_is_where_programs_look(cloud: Graph, pods_graph: Graph) -> None:
+    database = inputs(_one(cloud, "redisenterprise:Database"))
+    assert database["accessKeysAuthentication"] == "Disabled"
+    assert database["clusteringPolicy"] == "NoCluster", "programs are not told of shards, and transactions span keys"
+    (config,) = (each for each in manifests(pods_graph, "ConfigMap") if each["metadata"]["name"] == "state")
+    assert config["data"]["host"] == cloud.outputs["stateHost"]
+    for tier in TIERS:
+        assert _told(pod(pods_graph, tier.value).container(tier.value))["VOICE_VALKEY_PORT"] == str(database["port"])
+
+
+# --- Pods and nodes --------------------------------------------------------------------------------------
+
+
+def test_the_data_planes_cores_are_its_own(cloud: Graph, pods_graph: Graph) -> None:
+    """The kubelet pins whole CPUs of pods whose requests are their limits, where its policy is static."""
+    pool = inputs(_one(cloud, "containerservice:AgentPool", "cpu"))
+    assert pool["kubeletConfig"]["cpuManagerPolicy"] == "static"
+    assert "gpuProfile" not in pool
+    each = pod(pods_graph, "vad")
+    assert all(one["resources"]["requests"] == one["resources"]["limits"] for one in each.containers)
+    cpus = quantity(each.container("vad")["resources"]["requests"]["cpu"])
+    assert cpus == int(cpus)
+    assert int(_told(each.container("vad"))["VOICE_RX_QUEUES"]) == cpus - 1
+
+
+REFUSED: list[tuple[Edits, str]] = [
+    ({"azure.cpu_pool": ABSENT}, "`callers` need a `cpu_pool`"),
+    ({"azure.callers.asr.model": "qwen3-8b"}, "served by no aggregated service"),
+    ({"azure.pools.0.name": "cpu", "azure.services.0.pool": "cpu"}, "pool cpu stands twice"),
+]
+
+
+@pytest.mark.parametrize(("edits", "answer"), REFUSED)
+def test_callers_without_what_they_need_are_refused(edits: Edits, answer: str, tmp_path: Path) -> None:
+    with pytest.raises(DeploymentFileError, match=answer):
+        load_text(edited(edits, "production-azure"), tmp_path)
