@@ -29,6 +29,7 @@ COMMANDS = {
     "simulate": "Simulate callers and scaling by the file's own rules, and by those that others use.",
     "calibrate": "Measure how many calls a host carries, and write it into the file with date and conditions.",
     "sandbox": "Rehearse a file: deploy it to a local AWS, drill it, tear it down; run its Pulumi programs.",
+    "gameday": "Play a bad day: what each loss costs callers, how long it lasts, and which runbook covers it.",
     "cost": "Price a deployment from its templates and its Pulumi graph: by tier and by audio hour.",
     "status": "Show fleets, alarms, drift, image versions, protection and cost so far of a deployed file.",
     "rollout": "Show which hosts a deploy would replace: order, duration, additional vCPUs, alarms that take it back.",

@@ -132,6 +132,7 @@ STARTS = ("voice init", "voice plan", "voice schema", "voice checks", "voice ima
 BY_HAND = {
     "voice sandbox --keep": "waits until somebody ends it",
     "voice sandbox --hosts deployments/hosts.yaml": "make rehearse-hosts",
+    "voice gameday deployments/sandbox.yaml": "tests/ops/gameday",
     "voice cost deployments/mine.yaml --diff HEAD": "tests/ops/cost, in a git repository of its own",
 }
 """Commands that are run in another way, and by what."""

@@ -66,7 +66,7 @@ def tiers_balanced(deployment: Deployment) -> Iterator[Violation]:
             beside = (
                 f"{each.most / needed:.0f} times what tier {least_tier} carries ({most:,})"
                 if needed
-                else (f"tier {least_tier} carries none")
+                else f"tier {least_tier} carries none"
             )
             yield Violation(
                 each.location,

@@ -37,6 +37,8 @@ Step = Callable[[], Iterator[Claim]]
 PARAMETER = "/rehearsal/{fleet}"
 """What names a fleet's machine images."""
 SNAPSHOT = "before-the-loss"
+SERVE = "digests: hosts come up, and deletion is refused from now on"
+BAD_IMAGE = "a rollout that an alarm takes back"
 REDIS = "redis-server"
 
 
@@ -91,11 +93,11 @@ class Month:
         fleet = deployment.aws.asr[0]
         self._fleet, self._group = fleet.name, names.group(deployment, fleet.name)
         self._stack = names.stack(deployment, names.fleet_tier(fleet.name))
-        self._now = _served(deployment)
+        self._now = served(deployment)
         self._fleets = (names.VAD_FLEET, *(each.name for each in deployment.aws.asr))
         self.steps: dict[str, Step] = {
-            "digests: hosts come up, and deletion is refused from now on": self._serve,
-            "a rollout that an alarm takes back": self._roll_back,
+            SERVE: self._serve,
+            BAD_IMAGE: self._roll_back,
             "a new machine image": self._patch,
             "new passwords": self._rotate,
             "a snapshot and a restore from it": self._restore,
@@ -175,6 +177,27 @@ class Month:
         if shutil.which(REDIS):
             yield Claim("its sessions are there", self._ask(account, "GET session:7") == "open")
 
+    def fail_over(self) -> Iterator[Claim]:
+        """Lose the node that the store writes to; no step of the month, but of a game day."""
+        account, group = self._account(self._now), names.state_group(self._now)
+        client = self._aws.client("elasticache")
+        self._ask(account, "SET session:7 open")
+
+        def primary() -> tuple[str, str]:
+            (shard,) = client.describe_replication_groups(ReplicationGroupId=group)["ReplicationGroups"][0][
+                "NodeGroups"
+            ]
+            (node,) = (each["CacheClusterId"] for each in shard["NodeGroupMembers"] if each["CurrentRole"] == "primary")
+            return node, shard["PrimaryEndpoint"]["Address"]
+
+        before = primary()
+        client.test_failover(ReplicationGroupId=group, NodeGroupId="0001")
+        after = primary()
+        yield Claim(f"{after[0]} takes over from {before[0]}", after[0] != before[0])
+        yield Claim("hosts and gateways keep the address that they have", after[1] == before[1])
+        if shutil.which(REDIS):
+            yield Claim("its sessions are there", self._ask(account, "GET session:7") == "open")
+
     def _tear_down(self) -> Iterator[Claim]:
         report: dict[str, Any] = {}
         stores = {names.state_group(self._now), names.state_prefix(self._now)}
@@ -216,8 +239,8 @@ class Month:
         return subprocess.run(cli, capture_output=True, text=True, check=True).stdout.strip()  # noqa: S603  Redis's own
 
 
-def _served(deployment: Deployment) -> Deployment:
-    """Return the file with what its first deploy is to add."""
+def served(deployment: Deployment) -> Deployment:
+    """Return a file with what it gets after its first deploy: digests, machine images, hosts."""
     made_up = {image: f"sha256:{number:064x}" for number, image in enumerate(images_of(deployment), start=1)}
     images: dict[Image, str] = {**made_up, **deployment.images}
     aws = deployment.aws

@@ -34,6 +34,10 @@ def bases() -> dict[str, tuple[Document, Deployment]]:
     texts = {"a base of AWS": BASE, "a base of Azure": AZURE_BASE, "everything": EVERYTHING}
     texts |= {name: (DEPLOYMENTS / f"{name}.yaml").read_text(encoding="utf-8") for name in SHIPPED}
     documents = {name: parsed(each) | {"images": DIGESTS} for name, each in texts.items()}
+    for document in documents.values():
+        # Nobody has signed these digests.
+        unsigned = {"id": "images-signed", "reason": "made up by a test"}
+        document["accepted_checks"] = [*document.get("accepted_checks", []), unsigned]
     with TemporaryDirectory() as folder:
         return {name: (each, load_text(text(each), Path(folder))) for name, each in documents.items()}
 

@@ -115,6 +115,7 @@ BEYOND_MEMORY = {
 @settings(BUDGET, max_examples=300)
 @given(file=files())
 @example(file=File("a base of AWS", ((("aws", "asr"), [BEYOND_MEMORY]),)))
+@example(file=File("a base of AWS", ((("image_signing", "signature"), "é"),)))
 def test_a_file_is_refused_or_sound(file: File, tmp_path: Path) -> None:
     judge(file, tmp_path, A_CHANGES)
 

@@ -19,6 +19,8 @@ INJECTED = {TOKEN_KEY.name, VALKEY_PASSWORD.name}
 
 DYNAMIC_REFERENCE = re.compile(r"\{\{resolve:(secretsmanager|ssm-secure):[^}]+\}\}")
 ONLY_AT_DEPLOY = re.compile(r"<[^<>]*>")
+PUBLIC_KEY = re.compile(r"MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE[A-Za-z0-9+/]{86}==")
+"""A public key of the curve P-256, which begins by saying that it is one."""
 KNOWN_SHAPES = {
     "an AWS access key": re.compile(r"\b(AKIA|ASIA)[A-Z0-9]{16}\b"),
     "a private key": re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY"),
@@ -51,7 +53,9 @@ def _walk(value: object, path: str, name: str = "") -> Iterator[str]:
             # Names that CDK makes of a path and its hash.
             return
         case str() | {"Fn::Join": _} | {"Fn::Base64": _}:
-            yield from _examine(ONLY_AT_DEPLOY.sub("", DYNAMIC_REFERENCE.sub("", text(value))), path, name)
+            yield from _examine(
+                PUBLIC_KEY.sub("", ONLY_AT_DEPLOY.sub("", DYNAMIC_REFERENCE.sub("", text(value)))), path, name
+            )
         case dict():
             for key, each in value.items():
                 yield from _walk(each, f"{path}/{key}", key)

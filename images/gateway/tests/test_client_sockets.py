@@ -210,6 +210,7 @@ async def test_a_mistake_is_told_and_ends_nothing(gateway: GatewayProcess) -> No
         for kind, fields in (
             ("response.create", {}),
             ("input_audio_buffer.append", {"audio": "no base64!"}),
+            ("input_audio_buffer.append", {"audio": "\u00e9"}),
             ("session.update", {"session": {"audio": {"input": {"format": {"type": "audio/pcm", "rate": 1}}}}}),
             ("session.update", {"session": {"type": "realtime"}}),
         ):

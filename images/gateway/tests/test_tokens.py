@@ -24,6 +24,13 @@ def test_a_token_expires_when_it_says() -> None:
         TOKENS.check(TOKENS.make("s-1", now - timedelta(seconds=301))[0], "s-1")
 
 
+@pytest.mark.parametrize("ahead_s", [-60, 1, 60])
+def test_a_token_of_a_gateway_whose_clock_is_off_opens_its_session(ahead_s: int) -> None:
+    """Any gateway may be asked next: one whose clock is behind reads a token that it says is not made yet."""
+    token, _ = TOKENS.make("s-1", datetime.now(UTC) + timedelta(seconds=ahead_s))
+    TOKENS.check(token, "s-1")
+
+
 def test_a_token_opens_no_other_session() -> None:
     with pytest.raises(TokenError, match="another session"):
         TOKENS.check(TOKENS.make("s-1")[0], "s-2")

@@ -91,6 +91,20 @@ class MendedElastiCache(GroupResponses):
 
     decrease_replica_count = increase_replica_count
 
+    def test_failover(self) -> ActionResult:
+        """Answer TestFailover: the first replica becomes the primary, under the same address."""
+        group = self._replication_group()
+        (shard,) = (each for each in group.node_groups if each["NodeGroupId"] == self._get_param("NodeGroupId"))
+        primary, *replicas = sorted(shard["NodeGroupMembers"], key=lambda each: str(each["CurrentRole"]))
+        if group.automatic_failover != "enabled" or not replicas:
+            raise ElastiCacheException(
+                "InvalidReplicationGroupState",
+                f"Replication group {group.replication_group_id} must have automatic failover enabled.",
+            )
+        primary["CurrentRole"], replicas[0]["CurrentRole"] = "replica", "primary"
+        stores.fail_over(group.replication_group_id)
+        return ActionResult({"ReplicationGroup": group})
+
     def delete_replication_group(self) -> ActionResult:
         """Answer DeleteReplicationGroup; the group is gone when the call returns."""
         group = self._replication_group()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 from redis import Redis
 
 from sandbox.aws.process import LocalAws
@@ -166,3 +167,17 @@ def test_nothing_of_the_state_is_left(deployed: Deployed, aws: LocalAws) -> None
     assert not cache.describe_cache_subnet_groups()["CacheSubnetGroups"]
     assert not cache.describe_cache_parameter_groups()["CacheParameterGroups"]
     assert not aws.client("secretsmanager").list_secrets()["SecretList"]
+
+
+def test_a_failover_changes_the_primary_and_not_its_address(deployed: Deployed) -> None:
+    before = replication_group(deployed)["NodeGroups"][0]
+    client = deployed.client("elasticache")
+    client.test_failover(ReplicationGroupId=deployed["Cache"], NodeGroupId=before["NodeGroupId"])
+    after = replication_group(deployed)["NodeGroups"][0]
+    assert after["PrimaryEndpoint"] == before["PrimaryEndpoint"]
+    roles = [[node["CurrentRole"] for node in group["NodeGroupMembers"]] for group in (before, after)]
+    assert roles[0] == ["primary", *["replica"] * (len(roles[0]) - 1)]
+    assert roles[1][:2] == ["replica", "primary"]
+    client.decrease_replica_count(ReplicationGroupId=deployed["Cache"], NewReplicaCount=0, ApplyImmediately=True)
+    with pytest.raises(ClientError, match="must have automatic failover enabled"):
+        client.test_failover(ReplicationGroupId=deployed["Cache"], NodeGroupId=before["NodeGroupId"])

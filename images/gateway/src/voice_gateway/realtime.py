@@ -5,7 +5,6 @@ https://platform.openai.com/docs/api-reference/realtime. Of its events those tha
 
 import asyncio
 import base64
-import binascii
 import secrets
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -169,7 +168,7 @@ class RealtimeSocket(ClientSocket):
     def _append(self, audio: str) -> Close | None:
         try:
             samples = base64.b64decode(audio, validate=True)
-        except binascii.Error as error:
+        except ValueError as error:
             self._refuse(f"no base64: {error}", "audio")
             return None
         if not samples:
