@@ -38,7 +38,11 @@ def _overview(deployment: Deployment) -> Dashboard:
             Panel("Callers", _callers()),
             Panel(
                 "First transcript, ms",
-                tuple(of_fleet(deployment, gateway, "FirstTranscriptLatency", s, label=s) for s in ("p50", "p95")),
+                tuple(
+                    of_fleet(deployment, gateway, name, s, label=f"{label} {s}")
+                    for name, label in (("TimeToFirstText", "first text"), ("TimeToFinal", "final"))
+                    for s in ("p50", "p95")
+                ),
             ),
             Panel(
                 "Sessions, a minute",

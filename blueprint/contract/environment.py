@@ -57,6 +57,8 @@ JWT_ISSUER = Variable(
 )
 JWT_AUDIENCE = Variable("VOICE_JWT_AUDIENCE", "Audience that those tokens must name; empty without an issuer")
 ALLOWED_ORIGINS = Variable("VOICE_ALLOWED_ORIGINS", "Origins of web pages that may use the session API, by commas")
+TRACE_COLLECTOR = Variable("VOICE_TRACE_COLLECTOR", "Where traces of calls go, by OTLP over HTTPS; empty: nowhere")
+TRACED_SHARE = Variable("VOICE_TRACED_SHARE", "Of calls that are traced, 0 to 1")
 RECONNECT_GRACE_S = Variable("VOICE_RECONNECT_GRACE_S", "How long a session waits for a caller that broke off, seconds")
 SESSION_MAX_S = Variable("VOICE_SESSION_MAX_S", "Longest that a session lasts, seconds")
 CALLER_SESSIONS = Variable("VOICE_CALLER_SESSIONS", "Live sessions of one caller")
@@ -104,6 +106,7 @@ ENVIRONMENT: dict[Image, tuple[Variable, ...]] = {
         DEPLOYMENT, FLEET, VALKEY_HOST, VALKEY_PORT, VALKEY_USER, VALKEY_PASSWORD, HTTP_PORT, MEDIA_PORT, RTP_PORT,
         TOKEN_KEY, TOKEN_TTL_S, AUTHORIZER, JWT_ISSUER, JWT_AUDIENCE, ALLOWED_ORIGINS, RECONNECT_GRACE_S, SESSION_MAX_S,
         CALLER_SESSIONS, CALLER_CREATIONS_PER_S, MAX_CONNECTIONS, MEDIA_HOST, IDLE_TIMEOUT_S, DRAIN_TIMEOUT_S,
+        TRACE_COLLECTOR, TRACED_SHARE,
     ),
     Image.AGENT: (
         VALKEY_HOST, VALKEY_PORT, VALKEY_USER, VALKEY_PASSWORD, HTTP_PORT, TOKEN_KEY, TOKEN_TTL_S, IDLE_TIMEOUT_S,

@@ -252,7 +252,9 @@ METRICS: dict[str, Metric] = {
                _GATEWAY, "rises"),
         Metric("SessionsCreated", "Count", Image.GATEWAY, "Sessions opened.", _GATEWAY),
         Metric("SessionsRefused", "Count", Image.GATEWAY, "Sessions refused for want of capacity.", _GATEWAY),
-        Metric("FirstTranscriptLatency", "Milliseconds", Image.GATEWAY,
-               "End of the first speech to its first transcript event.", _GATEWAY),
+        Metric("TimeToFirstText", "Milliseconds", Image.GATEWAY,
+               "Begin of a call's first speech to its first words.", _GATEWAY),
+        Metric("TimeToFinal", "Milliseconds", Image.GATEWAY,
+               "End of a call's first speech to its final transcript.", _GATEWAY),
     )
 }  # fmt: skip

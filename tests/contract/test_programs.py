@@ -156,6 +156,8 @@ SETTINGS: tuple[tuple[Variable, Setting], ...] = (
     (variables.MEDIA_HOST, Setting(f"{EDGE}.domain.name", "other.example.com", "media.other.example.com")),
     (variables.TOKEN_TTL_S, Setting(f"{EDGE}.token_ttl_s", 701, "701")),
     (variables.IDLE_TIMEOUT_S, Setting(f"{EDGE}.idle_timeout_s", 71, "71")),
+    (variables.TRACE_COLLECTOR, Setting(f"{EDGE}.trace_collector", "https://otlp.test/v1", "https://otlp.test/v1")),
+    (variables.TRACED_SHARE, Setting(f"{EDGE}.traced_share", 0.25, "0.25")),
     (variables.RECONNECT_GRACE_S, Setting(f"{EDGE}.reconnect_grace_s", 31, "31")),
     (variables.SESSION_MAX_S, Setting(f"{EDGE}.session_max_s", 1801, "1801")),
     (variables.CALLER_SESSIONS, Setting(f"{EDGE}.caller_sessions", 1001, "1001")),

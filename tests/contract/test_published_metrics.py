@@ -173,7 +173,7 @@ async def published_by_gateway(store: Redis, server: StoreServer) -> set[Series]
                 await holds("audio leaves", lambda: len(vad.packets) > 30)
                 said = Transcript(kind=EventKind.FINAL, utterance=0, text="yes", start_ms=0, end_ms=400)
                 assert await Transcripts(store).publish(opened.ssrc, said, 1)
-                await holds("the transcript is seen", lambda: bool(gateway.metric("FirstTranscriptLatency")))
+                await holds("the transcript is seen", lambda: bool(gateway.metric("TimeToFinal")))
             assert await opened.close() == 204
             hosts.put(Tier.ASR, "asr-1", slots=0)
             await gateway.answers(503)

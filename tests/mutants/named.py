@@ -23,7 +23,7 @@ class Named(NamedTuple):
 NAMED = (
     Named("ring alert at 60 %", TIERS, "above(80, 2, 3)", "above(60, 2, 3)", ALERTS),
     Named("first transcript after 9 s", TIERS, "above(1000, 3, 5)", "above(9000, 3, 5)", ALERTS),
-    Named("median for p95", TIERS, '"FirstTranscriptLatency", "p95"', '"FirstTranscriptLatency", "p50"', ALERTS),
+    Named("median for p95", TIERS, '"TimeToFinal", "p95"', '"TimeToFinal", "p50"', ALERTS),
     Named("10 % of requests fail", TIERS, "above(0.01, 3, 5)", "above(0.1, 3, 5)", ALERTS),
     Named("fewest free slots", TIERS, '"FreeSlots", "Maximum"', '"FreeSlots", "Minimum"', ALERTS),
     Named("any busy GPU fleet", TIERS, 'fold="MIN"', 'fold="MAX"', ALERTS),

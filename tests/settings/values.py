@@ -26,7 +26,9 @@ SHOWN: Mapping[str, object] = {
     "JwtAuthorizer.audience": "zq-audience",
     "Domain.name": "zq.callers.dev",
     "Domain.zone_id": "ZQ",
+    "Edge.trace_collector": "https://zq.collector.dev/v1/traces",
     "Edge.allowed_origins": ["https://zq.page.dev"],
+    "AzureEdge.trace_collector": "https://zq.azure-collector.dev/v1/traces",
     "AzureEdge.allowed_origins": ["https://zq.azure-page.dev"],
     "AzureDomain.name": "zq.azure-callers.dev",
     "VaultCertificate.vault_id": "/subscriptions/zq/resourceGroups/g/providers/Microsoft.KeyVault/vaults/zq-vault",
@@ -60,6 +62,8 @@ SHOWN: Mapping[str, object] = {
 """Text that a template repeats: the other value can be found as it is, so one run changes all of these."""
 
 OTHER: Mapping[str, object] = {
+    "Edge.traced_share": 0.25,
+    "AzureEdge.traced_share": 0.75,
     "StateStore.node_type": "cache.r7g.xlarge",
     "VadFleet.instance_type": "c8g.24xlarge",
     "DataPath.mtu": 1500,

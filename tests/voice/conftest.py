@@ -17,12 +17,14 @@ HOSTS = {"asr-1": "127.0.0.1", "asr-2": "127.0.0.2"}
 NICER = 5
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
-DATA_PLANE = DATA_PLANE_BUILD if "VOICE_DATA_PLANE" in os.environ else None
-"""With the variable the data plane, which `make test-native` builds, else the reference VAD stage."""
+DATA_PLANE = None if "VOICE_REFERENCE_VAD" in os.environ else DATA_PLANE_BUILD
+"""What `make test-native` builds; with the variable the reference VAD stage, which needs no compiler."""
 
 
 @contextmanager
 def started(folder: Path) -> Iterator[VoicePath]:
+    built = DATA_PLANE is None or (DATA_PLANE / "vad-dataplane").exists()
+    assert built, "`make test-native` builds the data plane; VOICE_REFERENCE_VAD=1 takes the reference VAD instead"
     with VoicePath(folder, weights(None), DATA_PLANE) as path:
         path.start_store().wait_ready()
         path.start_vad()

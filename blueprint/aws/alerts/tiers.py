@@ -161,7 +161,7 @@ def of_edge(deployment: Deployment) -> Iterator[Alert]:
         "first-transcript-slow",
         Tier.GATEWAY,
         "One caller in twenty waits more than a second for the first words of a transcript.",
-        (of_fleet(deployment, fleet, "FirstTranscriptLatency", "p95"),),
+        (of_fleet(deployment, fleet, "TimeToFinal", "p95"),),
         above(1000, 3, 5),
         MINUTE_S,
         callers_affected=True,

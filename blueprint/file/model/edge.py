@@ -137,6 +137,11 @@ class CallerRules(Model):
     """Sessions that one caller may open in a second, at all tasks together."""
     allowed_origins: tuple[Origin, ...] = ()
     """Web pages that may use the session API from a browser, such as ``https://app.example.com``."""
+    trace_collector: Annotated[str, Field(pattern=r"^https://[^\s:/]+(/\S*)?$")] | None = None
+    """Where traces of calls go: the OTLP/HTTP address of a collector such as ADOT, on port 443, to which gateways are
+    let out. Without it there are none."""
+    traced_share: float = Field(default=0.01, gt=0, le=1)
+    """Of calls that are traced, where there is a collector."""
 
 
 class Edge(CallerRules):

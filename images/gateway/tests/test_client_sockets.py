@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import contextlib
 import json
 from typing import Any
 
@@ -334,3 +335,27 @@ def test_telephone_audio_is_what_ffmpeg_reads(encoding: Encoding, codec: str) ->
     framer = Framer(AudioFormat(encoding=encoding, rate=16_000))
     found = np.frombuffer(b"".join(framer.take(coded)), ">i2")
     np.testing.assert_array_equal(found, expected)
+
+
+async def test_stopping_gateway_lets_a_caller_finish_the_sentence(start: Start, vad: VadHost, store: Redis) -> None:
+    """It has no session to come back to: what it says until it pauses is still sent on, and told."""
+    gateway = await (await start(DRAIN_TIMEOUT_S=0).ready()).takes_callers()
+    spoken = bytes(FRAMES * 640)
+    async with connect(gateway, LISTEN) as connection:
+        await connection.send(spoken)
+        ssrc = await only_ssrc(vad, store)
+        await vad.heard(ssrc, FRAMES)
+        await say(store, ssrc, event(EventKind.SPEECH_STARTED, 1), event(EventKind.PARTIAL, 1, "I still", "I"))
+        assert "I still" in str(await connection.recv())
+        gateway.terminate()
+        await holds("it stops", lambda: gateway.health() != 200)
+        await connection.send(spoken)
+        await vad.heard(ssrc, 2 * FRAMES)
+        await say(store, ssrc, event(EventKind.SPEECH_STOPPED, 1), event(EventKind.FINAL, 1, "I still speak"))
+        told = ""
+        with contextlib.suppress(websockets.ConnectionClosed):
+            while True:
+                told += str(await connection.recv())
+    assert "I still speak" in told
+    assert connection.close_code == 1012
+    assert notices(vad, ssrc) == [BYE]

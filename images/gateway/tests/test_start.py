@@ -76,7 +76,7 @@ def test_metrics_are_what_the_contract_says() -> None:
     for _ in range(3):
         metrics.count("SessionsCreated")
     for value in range(250):
-        metrics.observe("FirstTranscriptLatency", value)
+        metrics.observe("TimeToFinal", value)
     metrics.observe("OpenSockets", 0)
     metrics.flush()
     metrics.flush()
@@ -93,7 +93,7 @@ def test_metrics_are_what_the_contract_says() -> None:
         each = line[name] if isinstance(line[name], list) else [line[name]]
         assert len(each) <= 100
         values.setdefault(name, []).extend(each)
-    assert values == {"SessionsCreated": [3], "FirstTranscriptLatency": list(range(250)), "OpenSockets": [0]}
+    assert values == {"SessionsCreated": [3], "TimeToFinal": list(range(250)), "OpenSockets": [0]}
 
 
 def test_key_is_in_no_description_of_the_settings(store_server: StoreServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 async def audio(websocket: WebSocket) -> None:
     """Take a session's audio until it ends."""
     gateway: Gateway = websocket.app.state.gateway
+    websocket.state.asked_at = time.monotonic()
     try:
         with gateway.connection():
             session, lease, address = await _admit(gateway, websocket)

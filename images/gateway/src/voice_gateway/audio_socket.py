@@ -17,10 +17,11 @@ from voice_gateway.audio import AudioError, AudioFormat, Framer
 from voice_gateway.gateway import Gateway
 from voice_gateway.pacer import BUFFER_S, FRAME_S, Pacer
 from voice_gateway.places import HELD_S
-from voice_gateway.rtp import BYE, COMMIT, FRAME_MS, RtpSender
+from voice_gateway.rtp import BYE, COMMIT, RtpSender
 from voice_gateway.socket_lease import SocketLease
+from voice_gateway.waits import Waits
 from voice_runtime.sessions import Session, SessionState
-from voice_runtime.transcripts import BEFORE_ALL, EventKind
+from voice_runtime.transcripts import BEFORE_ALL
 
 MESSAGE_BYTES = 64 * 1024
 """2 s at 16 kHz; the server closes with 1009 above it."""
@@ -116,6 +117,7 @@ class AudioSocket:
         self._format = AudioFormat()
         self._framer: Framer | None = None
         self._speed = Speed()
+        self._asked_at: float = getattr(websocket.state, "asked_at", time.monotonic())
         self._heard_at = time.monotonic()
 
     async def serve(self) -> None:
@@ -128,6 +130,7 @@ class AudioSocket:
         finally:
             for task in (*endings, measuring):
                 task.cancel()
+            self._gateway.traces.end(self._session)
             self._pacer.close()
             self._rtp.close()
 
@@ -251,18 +254,16 @@ class AudioSocket:
         return RESTART
 
     async def _measure(self) -> None:
-        """Tell how long the first final took after its speech had left; of sessions that this gateway began."""
+        """Tell how long this caller waits; of sessions that this gateway began."""
         followers, loop, after = self._gateway.followers, asyncio.get_running_loop(), BEFORE_ALL
+        trace = self._gateway.traces.begin(self._session, self._asked_at)
         if await followers.news(self._session.ssrc, after, ALREADY_SAID_S):
             return
-        while True:
+        waits = Waits(self._gateway.metrics, trace, self._pacer.sent_at)
+        while not waits.is_done:
             for place, said in await followers.news(self._session.ssrc, after, FOLLOW_S):
                 after = place
-                if said.kind is EventKind.FINAL:
-                    sent_at = self._pacer.sent_at(max(0, said.end_ms // FRAME_MS - 1))
-                    if sent_at is not None:
-                        self._gateway.metrics.observe("FirstTranscriptLatency", 1000 * (loop.time() - sent_at))
-                    return
+                waits.hear(said, loop.time())
 
 
 class Speed:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import time
 from abc import abstractmethod
 from collections import deque
 from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
@@ -30,8 +31,10 @@ WAITING = 256
 """Messages that may wait for a client that reads slowly; transcripts wait in the store before that."""
 LAST_WORDS_S = 30.0
 """Longest that a client that has said all waits for its last finals."""
-LEAVING_S = 4.0
-"""The same where this process stops, which gives everybody five seconds."""
+PAUSE_S = 2.0
+"""Longest that a socket whose session ends with it stays for somebody who speaks, where this process stops."""
+LEAVING_S = 2.5
+"""How long it waits for its last finals then: five seconds are all that anybody has."""
 ARRIVED_S = 1.0
 """What was sent so long before a message of the client has come to it; the rest is told again on its next socket."""
 
@@ -72,11 +75,14 @@ class ClientSocket(AudioSocket):
         self._sent: deque[tuple[EventId, float]] = deque()
         self._noting: asyncio.Task[None] | None = None
         self._is_gone = False
+        self._is_quiet = asyncio.Event()
+        self._is_quiet.set()
 
     @classmethod
     async def run(cls, websocket: WebSocket) -> None:
         """Serve a client until either side ends it."""
         gateway: Gateway = websocket.app.state.gateway
+        websocket.state.asked_at = time.monotonic()
         try:
             with gateway.connection():
                 async with cls._open(gateway, websocket) as opened:
@@ -140,6 +146,14 @@ class ClientSocket(AudioSocket):
         # Nobody can come back to a session that nobody has a token of.
         await super()._end(close if self._opening.outlives else replace(close, ends_session=True))
 
+    async def _leave(self) -> Close:
+        """Leave in a pause: of a session that ends with its socket nobody hears what is said meanwhile."""
+        close = await super()._leave()
+        if not self._opening.outlives:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._is_quiet.wait(), PAUSE_S)
+        return close
+
     async def _finish(self, close: Close) -> None:
         """Tell what is still to be heard."""
         if self._is_gone or close not in self.say_when_sent:
@@ -188,9 +202,17 @@ class ClientSocket(AudioSocket):
         while not self._all_told.is_set():
             found, complete = await self._stream.step()
             for place, said in found:
+                if said.kind is EventKind.SPEECH_STARTED:
+                    self._is_quiet.clear()
+                elif said.kind is EventKind.SPEECH_STOPPED:
+                    self._is_quiet.set()
                 for message in self._hear(said):
                     await self._outbox.put(message)
                 self._stream.seen(place)
+                if said.kind is EventKind.FINAL and (trace := self._gateway.traces.of(self._session.ssrc)):
+                    read_at = time.monotonic()
+                    await self._outbox.join()
+                    trace.add("deliver", read_at, time.monotonic(), utterance=str(said.utterance))
                 if self._opening.outlives and self._settles(said):
                     await self._outbox.join()
                     self._sent.append((place, asyncio.get_running_loop().time()))

@@ -89,6 +89,7 @@ class EventStream:
             if complete is not None and not found:
                 yield self._end(complete=complete)
                 return
+            read_at = time.monotonic()
             for place, said in found:
                 if said.kind is EventKind.END:
                     await self._is_over()
@@ -96,6 +97,8 @@ class EventStream:
                     return
                 yield f"id: {place}\nevent: {said.kind}\ndata: {said.model_dump_json(exclude_defaults=True)}\n\n"
                 self.seen(place)
+                if said.kind is EventKind.FINAL and (trace := self._gateway.traces.of(self._session.ssrc)):
+                    trace.add("deliver", read_at, time.monotonic(), utterance=str(said.utterance))
                 beat_at = time.monotonic() + self._beat_s
         yield _event("resume", {"last_event_id": str(self._after)})
 

@@ -15,6 +15,7 @@ from voice_gateway.places import Places
 from voice_gateway.refusals import Refusal, busy, draining, retry_after, unknown_session
 from voice_gateway.settings import GatewaySettings
 from voice_gateway.tokens import ForeignTokenError, SessionTokens, TokenError
+from voice_gateway.traces import Traces
 from voice_runtime.sessions import Session, Sessions
 from voice_runtime.transcripts import Transcripts
 
@@ -45,6 +46,7 @@ class Gateway:
         self.callers: Callers = (
             JwtCallers(settings.jwt_issuer, settings.jwt_audience) if settings.jwt_issuer else TrustedCallers()
         )
+        self.traces = Traces(settings.trace_collector, settings.traced_share, settings.deployment)
         self.draining = asyncio.Event()
         self.leaving = asyncio.Event()
         self.connections = self.files = 0

@@ -119,6 +119,7 @@ async def serve(settings: GatewaySettings, store_settings: StoreSettings) -> Non
     for task in background:
         task.cancel()
     await store.aclose()
+    await asyncio.to_thread(gateway.traces.close)
     gateway.metrics.flush()
     log.info("stopped")
 

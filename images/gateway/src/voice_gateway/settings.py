@@ -26,6 +26,8 @@ class GatewaySettings(BaseSettings):
         caller_creations_per_s: Sessions that one caller may open in a second, at all gateways together.
         max_connections: Audio sockets and event streams of this process.
         allowed_origins: Origins of web pages that may use the session API, comma-separated.
+        trace_collector: Where traces go, by OTLP over HTTP; empty: nowhere.
+        traced_share: Of calls that are traced.
         bind_address: Address that both ports are on.
         rtp_host: Host name that SRTP is sent to, where it is another than ``media_host``.
         media_tls: Whether something before ``media_port`` speaks TLS on port 443, as the load balancer does.
@@ -52,6 +54,8 @@ class GatewaySettings(BaseSettings):
     caller_creations_per_s: int = Field(ge=1)
     max_connections: int = Field(ge=1)
     allowed_origins: Annotated[tuple[str, ...], NoDecode]
+    trace_collector: str = Field(default="", pattern="^(https?://.+)?$")
+    traced_share: float = Field(default=0.01, ge=0, le=1)
 
     bind_address: str = "0.0.0.0"  # noqa: S104  a container: its ports are mapped, its security group lets in
     media_tls: bool = True

@@ -15,7 +15,8 @@ class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         line = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            LOG_LEVEL_FIELD: record.levelname.lower(),
+            # A collector of traces that is away costs no caller anything.
+            LOG_LEVEL_FIELD: "warning" if record.name.startswith("opentelemetry") else record.levelname.lower(),
             "message": record.getMessage(),
             **getattr(record, "fields", {}),
         }
