@@ -14,11 +14,12 @@ SETUP := .venv/.ready
 CHECKOV := .tools/checkov/.ready
 BENCH_VAD := .tools/bench/.ready
 FRAMEWORKS := .tools/frameworks/.ready
+AGENT := .tools/agent/.ready
 INSTALL := images/vad-dataplane/tests/install.sh
 # How the data plane is built for its tests: Meson's b_sanitize.
 SANITIZERS := none address,undefined
 
-.PHONY: help setup demo demo-page test types pytest test-machines test-nightly test-native test-arm64 test-mutants test-voice images refresh-engines refresh-azure-types sandbox rehearse-hosts bench-cli bench-dataplane bench-vad bench-voice bench-gateway bench-simulate diagram baseline schema reference docs lint format lock clean
+.PHONY: help setup demo demo-page demo-agent test types pytest test-machines test-nightly test-native test-arm64 test-mutants test-voice images refresh-engines refresh-azure-types sandbox rehearse-hosts bench-cli bench-dataplane bench-vad bench-voice bench-gateway bench-simulate diagram baseline schema reference docs lint format lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -44,6 +45,12 @@ $(CHECKOV): $(UV) tests/checkov/requirements.txt
 $(FRAMEWORKS): $(UV) tests/voice/frameworks/requirements.txt
 	$(UV) venv --quiet --clear .tools/frameworks
 	$(UV) pip sync --quiet --require-hashes --python .tools/frameworks/bin/python tests/voice/frameworks/requirements.txt
+	touch $@
+
+# The demo's engines and weights, 0.45 GB, are nobody else's, and its voice is GPL: an environment of its own.
+$(AGENT): $(UV) ops/demo/agent/requirements.txt ops/demo/agent/weights.txt
+	$(UV) venv --quiet --clear .tools/agent
+	$(UV) pip sync --quiet --require-hashes --python .tools/agent/bin/python $(filter %.txt,$^)
 	touch $@
 
 # The rivals' packages are nobody else's: an environment of its own. Silero asks for torch, and its ONNX model does not.
@@ -88,7 +95,7 @@ test-arm64: ## Cross-compile the data plane for arm64 and test it under emulatio
 test-mutants: $(SETUP) ## Change the sources one place at a time and see that a test fails; ARGS as `python -m tests.mutants --help`
 	python -m tests.mutants $(ARGS)
 
-test-voice: $(SETUP) $(if $(ARGS),$(FRAMEWORKS)) ## The whole voice path with real processes: faults, a drain, the page in a browser
+test-voice: $(SETUP) $(if $(ARGS),$(FRAMEWORKS) $(AGENT)) ## The whole voice path with real processes: faults, a drain, the page in a browser
 	$(INSTALL) tests/voice/packages.txt
 	pytest tests/voice $(ARGS)
 
@@ -99,6 +106,10 @@ demo: $(SETUP) ## Speech in, transcript out on this machine: store, gateway, VAD
 demo-page: $(SETUP) ## The same, with a page to speak into
 	$(INSTALL) tests/packages.txt
 	python -m ops.demo --page
+
+demo-agent: $(SETUP) $(AGENT) ## A spoken conversation on this machine, with small real models; ARGS=--page to talk to it
+	$(INSTALL) tests/packages.txt
+	python -m ops.demo.agent $(ARGS)
 
 sandbox: $(SETUP) ## Rehearse both clouds: deploy to a local AWS, drill it, tear it down; run the Pulumi programs
 	voice sandbox deployments/sandbox.yaml
@@ -168,6 +179,10 @@ lock: $(SETUP) ## Refresh the lock files after a change of a pinned version
 		--output-file tests/checkov/requirements.txt
 	$(UV) pip compile --quiet --generate-hashes --python-version 3.11 tests/voice/frameworks/requirements.in \
 		--output-file tests/voice/frameworks/requirements.txt
+	$(UV) pip compile --quiet --generate-hashes --python-version 3.11 ops/demo/agent/requirements.in \
+		--output-file ops/demo/agent/requirements.txt
+	$(UV) pip compile --quiet --no-deps --generate-hashes --python-version 3.11 ops/demo/agent/weights.in \
+		--output-file ops/demo/agent/weights.txt
 	python -m ops.images.locks
 
 clean: ## Remove what the other targets made

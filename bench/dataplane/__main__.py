@@ -57,7 +57,13 @@ def main(
     ceiling = streams.ceiling(rounds, file)
     batches = streams.batches(rounds, file)
     live = streams.live(3, file)
-    for drawn in (*map(table, stages), *map(streams.ceiling_table, groups(ceiling)), streams.batch_table(batches)):
+    baseline = streams.against_baseline(rounds, file)
+    for drawn in (
+        *map(table, stages),
+        *map(streams.ceiling_table, groups(ceiling)),
+        streams.batch_table(batches),
+        streams.baseline_table(baseline),
+    ):
         out.print(drawn)
     if live:
         out.print(streams.live_table(live))
@@ -73,6 +79,7 @@ def main(
         ],
         "ceiling": [asdict(one) | {"median": one.median} for one in ceiling],
         "batches": [asdict(one) | {"median": one.median} for one in batches],
+        "baseline": [{"before": asdict(before), "now": asdict(now)} for before, now in baseline],
         "live": [asdict(one) for one in live],
         "loss_free": {"best": streams.loss_free(live), "median": streams.loss_free(live, "median")},
     }

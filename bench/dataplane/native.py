@@ -1,11 +1,14 @@
 """Builds and runs the native programs of `images/vad-dataplane/timing`."""
 
 import json
+import os
 import subprocess
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -79,8 +82,27 @@ def parse(output: str) -> list[Measurement]:
     return [Measurement(one["group"], one["name"], one["unit"], tuple(one["rounds"])) for one in lines]
 
 
-def run(bench: str, *arguments: str) -> list[Measurement]:
-    command = [str(BUILD / bench), *arguments]
+def joined(measurements: Sequence[Measurement]) -> Measurement:
+    """Return the rounds of several runs as one measurement."""
+    return replace(measurements[0], rounds=tuple(chain.from_iterable(one.rounds for one in measurements)))
+
+
+def at_commit(commit: str) -> Path:
+    """Return a checkout of a commit, with its benches built by its own code.
+
+    Raises:
+        subprocess.CalledProcessError: This is no checkout with the commit in its history, or it does not compile.
+    """
+    folder = ROOT / "build/bench-dataplane" / commit
+    if not folder.exists():
+        subprocess.run(["git", "worktree", "add", "--detach", str(folder), commit], cwd=ROOT, check=True)  # noqa: S603, S607
+    code = "from bench.dataplane import native; native.build()"
+    subprocess.run([sys.executable, "-c", code], cwd=folder, check=True, env=os.environ | {"PYTHONPATH": str(folder)})  # noqa: S603
+    return folder
+
+
+def run(bench: str, *arguments: str, build: Path = BUILD) -> list[Measurement]:
+    command = [str(build / bench), *arguments]
     return parse(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)  # noqa: S603
 
 

@@ -39,7 +39,12 @@ def _stages(axis: Axes, ceiling: Sequence[Measurement]) -> None:
     whole = [sum(one.median for one in ceiling if one.group == group and one.unit == "ns") for group in groups]
     for name in names:
         heights = [one.median for one in ceiling if one.name == name]
-        bars = axis.bar([group.split()[0] for group in groups], heights, bottom=bottom, label=name)
+        bars = axis.bar(
+            [group.split()[0] + " SRTP" * group.endswith("SRTP") for group in groups],
+            heights,
+            bottom=bottom,
+            label=name,
+        )
         labels = [f"{height:,.0f} ({height / all_of:.0%})" for height, all_of in zip(heights, whole, strict=True)]
         axis.bar_label(bars, labels, label_type="center", fontsize=8)
         bottom = [low + height for low, height in zip(bottom, heights, strict=True)]

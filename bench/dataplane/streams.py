@@ -22,6 +22,8 @@ from ops.output import empty_table
 CEILING_STREAMS = (2000, 4000, 8000)
 BATCH_STREAMS, BATCHES = 4000, (1, 4, 8, 16, 32)
 CEILING_TARGET, LOSS_FREE_TARGET = 8000, 4000
+BASELINE = "6b9bf0b0714d591d1104c0eba7cd472a50919095"
+"""Whose streams a core from memory ours are compared with: the last before the VAD computed eight numbers at a time."""
 LIVE_STREAMS = (1000, 1500, 2000, 2500, 3000, 3500, 4000, 5000)
 LIVE_SECONDS = 4
 LOSS_FREE = 1e-5
@@ -51,8 +53,28 @@ class Live:
 
 
 def ceiling(rounds: int, audio: Path) -> list[Measurement]:
-    """Measure what a packet costs from memory."""
-    return native.run("time_streams", str(rounds), str(native.VAD_MODULE), str(audio), *map(str, CEILING_STREAMS))
+    """Measure what a packet costs from memory, plain and of SRTP."""
+    streams = [*map(str, CEILING_STREAMS), f"{BATCH_STREAMS}/srtp"]
+    return native.run("time_streams", str(rounds), str(native.VAD_MODULE), str(audio), *streams)
+
+
+def against_baseline(rounds: int, audio: Path) -> list[tuple[Measurement, Measurement]]:
+    """Measure the streams of a core in turn with the baseline commit's, each with its own VAD: pairs of before and now.
+
+    The first run checks the commit out and builds it, which takes some minutes.
+
+    Raises:
+        subprocess.CalledProcessError: This is no checkout with the commit in its history, or it does not compile.
+    """
+    before = native.at_commit(BASELINE)
+    programs = [(before / native.BUILD.relative_to(ROOT), before / native.VAD_MODULE.relative_to(ROOT))]
+    programs.append((native.BUILD, native.VAD_MODULE))
+    runs: dict[tuple[int, str], list[Measurement]] = {}
+    for _ in range(rounds):
+        for place, (build, module) in enumerate(programs):
+            for one in native.run("time_streams", "3", str(module), str(audio), str(BATCH_STREAMS), build=build):
+                runs.setdefault((place, one.name), []).append(one)
+    return [(native.joined(runs[0, name]), native.joined(runs[1, name])) for name in ("poller alone", "with shipping")]
 
 
 def batches(rounds: int, audio: Path) -> list[Measurement]:
@@ -123,6 +145,16 @@ def batch_table(found: Sequence[Measurement]) -> Table:
         drawn.add_row(
             one.group.split(", ")[-1], f"{one.median:,.4g}", f"{one.best:,.4g}", f"{one.median / found[0].median:.2f}"
         )
+    return drawn
+
+
+def baseline_table(found: Sequence[tuple[Measurement, Measurement]]) -> Table:
+    """Draw the streams of a core beside those of the baseline commit."""
+    title = f"{found[0][0].group}, beside commit {BASELINE[:7]}, {len(found[0][0].rounds)} rounds"
+    drawn = empty_table(title, [""], ["before, median", "now, median", "× before", "best"])
+    for before, now in found:
+        ratio = f"{now.median / before.median:.2f}"
+        drawn.add_row(now.name, f"{before.median:,.4g}", f"{now.median:,.4g}", ratio, f"{now.best:,.4g}")
     return drawn
 
 

@@ -123,7 +123,7 @@ def word_error_rate(said: str, heard: str) -> float:
 
 
 def _serve(server: PageServer, gateway: Gateway) -> None:
-    server.start(gateway.url)
+    server.start(gateway=gateway.url)
     out.print(f"open [bold]{server.url}[/] and speak; Ctrl-C ends")
     out.print(f"programs find the gateway at [bold]{gateway.url}[/]: docs/clients.md")
     webbrowser.open(server.url)

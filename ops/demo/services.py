@@ -24,7 +24,7 @@ from voice_runtime.store import StoreSettings
 
 ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "images"
-SOURCES = [ROOT, *(IMAGES / name / "src" for name in ("runtime", "gateway", "whisper-engine", "telemetry"))]
+SOURCES = [ROOT, *(IMAGES / name / "src" for name in ("runtime", "agent", "gateway", "whisper-engine", "telemetry"))]
 DATA_PLANE_BUILD = ROOT / "build/vad-dataplane/none/src"
 """Where ``make test-native`` leaves the data plane."""
 

@@ -26,11 +26,11 @@ class PageServer:
         self._port = free_port()
         self.url = f"http://{LOOPBACK}:{self._port}"
 
-    def start(self, gateway_url: str) -> None:
-        """Serve the page, which speaks to this gateway."""
+    def start(self, **urls: str) -> None:
+        """Serve the pages, which speak to a ``gateway`` or an ``agent``."""
 
         async def configuration(_: Request) -> JSONResponse:
-            return JSONResponse({"gateway": gateway_url})
+            return JSONResponse(urls)
 
         routes = [Route("/config.json", configuration), Mount("/", StaticFiles(directory=PAGE, html=True))]
         config = uvicorn.Config(Starlette(routes=routes), host=LOOPBACK, port=self._port, log_level="warning")

@@ -27,7 +27,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         path.start_engine()
         path.wait_ready()
         path.wait_for_capacity(gateway)
-        server.start(gateway.url)
+        server.start(gateway=gateway.url)
         yield server.url
         server.stop()
 

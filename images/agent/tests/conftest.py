@@ -143,26 +143,29 @@ async def engines() -> AsyncIterator[Engines]:
 
 
 def settings_of(engines: Engines, port: int, **more: Any) -> AgentSettings:
-    return AgentSettings(
-        http_port=port,
-        bind_address="127.0.0.1",
-        token_key=KEY,
-        token_ttl_s=600,
-        drain_timeout_s=30,
-        gateway_url=engines.url,
-        chat_url=f"{engines.url}/v1",
-        chat_model="small",
-        speech_url=f"{engines.url}/v1",
-        speech_model="voices",
-        speech_voice="joe",
-        speech_rate=SPEECH_RATE,
-        prompt="Answer in one sentence.",
-        language="",
-        answer_tokens=100,
-        final_within_s=PATIENCE_S,
-        unheard_within_s=PATIENCE_S,
-        **{"conversations": 1, "tools_url": "", "idle_timeout_s": 300, **more},
-    )
+    usual: dict[str, Any] = {
+        "http_port": port,
+        "bind_address": "127.0.0.1",
+        "token_key": KEY,
+        "token_ttl_s": 600,
+        "idle_timeout_s": 300,
+        "drain_timeout_s": 30,
+        "conversations": 1,
+        "gateway_url": engines.url,
+        "chat_url": f"{engines.url}/v1",
+        "chat_model": "small",
+        "speech_url": f"{engines.url}/v1",
+        "speech_model": "voices",
+        "speech_voice": "joe",
+        "speech_rate": SPEECH_RATE,
+        "prompt": "Answer in one sentence.",
+        "tools_url": "",
+        "language": "",
+        "answer_tokens": 100,
+        "final_within_s": PATIENCE_S,
+        "unheard_within_s": PATIENCE_S,
+    }
+    return AgentSettings(**{**usual, **more})
 
 
 @contextlib.asynccontextmanager

@@ -138,6 +138,7 @@ class Ear(FrameProcessor):
             await self.push_frame(frame, direction)
 
 
+@pytest.mark.nightly
 async def test_pipecats_client_speaks_and_hears(place: Place, engines: Engines) -> None:
     script, ear = Script(place, engines), Ear()
     transport = WebsocketClientTransport(
@@ -163,6 +164,7 @@ async def test_pipecats_client_speaks_and_hears(place: Place, engines: Engines) 
     script.check()
 
 
+@pytest.mark.nightly
 async def test_what_twilio_sends_is_a_conversation(place: Place, engines: Engines) -> None:
     script = Script(place, engines)
     messages: list[dict[str, Any]] = []

@@ -1,17 +1,22 @@
 // A receive queue whose packets were in memory before: what a NIC with nothing to wait for would give.
 #pragma once
 
+#include <srtp2/srtp.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdint>
 #include <numeric>
+#include <memory>
 #include <random>
 #include <span>
+#include <stdexcept>
 #include <vector>
 
 #include "receive/burst.hpp"
 #include "receive/udp.hpp"
 #include "rtp/jitter_buffer.hpp"
+#include "srtp/receiver.hpp"
 
 namespace bench {
 
@@ -26,8 +31,13 @@ public:
 
     // Every stream hears the same audio from another place on; packets of different streams come in a fixed, random
     // order, which processors cannot foresee.
-    MemoryQueue(std::uint32_t streams, std::size_t batch, std::vector<Frame> audio)
-        : audio_(std::move(audio)), batch_(batch), order_(streams), packets_(kPackets) {
+    // With a key they are SRTP.
+    MemoryQueue(std::uint32_t streams, std::size_t batch, std::vector<Frame> audio, const voice::srtp::Key* key)
+        : audio_(std::move(audio)), batch_(batch), order_(streams), packets_(kPackets),
+          payload_bytes_(sizeof(Frame) + (key != nullptr ? voice::srtp::kTagBytes : 0)) {
+        for (std::uint32_t stream = 0; key != nullptr && stream < streams; ++stream) {
+            senders_.push_back(sender(ssrc_of(stream), *key));
+        }
         std::iota(order_.begin(), order_.end(), 0U);
         std::ranges::shuffle(order_, std::mt19937(1));
     }
@@ -38,6 +48,10 @@ public:
     void fill() {
         for (Packet& packet : packets_) {
             write(packet, order_[next_], tick_);
+            if (!senders_.empty()) {
+                int bytes = kRtpHeader + sizeof(Frame);
+                srtp_protect(senders_[order_[next_]].get(), packet.data() + kRtp, &bytes);
+            }
             if (++next_ == order_.size()) {
                 next_ = 0;
                 ++tick_;
@@ -51,7 +65,7 @@ public:
         const std::size_t count = std::min(batch_, kPackets - taken_);
         burst_.clear();
         for (std::size_t i = 0; i < count; ++i) {
-            if (const auto payload = voice::receive::udp_payload(packets_[taken_ + i], kPort)) {
+            if (const auto payload = voice::receive::udp_payload(std::span(packets_[taken_ + i]).first(kAudio + payload_bytes_), kPort)) {
                 burst_.add(*payload);
             }
         }
@@ -61,9 +75,27 @@ public:
     }
 
 private:
-    static constexpr std::size_t kIp = 14, kUdp = kIp + 20, kRtp = kUdp + 8, kAudio = kRtp + 12;
-    static constexpr std::size_t kBytes = kAudio + sizeof(Frame);
-    using Packet = std::array<std::uint8_t, kBytes>;
+    static constexpr std::size_t kIp = 14, kUdp = kIp + 20, kRtp = kUdp + 8, kRtpHeader = 12, kAudio = kRtp + kRtpHeader;
+    using Packet = std::array<std::uint8_t, kAudio + sizeof(Frame) + SRTP_MAX_TRAILER_LEN>;
+
+    struct Free {
+        void operator()(srtp_t session) const noexcept { srtp_dealloc(session); }
+    };
+    using Sender = std::unique_ptr<std::remove_pointer_t<srtp_t>, Free>;
+
+    static Sender sender(std::uint32_t ssrc, voice::srtp::Key key) {
+        srtp_policy_t policy{};
+        srtp_crypto_policy_set_aes_cm_128_hmac_sha1_80(&policy.rtp);
+        srtp_crypto_policy_set_aes_cm_128_hmac_sha1_80(&policy.rtcp);
+        policy.ssrc = {.type = ssrc_specific, .value = ssrc};
+        policy.key = key.data();
+        srtp_t made = nullptr;
+        // A receiver makes the library ready, which is to be done once.
+        if (voice::srtp::Receiver::create(ssrc, key) == nullptr || srtp_create(&made, &policy) != srtp_err_status_ok) {
+            throw std::runtime_error("libsrtp makes no sender");
+        }
+        return Sender(made);
+    }
 
     static void put(std::uint8_t* at, std::uint32_t value, int bytes) {
         for (int i = 0; i < bytes; ++i) {
@@ -75,10 +107,10 @@ private:
         std::uint8_t* at = packet.data();
         put(at + 12, 0x0800, 2);
         put(at + kIp, 0x4500, 2);
-        put(at + kIp + 2, kBytes - kIp, 2);
+        put(at + kIp + 2, static_cast<std::uint32_t>(kAudio - kIp + payload_bytes_), 2);
         put(at + kIp + 8, 0x4011, 2);
         put(at + kUdp + 2, kPort, 2);
-        put(at + kUdp + 4, kBytes - kUdp, 2);
+        put(at + kUdp + 4, static_cast<std::uint32_t>(kAudio - kUdp + payload_bytes_), 2);
         put(at + kRtp, 0x8060, 2);
         put(at + kRtp + 2, tick & 0xffff, 2);
         put(at + kRtp + 4, tick * voice::rtp::kFrameSamples, 4);
@@ -91,6 +123,8 @@ private:
     std::size_t batch_;
     std::vector<std::uint32_t> order_;
     std::vector<Packet> packets_;
+    std::size_t payload_bytes_;
+    std::vector<Sender> senders_;
     voice::receive::Burst burst_;
     std::size_t next_ = 0;
     std::size_t taken_ = kPackets;

@@ -1,5 +1,5 @@
 // What a packet costs in the data plane's own code, from memory: how many streams a core could carry at most.
-//   time_streams ROUNDS MODULE.so AUDIO STREAMS[/BATCH]...
+//   time_streams ROUNDS MODULE.so AUDIO STREAMS[/BATCH][/srtp]...
 //
 // AUDIO is 16 kHz PCM16 in network order. Packets go through a poller (headers, session, jitter buffer, VAD, log-mel, ring)
 // and its chunks through the shipper to a UDP port of this machine, in turn on one thread, timed apart. Time is the
@@ -20,6 +20,7 @@
 #include "pipeline/session_slots.hpp"
 #include "pipeline/state_file.hpp"
 #include "ship/shipper.hpp"
+#include "srtp/crypto_pool.hpp"
 #include "support/huge_pages.hpp"
 
 namespace {
@@ -29,6 +30,7 @@ using namespace voice;
 constexpr std::uint32_t kTicksPerS = 50;
 constexpr std::uint32_t kWarmUpTicks = 100;
 constexpr std::uint32_t kRoundPackets = 200'000;
+constexpr srtp::Key kKey{1, 2, 3};
 constexpr std::array<const char*, pipeline::kStages> kStageNames{"SRTP", "decoding", "jitter buffer", "VAD (wasm)",
                                                                   "log-mel and ring"};
 
@@ -89,10 +91,10 @@ struct Spent {
 // The data plane of one queue, without its threads.
 class Plane : public OnHugePages {
 public:
-    Plane(std::uint32_t streams, std::size_t batch, const std::vector<bench::Frame>& audio, const char* module)
-        : streams_(streams), batch_(batch), queue_(streams, batch, audio), slots_(streams, VOICE_CHUNK_LOG_MEL),
+    Plane(std::uint32_t streams, std::size_t batch, bool srtp, const std::vector<bench::Frame>& audio, const char* module)
+        : streams_(streams), batch_(batch), srtp_(srtp), queue_(streams, batch, audio, srtp ? &kKey : nullptr), slots_(streams, VOICE_CHUNK_LOG_MEL),
           state_("/dev/shm/voice-bench-" + std::to_string(getpid()) + "-" + std::to_string(streams) + "-" +
-                     std::to_string(batch), streams),
+                     std::to_string(batch) + (srtp ? "-srtp" : ""), streams),
           poller_(0U, queue_,
                   pipeline::PollerParts{.index = 0,
                                         .vad = std::make_unique<vad::Instance>(vad::Module::load(module)),
@@ -105,8 +107,12 @@ public:
             throw std::runtime_error("the shipper: " + error);
         }
         slots_.tell(poller_);
+        admission::SessionRecord record;
+        if (srtp) {
+            record.srtp_key = kKey;
+        }
         for (std::uint32_t stream = 0; stream < streams; ++stream) {
-            while (!slots_.open(bench::MemoryQueue::ssrc_of(stream), {})) {
+            while (!slots_.open(bench::MemoryQueue::ssrc_of(stream), record)) {
                 poller_.pass();  // takes the commands that wait
             }
         }
@@ -148,25 +154,25 @@ public:
         const double ns_per_cycle = spent.poller_ns / static_cast<double>(spent.cycles) / packets;
         double rest = spent.poller_ns / packets;
         const double streams = 1e9 / kTicksPerS / rest;
-        for (std::size_t i = 1; i < stages.size(); ++i) {
+        for (std::size_t i = 0; i < stages.size(); ++i) {
             const double ns = static_cast<double>(counters.stages[i].cycles - stages[i]) * ns_per_cycle;
-            into[first + i].rounds.push_back(ns);
+            into[first + 1 + i].rounds.push_back(ns);
             rest -= ns;
         }
         into[first].rounds.push_back(rest);
-        into[first + 5].rounds.push_back(spent.shipper_ns / packets);
-        into[first + 6].rounds.push_back(streams);
-        into[first + 7].rounds.push_back(1e9 / kTicksPerS / ((spent.poller_ns + spent.shipper_ns) / packets));
+        into[first + 6].rounds.push_back(spent.shipper_ns / packets);
+        into[first + 7].rounds.push_back(streams);
+        into[first + 8].rounds.push_back(1e9 / kTicksPerS / ((spent.poller_ns + spent.shipper_ns) / packets));
         const session::Counters& audio = counters.audio;
-        into[first + 8].rounds.push_back(static_cast<double>(audio.shipped_frames) / static_cast<double>(audio.frames));
+        into[first + 9].rounds.push_back(static_cast<double>(audio.shipped_frames) / static_cast<double>(audio.frames));
     }
 
     [[nodiscard]] std::vector<bench::Result> names() const {
         const std::string group = std::to_string(streams_) + " streams, a packet from memory, " +
-                                  std::to_string(batch_) + " at a time";
-        return {{group, "headers, session, state", "ns", {}}, {group, kStageNames[1], "ns", {}},
-                {group, kStageNames[2], "ns", {}},            {group, kStageNames[3], "ns", {}},
-                {group, kStageNames[4], "ns", {}},
+                                  std::to_string(batch_) + " at a time" + (srtp_ ? ", SRTP" : "");
+        return {{group, "headers, session, state", "ns", {}}, {group, kStageNames[0], "ns", {}},
+                {group, kStageNames[1], "ns", {}},            {group, kStageNames[2], "ns", {}},
+                {group, kStageNames[3], "ns", {}},            {group, kStageNames[4], "ns", {}},
                 {group, "shipping (UDP)", "ns", {}},          {group, "poller alone", "streams a core", {}},
                 {group, "with shipping", "streams a core", {}}, {group, "frames shipped", "share", {}}};
     }
@@ -174,6 +180,7 @@ public:
 private:
     std::uint32_t streams_;
     std::size_t batch_;
+    bool srtp_;
     bench::MemoryQueue queue_;
     pipeline::SessionSlots slots_;
     NobodyUnknown unknown_;
@@ -188,10 +195,12 @@ private:
 
 int main(int argc, char** argv) {
     if (argc < 5) {
-        std::fputs("time_streams ROUNDS MODULE.so AUDIO STREAMS[/BATCH]...\n", stderr);
+        std::fputs("time_streams ROUNDS MODULE.so AUDIO STREAMS[/BATCH][/srtp]...\n", stderr);
         return 2;
     }
+    srtp::CryptoPool::install();
     bench::pin(0);
+    [[maybe_unused]] srtp::CryptoPool pool;
     const auto audio = read_audio(argv[3]);
     std::vector<std::unique_ptr<Plane>> planes;
     std::vector<bench::Result> results;
@@ -199,7 +208,9 @@ int main(int argc, char** argv) {
         const char* batch = std::strchr(argv[i], '/');
         planes.push_back(std::make_unique<Plane>(
             static_cast<std::uint32_t>(std::atoi(argv[i])),
-            batch == nullptr ? bench::MemoryQueue::kBatch : static_cast<std::size_t>(std::atoi(batch + 1)), audio, argv[2]));
+            batch == nullptr || std::atoi(batch + 1) == 0 ? bench::MemoryQueue::kBatch
+                                                          : static_cast<std::size_t>(std::atoi(batch + 1)),
+            std::strstr(argv[i], "/srtp") != nullptr, audio, argv[2]));
         std::ranges::move(planes.back()->names(), std::back_inserter(results));
     }
     const std::size_t each = results.size() / planes.size();

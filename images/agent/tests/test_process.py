@@ -1,0 +1,106 @@
+"""The agent as a process that is killed, or told to stop, in the middle of a turn; the caller speaks in real time."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx2
+import pytest
+import websockets
+from redis.asyncio import Redis
+
+from images.agent.tests.conftest import settings_of, speech, until
+from images.agent.tests.engines import Engines
+from images.conftest import INHERITED, PATIENCE_S, StoreServer, free_port
+from ops.demo.agent.caller import Caller
+
+SPOKEN_S = 2.0
+pytestmark = pytest.mark.nightly
+"""test_conversation.py has the same of one process."""
+
+
+def environment_of(engines: Engines, store: StoreServer, port: int) -> dict[str, str]:
+    settings = settings_of(engines, port, drain_timeout_s=10, unheard_within_s=10, final_within_s=10)
+    values: dict[str, Any] = settings.model_dump() | {"token_key": settings.token_key.get_secret_value()}
+    of_store = {"host": "127.0.0.1", "port": store.port, "user": "default", "tls": "off"}
+    own = {f"VOICE_{name}".upper(): str(value) for name, value in values.items()}
+    shared = {f"VOICE_VALKEY_{name}".upper(): str(value) for name, value in of_store.items()}
+    quiet = {"ORT_DISABLE_TELEMETRY": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    return {**INHERITED, **quiet, **own, **shared}
+
+
+@contextlib.asynccontextmanager
+async def running(engines: Engines, store: StoreServer) -> AsyncIterator[tuple[str, subprocess.Popen[bytes]]]:
+    port = free_port()
+    process = subprocess.Popen([sys.executable, "-m", "voice_agent"], env=environment_of(engines, store, port))
+    try:
+        async with httpx2.AsyncClient() as client:
+
+            async def is_healthy() -> bool:
+                with contextlib.suppress(httpx2.HTTPError):
+                    return (await client.get(f"http://127.0.0.1:{port}/healthz")).is_success
+                return False
+
+            while not await is_healthy():
+                assert process.poll() is None
+        yield f"ws://127.0.0.1:{port}/v1/conversations", process
+    finally:
+        process.kill()
+        process.wait()
+
+
+async def said(store: Redis, conversation: str) -> list[str]:
+    return [json.loads(each)["content"] for each in await store.lrange(f"conversation:{conversation}", 0, -1)]
+
+
+async def test_a_call_outlives_its_agent(engines: Engines, store: Redis, store_server: StoreServer) -> None:
+    engines.finals, engines.spoken_s = [(0, "First?")], 1.0
+    engines.answers = ["One.", "Two is what nobody hears to its end.", "Two."]
+    async with running(engines, store_server) as (url, process), Caller(url) as caller:
+        await caller.ask(speech(SPOKEN_S), lambda: has(store, caller.conversation, 2))
+        engines.finals.append((0, "Second?"))
+        engines.spoken_s = 30.0
+        caller.say(speech(SPOKEN_S))
+        await caller.hears(0.5)
+        process.kill()
+        assert await caller.closed() == 1006
+    engines.spoken_s = 1.0
+    async with running(engines, store_server) as (url, _):
+        token = {"X-Voice-Token": caller.token}
+        async with Caller(f"{url}/{caller.conversation}", token) as again:
+            await again.hears(engines.spoken_s)
+            await until_said(store, caller.conversation, ["First?", "One.", "Second?", "Two."])
+    told = [each["content"] for each in engines.asked[-1]["messages"][1:]]
+    assert told == ["First?", "One.", "Second?"], "the question without an answer was asked again"
+
+
+async def test_an_agent_that_is_told_to_stop_ends_its_turn(
+    engines: Engines, store: Redis, store_server: StoreServer
+) -> None:
+    engines.finals, engines.answers, engines.spoken_s = [(0, "First?")], ["The answer to its end."], 2.0
+    async with running(engines, store_server) as (url, process), Caller(url) as caller:
+        caller.say(speech(SPOKEN_S))
+        await caller.hears(0.1)
+        process.send_signal(signal.SIGTERM)
+        await caller.hears(engines.spoken_s - 0.1)
+        with pytest.raises((websockets.InvalidStatus, ConnectionError)):
+            await websockets.connect(url)
+        assert await caller.closed() == 1012
+        assert process.wait(PATIENCE_S) == 0
+    assert await said(store, caller.conversation) == ["First?", "The answer to its end."]
+
+
+async def has(store: Redis, conversation: str, count: int) -> bool:
+    return len(await said(store, conversation)) == count
+
+
+async def until_said(store: Redis, conversation: str, words: list[str]) -> None:
+    found: list[str] = []
+    while found != words:
+        found = await said(store, conversation)
+        await until(lambda: True)

@@ -1,0 +1,1 @@
+"""`make demo-agent`: a spoken conversation on this machine, with small real models."""

