@@ -119,6 +119,11 @@ class LocalAws:
         """Process id of the server."""
         return self._process.pid
 
+    @property
+    def ended(self) -> int | None:
+        """Exit code of a server that has ended, negative where a signal did it; ``None`` while it runs."""
+        return self._process.poll()
+
     def release(self) -> None:
         """Let the server outlive this process; SIGTERM to ``pid`` ends it."""
         assert self._process.stdin is not None  # noqa: S101 - asked for above

@@ -11,7 +11,7 @@ from typing import Self
 from blueprint.aws import names
 from blueprint.file.model.deployment import Deployment
 from sandbox.aws.alert_drill import AlertDrill, Message
-from sandbox.aws.cdk import Cdk
+from sandbox.aws.cdk import Cdk, CdkError
 from sandbox.aws.claim import Claim
 from sandbox.aws.drill import Drill, Outcome
 from sandbox.aws.inventory import added, inventory
@@ -120,5 +120,11 @@ class Rehearsal:
         if self._kept:
             self.aws.release()
             return
+        ended = self.aws.ended
         self.aws.stop()
         rmtree(self.home, ignore_errors=True)
+        if isinstance(error, Exception) and ended is not None:
+            raise CdkError(
+                f"the local AWS has ended in the middle of it (exit code {ended}), and all that was in it is gone: run "
+                "the command again; where it is killed each time, this machine has too little memory"
+            ) from error

@@ -13,7 +13,7 @@ import boto3
 import pytest
 
 import blueprint
-from sandbox.aws.cdk import ROOT
+from sandbox.aws.cdk import ROOT, CdkError
 from sandbox.aws.rehearsal import Rehearsal
 
 DEPLOYMENT = blueprint.load(ROOT / "deployments/sandbox.yaml")
@@ -56,6 +56,16 @@ def test_nothing_is_left_after_an_error() -> None:
         raise Planned
     wait_until_dead(pid)
     assert not home.exists()
+
+
+def test_a_local_aws_that_is_killed_leaves_nothing_and_says_what_to_do() -> None:
+    gone = pytest.raises(CdkError, match=r"exit code -9.*run the command again")
+    with gone, Rehearsal(DEPLOYMENT) as rehearsal:
+        os.kill(rehearsal.aws.pid, signal.SIGKILL)
+        rehearsal.cdk.bootstrap()
+    assert not rehearsal.home.exists()
+    with Rehearsal(DEPLOYMENT) as again:
+        assert again.stacks() == {}
 
 
 def test_a_kept_sandbox_outlives_its_parent_and_answers() -> None:

@@ -53,7 +53,7 @@ def none_rehearsed(_: object) -> Iterator[Row]:
 
 def test_a_scenario_without_a_runbook_is_named_and_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "_rehearsed", none_rehearsed)
-    monkeypatch.setitem(SCENARIOS, "zone loss", Runbooks(("an-alert-of-no-file",), ()))  # type: ignore[arg-type]
+    monkeypatch.setitem(SCENARIOS, "zone loss", Runbooks(("an-alert-of-no-file",), ()))
     result = gameday("deployments/small.yaml")
     assert result.exit_code == 1
     assert "zone loss: no alert of this file leads to a runbook for it" in result.stdout
