@@ -38,7 +38,7 @@ def test_services_layouts_and_limits_are_shown() -> None:
         "KV memory",
         "throughput",
         "refused: a cell takes two NVLink pairs",
-        "35.26",
+        "29.38",
     ):
         assert expected in text
     assert "does not fit" not in text

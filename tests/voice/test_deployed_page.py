@@ -103,7 +103,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
 def open_api(deployed: Deployed) -> Iterator[ApiGateway]:
     """The API that anybody may open a session of, with the page beside it."""
     with deployed.deploy("none") as api:
-        deployed.page.start(api.url)
+        deployed.page.start(gateway=api.url)
         yield api
         deployed.page.stop()
 

@@ -77,7 +77,7 @@ def test_replicas_of_azure_are_simulated_as_keda_is_told(course: Path) -> None:
     pairs, voxtral = report["fleets"]
     # docs/tuning.md has the arithmetic; a node of four GPUs carries two replicas.
     assert (pairs["fleet"], pairs["places_per_host"]) == ("voxtral-pairs on pairs", 403)
-    assert pairs["usd_per_host_hour"] == pytest.approx(17.63 / 2)
+    assert pairs["usd_per_host_hour"] == pytest.approx(14.692 / 2)
     assert sum(phase["cold_s"] for phase in voxtral["boot"]) == 300 + 993
 
 
