@@ -18,7 +18,7 @@ VERIFIER = "sandbox/aws/verify_edge.py"
 """Says a second time, as a person would, which ports are public: it compares nothing with itself."""
 METRICS = ("blueprint/azure/metrics.py",)
 """Where names of engines' metrics are written."""
-COMMON_PORTS = {53, 443}
+COMMON_PORTS = {53, 443, 10_000}
 """Numbers that mean other things too."""
 
 PORTS = {
