@@ -283,7 +283,8 @@ TEST_F(AdmissionTest, SurvivesARestartOfTheStore) {
     ASSERT_TRUE(eventually([&] { return gate_.is_admitted(1); }));
     store_.stop();
     EXPECT_TRUE(queue_.offer(2));
-    ASSERT_TRUE(eventually([&] { return counted().unanswered == 1; }));
+    // At the least: on a slow machine the one that was let in is asked about meanwhile, too.
+    ASSERT_TRUE(eventually([&] { return counted().unanswered >= 1; }));
     EXPECT_FALSE(gate_.blocked(2)) << "a store that does not answer says nothing of a session";
     EXPECT_TRUE(gate_.is_admitted(1));
     store_.start();
