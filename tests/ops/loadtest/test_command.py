@@ -137,7 +137,10 @@ def test_an_endpoint_that_cannot_be_measured_fails_with_a_remedy(
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ([], "give --api (transcription, realtime, speech, chat, session, openai, deepgram, conversation) or --scenario"),
+        (
+            [],
+            "give --api (transcription, realtime, speech, chat, session, openai, deepgram, conversation) or --scenario",
+        ),
         (["--api", "chat", "--scenario", "table-8"], "--scenario table-8 drives speech, not chat"),
         (["--scenario", "table-9"], "--scenario table-9 is unknown; there are table-7, table-8"),
         (["--scenario", "table-7"], "compares cuda-graph with eager: give --baseline URL"),

@@ -52,6 +52,8 @@ NUMBERS = [
     (("edge",), "ECS::Service", "DeploymentConfiguration.MinimumHealthyPercent", {100}, "a rollout takes no capacity"),
     (("edge",), "ECS::Service", "DeploymentConfiguration.MaximumPercent", {200}, "new tasks beside the old ones"),
     (("edge",), "ECS::Service", "HealthCheckGracePeriodSeconds", {60}, "how long a new task may fail health checks"),
+    (("edge",), "ECS::TaskDefinition", "ContainerDefinitions.MountPoints.ReadOnly", {False},
+     "a recording that is sent as a file lies there until it is decoded"),
     (("edge",), "ECS::TaskDefinition", "ContainerDefinitions.StopTimeout", {120}, "the longest that Fargate grants"),
     (("edge",), "ECS::TaskDefinition", "ContainerDefinitions.HealthCheck.Interval", {10}, "three failures in 30 s"),
     (("edge",), "ECS::TaskDefinition", "ContainerDefinitions.HealthCheck.StartPeriod", {60}, "as the service's grace"),

@@ -6,8 +6,19 @@ from sandbox.azure.inputs import problems
 from stacks.azure.policy.pack import RULES
 from stacks.azure.policy.rules import Found, Resource, Rule, Stack
 from stacks.azure.policy.values import Value
+from tests.blueprint.documents import load_text
+from tests.stacks.azure import recorded
 from tests.stacks.azure.policy import later_mutations, mutations
-from tests.stacks.azure.policy.graphs import CLUSTER, WORKLOADS, Mutation, deployment, emitted
+from tests.stacks.azure.policy.graphs import (
+    CLUSTER,
+    DIGESTS,
+    WORKLOADS,
+    Mutation,
+    deployment,
+    emitted,
+    travelled,
+    workloads,
+)
 from tests.stacks.azure.policy.spelling import Reads, watch, written
 
 MUTATIONS = (*mutations.MUTATIONS, *later_mutations.MUTATIONS)
@@ -44,7 +55,7 @@ def test_misspelt_property_of_a_mistake_is_named() -> None:
 
 
 @pytest.fixture(scope="module")
-def reads() -> Reads:
+def reads(tmp_path_factory: pytest.TempPathFactory) -> Reads:
     """What all rules read of what the programs emit, and each rule of the mistakes that were planted for it."""
     found = Reads()
     rules = {rule.name: rule for rule in RULES}
@@ -52,6 +63,12 @@ def reads() -> Reads:
         stack = Stack(tuple(emitted(project).resources), deployment())
         for rule in RULES:
             watch(rule, stack, found)
+    callers = recorded.edited(DIGESTS, "production-azure")
+    cluster = recorded.record(CLUSTER, callers)
+    with_callers = load_text(callers, tmp_path_factory.mktemp("callers"))
+    for graph in (cluster, workloads(callers, cluster)):
+        for rule in RULES:
+            watch(rule, Stack(tuple(travelled(graph)), with_callers), found)
     for mutation in MUTATIONS:
         watch(rules[mutation.rules[0]], Stack(tuple(mutation.planted().resources), deployment()), found)
     return found
