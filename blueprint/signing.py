@@ -49,7 +49,10 @@ def _public_key(pem: str) -> "ec.EllipticCurvePublicKey":
     from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415
     from cryptography.hazmat.primitives.serialization import load_pem_public_key  # noqa: PLC0415
 
-    key = load_pem_public_key(pem.encode())
+    try:
+        key = load_pem_public_key(pem.encode())
+    except ValueError:
+        raise ValueError("is no public key in PEM; write what `cosign public-key` prints") from None
     if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
         raise ValueError("is no ECDSA key on the curve P-256, which hosts can verify with what they have")  # noqa: TRY004  pydantic reports a ValueError with its place
     return key

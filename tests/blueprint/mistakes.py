@@ -188,5 +188,9 @@ MISTAKES = {
     "half a surrogate pair as key": Mistake("name: base", 'name: base\n"\\ud800": 1', "ud800", ("plain word",)),
     "control character": Mistake("environment: prod", "environment: \0prod", "prod", ("#x0000",)),
     "deep nesting": Mistake("name: base", f"name: {'[' * 3000}", "name: [", ("nested more than 50 levels",)),
+    "public key that is none": Mistake(
+        "-----BEGIN PUBLIC KEY-----", "-----BEGIN-----", "public_key: |",
+        ("`image_signing.public_key`", "is no public key in PEM", "`cosign public-key`"),
+    ),
     "two documents": Mistake("accepted_checks:", "--- # two\naccepted_checks:", "--- # two", ("a single document",)),
 }  # fmt: skip
