@@ -1,6 +1,7 @@
 """Who may have a file transcribed, and which files; what is made of them is tested with an engine in `tests/voice`."""
 
 import asyncio
+import contextlib
 import io
 import wave
 from collections.abc import AsyncIterator
@@ -12,6 +13,7 @@ import openai
 import pytest
 from openai import AsyncOpenAI
 from redis.asyncio import Redis
+from starlette.types import Message
 
 from blueprint.contract.network import Tier
 from images.conftest import PATIENCE_S
@@ -19,7 +21,8 @@ from images.gateway.tests.conftest import Start
 from images.gateway.tests.running import GatewayProcess, Hosts
 from voice_gateway.audio import RATE
 from voice_gateway.file_audio import LONGEST_S, SHORTEST_S, Cutter
-from voice_gateway.transcriptions import FILE_BYTES, FILES_AT_ONCE
+from voice_gateway.refusals import Refusal
+from voice_gateway.transcriptions import FILE_BYTES, FILES_AT_ONCE, Upload
 from voice_runtime import state
 
 pytestmark = pytest.mark.usefixtures("hosts")
@@ -117,6 +120,24 @@ async def test_third_file_at_a_gateway_comes_again_and_who_leaves_leaves_nothing
     async with asyncio.timeout(PATIENCE_S):
         while await store.keys("file:*"):
             await asyncio.sleep(0.05)
+
+
+async def test_work_ends_with_who_waits_for_it_though_a_cancellation_is_lost() -> None:
+    ended = asyncio.Event()
+
+    async def work() -> str:
+        for _ in range(2):  # as `asyncio.wait_for` of Python 3.11 does where what it waits for ends at that moment
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(PATIENCE_S)
+        ended.set()
+        return ""
+
+    async def gone() -> Message:
+        return {"type": "http.disconnect"}
+
+    with pytest.raises(Refusal, match="gone"):
+        await asyncio.wait_for(Upload(gone).unless_gone(work()), PATIENCE_S / 2)
+    assert ended.is_set()
 
 
 async def test_file_waits_behind_no_more_than_so_many_others(client: AsyncOpenAI, store: Redis) -> None:

@@ -45,6 +45,7 @@ LOOK_EVERY_S = 0.05
 KEEP_EVERY_S = state.FILE_PIECE_KEPT_S / 4
 PATIENCE_S = 300.0
 """Longest that a piece waits: a load balancer closes what says nothing for 350 s."""
+CANCEL_AGAIN_S = 0.5
 RETRY_S = 5
 
 log = logging.getLogger(__name__)
@@ -133,8 +134,10 @@ class Upload:
                 return working.result()
         finally:
             leaving.cancel()
-            working.cancel()
-            await asyncio.wait({working})
+            # Again and again: before Python 3.12 `asyncio.wait_for`, with which the store's client sends, may lose one.
+            while not working.done():
+                working.cancel()
+                await asyncio.wait({working}, timeout=CANCEL_AGAIN_S)
         raise Refusal(400, "gone", "the client has gone")
 
     async def discard(self) -> None:
