@@ -155,7 +155,7 @@ def _kubernetes_problems(manifest: str) -> list[str]:
     return [f"{read['kind']} {read['metadata']['name']}: {each}" for each in manifests.problems(read)]
 
 
-CUSTOM = {"keda.sh", "azmonitoring.coreos.com"}
+CUSTOM = {"keda.sh", "azmonitoring.coreos.com", "secrets-store.csi.x-k8s.io"}
 """Groups of types that Kubernetes' own schemas do not have."""
 
 

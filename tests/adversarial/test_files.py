@@ -116,6 +116,7 @@ BEYOND_MEMORY = {
 @given(file=files())
 @example(file=File("a base of AWS", ((("aws", "asr"), [BEYOND_MEMORY]),)))
 @example(file=File("a base of AWS", ((("image_signing", "signature"), "é"),)))
+@example(file=File("a base of Azure", ((("azure", "hub_token_secret"), "hub-token"),)))
 def test_a_file_is_refused_or_sound(file: File, tmp_path: Path) -> None:
     judge(file, tmp_path, A_CHANGES)
 
