@@ -57,7 +57,8 @@ class Cdk:
 
     def bootstrap(self) -> None:
         """Make the CDK's own bucket, repository and roles; that needs no app, whose synthesis takes longest here."""
-        self._run("bootstrap", f"aws://{self._aws.account}/{self._aws.region}", app="")
+        regions = [regional.aws.region for regional in self._deployment.in_regions()]
+        self._run("bootstrap", *(f"aws://{self._aws.account}/{region}" for region in regions), app="")
 
     def take(self, assembly: Path) -> None:
         """Take a cloud assembly that is there; the commands that follow synthesize nothing."""

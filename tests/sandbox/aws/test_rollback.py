@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -78,12 +79,13 @@ def test_an_update_that_is_cancelled_goes_back_and_takes_no_second_one_on_the_wa
     assert set(releases(deployed)) == {"first", "second"}
     # As AWS says it, and at once: a second deploy does not wait for the first, whose work it would undo.
     busy = r"is in UPDATE_IN_PROGRESS state and can not be updated"
-    for command, refusal in [
+    commands: list[tuple[Callable[[], object], str]] = [
         (lambda: deployed.try_update(rolling("third"), Parameters=IMAGE_PARAMETER), busy),
         (lambda: deployed.try_create(rolling("third"), Parameters=IMAGE_PARAMETER), "already exists"),
         (deployed.delete, "cannot be deleted while in status UPDATE_IN_PROGRESS"),
         (lambda: deployed.plan(rolling("third"), Parameters=IMAGE_PARAMETER), busy),
-    ]:
+    ]
+    for command, refusal in commands:
         with pytest.raises(ClientError, match=refusal):
             command()
     assert update.is_alive()
