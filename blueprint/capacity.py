@@ -53,6 +53,10 @@ SPEECH_SHARE = 0.5
 
 SOCKETS_PER_CALL = 2
 """A caller's audio socket and event stream."""
+EDGE_INSTANCES, EDGE_UNITS = (2, 20), 10
+"""Of Azure's application gateway, least and most: two survive the loss of one. Each reserves so many capacity units, of
+which one is 2,500 connections, 2.22 Mbit/s or, with a web firewall, ten requests a second.
+https://learn.microsoft.com/azure/application-gateway/understanding-pricing"""
 GATEWAY_WORK = 0.28
 """Seconds of a core that the gateway's process takes for a minute of a call, with 120 calls at a time: measured on a
 shared x86 machine on 2026-11-22 (docs/measurements.md, the gateway). ``CORE_SPEED`` of it is counted on."""

@@ -26,8 +26,8 @@ AWS_IMAGES = (
 """Every image that some deployment to AWS can run; each has a repository."""
 CALLER_TIER_IMAGES = {
     Component.GATEWAY: GATEWAY_IMAGES,
-    Component.VAD: (Image.VAD_DATAPLANE, Image.GATEWAY),
-    Component.ASR: (Image.WHISPER_ENGINE, Image.GATEWAY),
+    Component.VAD: (Image.VAD_DATAPLANE, Image.TELEMETRY, Image.GATEWAY),
+    Component.ASR: (Image.WHISPER_ENGINE, Image.TELEMETRY, Image.GATEWAY),
 }
 """What a cluster on Azure runs for callers, by tier; the gateway's image signs all three in to the state store."""
 CALLER_IMAGES = tuple(dict.fromkeys(image for images in CALLER_TIER_IMAGES.values() for image in images))

@@ -24,7 +24,7 @@ AGENT_HTTP = Port(8084, "tcp", "Conversations over WebSockets, and the agent's h
 VAD_HEALTH = Port(8081, "tcp", "Answers only while packets can flow")
 VALKEY = Port(6379, "tcp", "Valkey over TLS")
 ENGINE_HEALTH = Port(8082, "tcp", "Whisper engine's readiness, on the host's loopback only")
-PROMETHEUS = Port(9400, "tcp", "Telemetry in Prometheus format, on the host's loopback only")
+PROMETHEUS = Port(9400, "tcp", "Metrics in Prometheus format: on a host's loopback only, in a cluster for its agent")
 VLLM = Port(8000, "tcp", "vLLM's OpenAI-compatible API, on the host's loopback only")
 
 

@@ -33,12 +33,15 @@ from blueprint.contract.environment import (
     MEDIA_PORT,
     MODEL,
     MODEL_REVISION,
+    PROMETHEUS_PORT,
     RECONNECT_GRACE_S,
+    REGION,
     RTP_PORT,
     RX_QUEUES,
     RX_RING_SIZE,
     SESSION_MAX_S,
     SESSIONS,
+    TELEMETRY_SOURCES,
     TOKEN_TTL_S,
     TRACE_COLLECTOR,
     TRACED_SHARE,
@@ -47,7 +50,15 @@ from blueprint.contract.environment import (
     VALKEY_PORT,
     Variable,
 )
-from blueprint.contract.network import CHUNK, ENGINE_HEALTH, GATEWAY_HTTP, GATEWAY_MEDIA, RTP, VAD_HEALTH
+from blueprint.contract.network import (
+    CHUNK,
+    ENGINE_HEALTH,
+    GATEWAY_HTTP,
+    GATEWAY_MEDIA,
+    PROMETHEUS,
+    RTP,
+    VAD_HEALTH,
+)
 from blueprint.engines.launch.base import ANY_ADDRESS, Launcher, http
 from blueprint.file.model.azure_callers import AsrPods, AzureEdge, VadPods
 from blueprint.file.model.deployment import Deployment
@@ -135,7 +146,24 @@ def gateway(deployment: Deployment, edge: AzureEdge, sockets: int) -> Program:
             IDLE_TIMEOUT_S: str(edge.idle_timeout_s),
             DRAIN_TIMEOUT_S: str(GATEWAY_DRAIN_TIMEOUT_S),
         },
-        {"VOICE_RTP_HOST": f"rtp.{edge.domain.name}"},
+        {"VOICE_RTP_HOST": f"rtp.{edge.domain.name}", PROMETHEUS_PORT.name: str(PROMETHEUS.number)},
+    )
+
+
+def telemetry(deployment: Deployment, tier: Component, source: str) -> Program:
+    """Return what reads a tier's program and shows it to Prometheus; without a region it tells no CloudWatch."""
+    return Program(
+        ("python", "-m", "voice_telemetry"),
+        {
+            **STATE,
+            DEPLOYMENT: deployment.name,
+            FLEET: tier.value,
+            REGION: "",
+            INTERFACE: "eth0",
+            TELEMETRY_SOURCES: source,
+            PROMETHEUS_PORT: str(PROMETHEUS.number),
+        },
+        {"VOICE_PROMETHEUS_ADDRESS": ANY_ADDRESS},
     )
 
 

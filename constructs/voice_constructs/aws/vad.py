@@ -190,7 +190,7 @@ class VadFleet(Construct):
 
     def _telemetry(self) -> userdata.Container:
         """Return the publisher of the fleet's metrics, in the group that the data plane's socket belongs to."""
-        # DPDK's own driver takes the interface from the kernel, which then has no counters of it.
+        # DPDK's own driver takes the interface from the kernel: the data plane reads its counters then.
         sources = ["dataplane"] if self._vfio else ["dataplane", "nic"]
         return replace(
             self._context.telemetry(sources),

@@ -30,6 +30,7 @@ class GatewaySettings(BaseSettings):
         traced_share: Of calls that are traced.
         bind_address: Address that both ports are on.
         rtp_host: Host name that SRTP is sent to, where it is another than ``media_host``.
+        prometheus_port: Where metrics are asked for; without one they go to the log, for CloudWatch.
         media_tls: Whether something before ``media_port`` speaks TLS on port 443, as the load balancer does.
     """
 
@@ -60,6 +61,7 @@ class GatewaySettings(BaseSettings):
     bind_address: str = "0.0.0.0"  # noqa: S104  a container: its ports are mapped, its security group lets in
     media_tls: bool = True
     rtp_host: str = ""
+    prometheus_port: Port | None = None
 
     @field_validator("token_key")
     @classmethod
