@@ -54,6 +54,10 @@ SRTP_SUITES = {"AES_CM_128_HMAC_SHA1_80": 30, "AEAD_AES_128_GCM": 28}
 SRTP_KEY_BASE64_CHARACTERS = 40
 """Of either, with its padding."""
 
+END_OF_TURN_MS = 500
+"""Silence behind a finished sentence that ends a turn, unless a session or the deployment file says otherwise."""
+MOST_END_OF_TURN_MS = 5000
+
 Schema = dict[str, Any]
 
 MEDIA: dict[str, Schema] = {
@@ -104,6 +108,13 @@ SESSION_REQUEST: Schema = {
             "type": "string",
             "enum": [*SRTP_SUITES],
             "description": f"Encrypts packets of `srtp`; `{next(iter(SRTP_SUITES))}` unless another is named.",
+        },
+        "end_of_turn_ms": {
+            "type": "integer",
+            "minimum": 0,
+            "maximum": MOST_END_OF_TURN_MS,
+            "description": "Silence that ends a turn where the text sounds finished; where it does not, twice as much. "
+            "0: every pause does. The deployment file says how much without it.",
         },
         "media": {
             "type": "object",

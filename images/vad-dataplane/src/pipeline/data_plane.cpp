@@ -259,6 +259,9 @@ control::Telemetry DataPlane::telemetry() {
                       {"unanswered", registry_.counters().unanswered}}},
         {"presence", {{"unanswered", presence_->unanswered()}}},
     };
+    if (auto allowances = source_->allowances(); !allowances.empty()) {
+        telemetry.groups.emplace_back("allowances", std::move(allowances));
+    }
     return telemetry;
 }
 
