@@ -1,8 +1,8 @@
 """What a packet costs rtpengine in user space, which relays where the data plane listens: a rival that others know.
 
 Each stream is a call of rtpengine's `ng` protocol: the caller sends RTP or SRTP, the callee takes plain RTP. What
-counts is the processor time of its process, neither the sender's nor an idle machine's. It receives and sends by the kernel's
-sockets; the data plane's packets come from memory, and it decides, computes and ships instead.
+counts is the processor time of its process, neither the sender's nor an idle machine's. It receives and sends by the
+kernel's sockets; the data plane's packets come from memory, and it decides, computes and ships instead.
 """
 
 import base64
