@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from types import ModuleType
 
 from blueprint.checks import (
+    agents,
     azure_callers,
     azure_capacity,
     azure_models,
@@ -53,7 +54,7 @@ def _of(*modules: ModuleType) -> tuple[Check, ...]:
 
 AWS_CHECKS = _of(vad_host, capacity, load, network, edge, scaling)
 AZURE_CHECKS = _of(azure_capacity, azure_pools, azure_topology, azure_sizing, azure_models, azure_callers)
-COMMON_CHECKS = (*_of(supply, live), accepted_checks_exist)
+COMMON_CHECKS = (*_of(supply, live, agents), accepted_checks_exist)
 CHECKS: tuple[Check, ...] = (*AWS_CHECKS, *AZURE_CHECKS, *COMMON_CHECKS)
 """Every check, in the order of reporting."""
 

@@ -72,8 +72,10 @@ CONVERSATIONS = Variable("VOICE_CONVERSATIONS", "Most conversations of an agent 
 GATEWAY_URL = Variable("VOICE_GATEWAY_URL", "The gateway inside the network: what hears an agent's callers")
 CHAT_URL = Variable("VOICE_CHAT_URL", "OpenAI-compatible API of an agent's language model, up to /v1")
 CHAT_MODEL = Variable("VOICE_CHAT_MODEL", "That model's name")
+CHAT_KEY = Variable("VOICE_CHAT_KEY", "Key of that API (may be an injected secret); empty: it asks for none")
 SPEECH_URL = Variable("VOICE_SPEECH_URL", "OpenAI-compatible API of what an agent speaks with, up to /v1")
 SPEECH_MODEL = Variable("VOICE_SPEECH_MODEL", "That model's name")
+SPEECH_KEY = Variable("VOICE_SPEECH_KEY", "Key of that API (may be an injected secret); empty: it asks for none")
 SPEECH_VOICE = Variable("VOICE_SPEECH_VOICE", "The voice of that model")
 SPEECH_RATE = Variable("VOICE_SPEECH_RATE", "Sample rate of its raw PCM, Hz; OpenAI's is 24000")
 PROMPT = Variable("VOICE_PROMPT", "What the language model is told to be (may be an injected secret)")
@@ -109,9 +111,9 @@ ENVIRONMENT: dict[Image, tuple[Variable, ...]] = {
         TRACE_COLLECTOR, TRACED_SHARE,
     ),
     Image.AGENT: (
-        VALKEY_HOST, VALKEY_PORT, VALKEY_USER, VALKEY_PASSWORD, HTTP_PORT, TOKEN_KEY, TOKEN_TTL_S, IDLE_TIMEOUT_S,
-        DRAIN_TIMEOUT_S, CONVERSATIONS, GATEWAY_URL, CHAT_URL, CHAT_MODEL, SPEECH_URL, SPEECH_MODEL, SPEECH_VOICE,
-        SPEECH_RATE, PROMPT, TOOLS_URL, LANGUAGE, ANSWER_TOKENS,
+        DEPLOYMENT, FLEET, VALKEY_HOST, VALKEY_PORT, VALKEY_USER, VALKEY_PASSWORD, HTTP_PORT, TOKEN_KEY, TOKEN_TTL_S,
+        IDLE_TIMEOUT_S, DRAIN_TIMEOUT_S, CONVERSATIONS, GATEWAY_URL, CHAT_URL, CHAT_MODEL, CHAT_KEY, SPEECH_URL,
+        SPEECH_MODEL, SPEECH_KEY, SPEECH_VOICE, SPEECH_RATE, PROMPT, TOOLS_URL, LANGUAGE, ANSWER_TOKENS,
     ),
 }  # fmt: skip
 """What each image's program reads of it, all set by its launcher. What else a program reads stays at its default."""

@@ -18,6 +18,7 @@ _SAFE = "-@all +@connection +@read +@write +@stream +@hash +@keyspace +@transact
 STATE_USERS: tuple[StateAccess, ...] = (
     StateAccess(Tier.GATEWAY, f"on resetkeys ~session:* ~file:* %R~transcript:* %R~host:* resetchannels {_SAFE}"),
     StateAccess(Tier.VAD, f"on resetkeys ~session:* ~host:* resetchannels {_SAFE}"),
+    StateAccess(Tier.AGENT, f"on resetkeys ~conversation:* resetchannels {_SAFE}"),
     StateAccess(Tier.ASR, f"on resetkeys ~session:* ~file:* ~transcript:* ~audio:* ~host:* resetchannels {_SAFE}"),
 )
 """Who may touch which of the keys below."""
