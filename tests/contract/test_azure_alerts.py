@@ -28,7 +28,7 @@ WITH_IMAGES = edited(
         "azure.cpu_pool": _PRODUCTION["cpu_pool"],
         "azure.callers": _PRODUCTION["callers"],
         "azure.agents": _PRODUCTION["agents"],
-        "load.conversation_share": 0.1,
+        "load.conversation_share": 0.05,
     }
 )
 SCALED_BY_TIER = re.compile("container_cpu|voice_agent")
