@@ -53,7 +53,7 @@ def azure(file: str, tmp_path_factory: pytest.TempPathFactory) -> Azure:
 
 @pytest.fixture
 def flows(azure: Azure) -> tuple[ClusterFlow, ...]:
-    return cluster_flows(callers=azure.callers is not None)
+    return cluster_flows(callers=azure.callers is not None, agents=azure.agents is not None)
 
 
 # --- Who may talk to whom --------------------------------------------------------------------------------
