@@ -52,6 +52,10 @@ HEARTBEATS_PER_IDLE_TIMEOUT = 3
 SRTP_KEY_BASE64_CHARACTERS = 40
 """AES_CM_128_HMAC_SHA1_80: 16 bytes of key and 14 of salt, in base64 (RFC 4568, section 6.2)."""
 
+END_OF_TURN_MS = 500
+"""Silence behind a finished sentence that ends a turn, unless a session or the deployment file says otherwise."""
+MOST_END_OF_TURN_MS = 5000
+
 Schema = dict[str, Any]
 
 MEDIA: dict[str, Schema] = {
@@ -97,6 +101,13 @@ SESSION_REQUEST: Schema = {
             "pattern": "^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*$",
             "maxLength": 35,
             "description": "Spoken language (BCP 47); found out from the audio where it is missing.",
+        },
+        "end_of_turn_ms": {
+            "type": "integer",
+            "minimum": 0,
+            "maximum": MOST_END_OF_TURN_MS,
+            "description": "Silence that ends a turn where the text sounds finished; where it does not, twice as much. "
+            "0: every pause does. The deployment file says how much without it.",
         },
         "media": {
             "type": "object",

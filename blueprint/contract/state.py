@@ -104,6 +104,8 @@ class SessionField(StrEnum):
     """Gateway: id of the last event that was told on an audio socket, and behind which its next socket goes on."""
     LANGUAGE = "language"
     """Gateway: spoken language (BCP 47); absent: found out from the audio."""
+    END_OF_TURN_MS = "end_of_turn_ms"
+    """Gateway: silence that ends a finished sentence, milliseconds; what sounds unfinished waits twice as long."""
     LAST_SEQUENCE = "last_sequence"
     """VAD: ``sequence`` of the last chunk that was shipped."""
     CHUNKS = "chunks"

@@ -211,7 +211,7 @@ def price(half: Half, book: PriceBook) -> Estimate:
 
 def _elsewhere(use: Use, book: PriceBook, region: str) -> Elsewhere:
     known = book.nearest(use.item, region)
-    usd = [price.usd_per_month for price in known] or [0.0]
+    usd = [price.usd_per_month for price in known]
     regions = tuple(price.region for price in known)
     return Elsewhere(use.item, regions, use.amount * min(usd), use.amount * max(usd))
 

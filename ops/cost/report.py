@@ -102,8 +102,7 @@ def _tier_table(estimate: Estimate) -> Table:
     table.add_row("at least" if estimate.hosts else "together", *(f"{case:,.0f}" for case in estimate.usd.cases))
     for hosts in estimate.hosts:
         named = ", ".join(hosts.regions) if len(hosts.regions) <= FEW_REGIONS else f"{len(hosts.regions)} regions"
-        where = f"as in {named}" if hosts.regions else "no price is known anywhere"
-        table.add_row(f"and {hosts.item.removeprefix('Standard_')}, {where}", *_ranges(hosts))
+        table.add_row(f"and {hosts.item.removeprefix('Standard_')}, as in {named}", *_ranges(hosts))
     per_hour = estimate.audio.usd_per_hour(estimate.usd)
     if per_hour and estimate.audio.hours:
         table.add_row("audio hours", *(f"{hours:,.0f}" for hours in estimate.audio.hours.cases))
@@ -112,8 +111,6 @@ def _tier_table(estimate: Estimate) -> Table:
 
 
 def _ranges(hosts: Elsewhere) -> list[str]:
-    if not hosts.regions:
-        return ["?", "?", "?"]
     pairs = zip(hosts.least.cases, hosts.most.cases, strict=True)
     return [f"{low:,.0f}" if low == high else f"{low:,.0f}-{high:,.0f}" for low, high in pairs]
 

@@ -161,6 +161,7 @@ SETTINGS: tuple[tuple[Variable, Setting], ...] = (
     (variables.TRACE_COLLECTOR, Setting(f"{EDGE}.trace_collector", "https://otlp.test/v1", "https://otlp.test/v1")),
     (variables.TRACED_SHARE, Setting(f"{EDGE}.traced_share", 0.25, "0.25")),
     (variables.RECONNECT_GRACE_S, Setting(f"{EDGE}.reconnect_grace_s", 31, "31")),
+    (variables.END_OF_TURN_MS, Setting(f"{EDGE}.end_of_turn_ms", 650, "650")),
     (variables.SESSION_MAX_S, Setting(f"{EDGE}.session_max_s", 1801, "1801")),
     (variables.CALLER_SESSIONS, Setting(f"{EDGE}.caller_sessions", 1001, "1001")),
     (variables.CALLER_CREATIONS_PER_S, Setting(f"{EDGE}.caller_creations_per_s", 51, "51")),

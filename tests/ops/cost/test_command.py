@@ -181,6 +181,7 @@ def test_hosts_without_a_price_are_at_least_until_a_price_list_has_them(in_paris
     # 1 to 10 hosts at 2.04672 USD an hour in eu-west-1 and 2.26656 in eu-west-2
     hosts = r"and c8g\.12xlarge, as in eu-west-1, eu-west-2 +1,494-1,655 +6,201-6,867 +14,941-16,546"
     assert re.search(hosts, without.stdout)
+    assert "and cache.t4g.small, as in us-east-1" in without.stdout
     assert re.search(r"at least +[\d,]+ ", without.stdout)
     paris = {"regionCode": "eu-west-3"}
     host = offer("AmazonEC2", "EUW3-BoxUsage:c8g.12xlarge", ("0", "2.2"), **LINUX | paris)

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from blueprint.contract.media import CODECS, Codec
-from blueprint.contract.session_api import TOKEN_HEADER
+from blueprint.contract.session_api import MOST_END_OF_TURN_MS, TOKEN_HEADER
 from voice_gateway.gateway import Gateway
 from voice_gateway.refusals import Refusal, draining, no_capacity, retry_after
 from voice_runtime import state
@@ -63,6 +63,7 @@ class SessionRequest(BaseModel):
 
     transport: Literal["websocket", "srtp"]
     language: Language | None = None
+    end_of_turn_ms: int | None = Field(default=None, ge=0, le=MOST_END_OF_TURN_MS)
     media: MediaRequest | None = None
 
 
@@ -179,7 +180,7 @@ async def _body(request: Request) -> bytes:
 
 async def _open(gateway: Gateway, caller: str, wanted: SessionRequest) -> Session:
     external = wanted.transport == "srtp"
-    most = gateway.settings.caller_sessions
+    settings, most = gateway.settings, gateway.settings.caller_sessions
     for _ in range(SSRC_TRIES):
         ssrc = secrets.randbits(32)
         session = Session(
@@ -192,6 +193,7 @@ async def _open(gateway: Gateway, caller: str, wanted: SessionRequest) -> Sessio
             srtp_key=base64.b64encode(secrets.token_bytes(SRTP_KEY_BYTES)).decode() if external else None,
             media=wanted.media.media() if wanted.media else OF_GATEWAYS,
             language=wanted.language,
+            end_of_turn_ms=settings.end_of_turn_ms if wanted.end_of_turn_ms is None else wanted.end_of_turn_ms,
         )
         try:
             if await gateway.sessions.create(session, most_of_caller=most):

@@ -21,6 +21,7 @@ class GatewaySettings(BaseSettings):
         idle_timeout_s: Seconds without audio, or with a reader that takes nothing, before a connection is closed.
         drain_timeout_s: Seconds that callers have to finish in, once the process is told to stop.
         reconnect_grace_s: Seconds that a session waits for its caller, once its audio socket has broken off.
+        end_of_turn_ms: Silence that ends a finished sentence, of sessions that do not say.
         session_max_s: Longest that a session lasts.
         caller_sessions: Live sessions of one caller.
         caller_creations_per_s: Sessions that one caller may open in a second, at all gateways together.
@@ -50,6 +51,7 @@ class GatewaySettings(BaseSettings):
     idle_timeout_s: float = Field(gt=0)
     drain_timeout_s: float = Field(ge=0)
     reconnect_grace_s: int = Field(ge=1)
+    end_of_turn_ms: int = Field(ge=0)
     session_max_s: int = Field(ge=1)
     caller_sessions: int = Field(ge=1)
     caller_creations_per_s: int = Field(ge=1)

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from redis.asyncio import Redis
 
+from blueprint.contract.session_api import END_OF_TURN_MS
 from blueprint.contract.state import SessionField
 from voice_runtime import state
 from voice_runtime.media import OF_GATEWAYS, Media
@@ -39,6 +40,7 @@ class Session:
         refused_at: Seconds since 1970 at which a full ASR host did not take its audio; 0: none has refused.
         begins_at: RTP timestamp of its first frame; ``None``: none is known.
         srtp_key: Base64 of master key and salt; of external sessions only.
+        end_of_turn_ms: Silence that ends a finished sentence.
         last_sequence: ``sequence`` of the last chunk that the VAD tier shipped; -1: none yet.
         chunks: That the VAD tier has shipped.
         transcribed_to: ``sequence`` of the last chunk that a final transcript covers; -1: none yet.
@@ -58,6 +60,7 @@ class Session:
     srtp_key: str | None = None
     media: Media = OF_GATEWAYS
     language: str | None = None
+    end_of_turn_ms: int = END_OF_TURN_MS
     last_sequence: int = -1
     chunks: int = 0
     transcribed_to: int = -1
@@ -93,6 +96,7 @@ class Session:
                 srtp_key=read.get(SessionField.SRTP_KEY),
                 media=Media.of(read.get(SessionField.MEDIA, str(OF_GATEWAYS))),
                 language=read.get(SessionField.LANGUAGE),
+                end_of_turn_ms=int(read.get(SessionField.END_OF_TURN_MS, END_OF_TURN_MS)),
                 told=read.get(SessionField.TOLD, ""),
                 last_sequence=int(read.get(SessionField.LAST_SEQUENCE, -1)),
                 chunks=int(read.get(SessionField.CHUNKS, 0)),
@@ -167,7 +171,7 @@ class Sessions:
             await pipe.execute()
 
     async def note(self, session: Session, **fields: str) -> None:
-        """Write fields of a session that its caller settles while it lasts: ``language``, ``told``."""
+        """Write fields of a session that its caller settles while it lasts, such as ``language`` and ``told``."""
         key = state.session(session.ssrc)
         # A record that has expired is not made anew: it would never expire.
         if await self._store.exists(key):
@@ -224,5 +228,6 @@ def _fields(session: Session) -> dict[Any, str]:
         SessionField.SRTP_KEY: session.srtp_key,
         SessionField.MEDIA: str(session.media),
         SessionField.LANGUAGE: session.language,
+        SessionField.END_OF_TURN_MS: str(session.end_of_turn_ms),
     }
     return {name: value for name, value in fields.items() if value is not None}
