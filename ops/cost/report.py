@@ -31,6 +31,14 @@ def print_estimate(estimate: Estimate) -> None:
     out.print(f"  free by themselves: {len(estimate.free)} types [dim](--json lists them)[/]")
 
 
+def print_total(estimates: list[Estimate]) -> None:
+    """Print what several regions and clouds cost together."""
+    usd = " / ".join(f"{case:,.0f}" for case in total(each.usd for each in estimates).cases)
+    at_least = "at least " * any(each.hosts for each in estimates)
+    parts = ", ".join(f"{each.cloud} {each.region}" for each in estimates)
+    out.print(f"  [bold]together {at_least}{usd}[/] USD per month, low / expected / peak: {parts}", soft_wrap=True)
+
+
 def print_difference(estimate: Estimate | None, other: Estimate | None, name: str) -> None:
     """Print one cloud's half less that of the other file, which ``name`` names."""
     present = estimate or other

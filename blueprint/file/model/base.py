@@ -7,9 +7,10 @@ from pydantic import Field, model_validator
 
 from blueprint.base import Model
 
+NAME_LENGTH = 32
 Name = Annotated[
     str,
-    Field(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$", max_length=32),
+    Field(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$", max_length=NAME_LENGTH),
 ]
 """Lower-case words joined by hyphens; it becomes part of AWS and Azure resource names."""
 

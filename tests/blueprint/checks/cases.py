@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from blueprint.checks.network import NEEDED_ENDPOINTS
-from tests.blueprint.documents import ABSENT, BASE, Edits
+from tests.blueprint.documents import ABSENT, BASE, Edits, parsed
 
 VAD_RULE = "aws.vad.scaling.0"
 ASR_RULE = "aws.asr.1.scaling.0"
@@ -105,6 +105,16 @@ def thresholds(out: float, back: float) -> Edits:
     return {f"{VAD_RULE}.threshold": out, "aws.vad.scaling.1.threshold": back}
 
 
+def other_region(edits: Edits) -> Edits:
+    """The base document in a second region, with as many zones."""
+    zones = [f"us-west-2{letter}" for letter in "abc"]
+    return {"aws.other_regions": [{"region": "us-west-2", "availability_zones": zones}], **edits}
+
+
+ABSENT_IDS = [
+    {key: value for key, value in fleet.items() if key not in {"machine_image", "purchase"}}
+    for fleet in parsed(BASE)["aws"]["asr"]
+]
 MTU = "aws.vad.data_path.mtu"
 QUEUES = "aws.vad.data_path.rx_queues"
 RING = "aws.vad.data_path.rx_ring_size"
@@ -406,6 +416,10 @@ CASES: tuple[Case, ...] = (
     Case("images-have-digests", "images", VLLM,
          {**VLLM, "images.asr-vllm": DIGEST}, ("asr-vllm",)),
     Case("images-have-digests", "images", {"images": ABSENT}, {}, ("vad-dataplane",), present=False),
+    Case("regions-share-no-ids", "aws.other_regions.0", other_region({}),
+         other_region({"aws.vad.machine_image": "/voice/vad:3", "aws.asr": ABSENT_IDS}), ("in us-east-1 alone",)),
+    Case("regions-share-no-ids", "aws.other_regions.0", other_region({"aws.vad.machine_image": "/voice/vad:3"}),
+         other_region({"aws.vad.machine_image": "/voice/vad:3", "aws.asr": ABSENT_IDS}), ("cr-0123456789abcdef0",)),
     Case("accepted-checks-exist", "accepted_checks.0.id", {"accepted_checks.0.id": "load-fits-gpus"},
          {"accepted_checks.0.id": "vm-size-in-location"}, ("`load-fits-gpus` cannot be accepted",)),
     Case("accepted-checks-exist", "accepted_checks.0.id", {"accepted_checks.0.id": "ena-express-hop"},
