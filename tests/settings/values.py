@@ -129,16 +129,14 @@ SIGNING = {
 }
 
 ALONE: Mapping[Key, Edits] = {
+    (*AWS, "Aws.agents", "AwsAgents.prompt_secret"): {
+        "aws.agents.prompt": ABSENT,
+        "aws.agents.prompt_secret": "zq-prompt",
+    },
     **{
-        (*AWS, "Aws.agents", *rest): edits
-        for rest, edits in (
-            (("AwsAgents.prompt_secret",), {"aws.agents.prompt": ABSENT, "aws.agents.prompt_secret": "zq-prompt"}),
-            *(
-                ((f"AwsAgents.{role}", f"Endpoint.{name}"), {f"aws.agents.{role}.{name}": value})
-                for role in ("chat", "speech")
-                for name, value in (("url", "https://zq.dev/v1"), ("model", "zq"), ("key_secret", "zq-key"))
-            ),
-        )
+        (*AWS, "Aws.agents", f"AwsAgents.{role}", f"Endpoint.{name}"): {f"aws.agents.{role}.{name}": value}
+        for role in ("chat", "speech")
+        for name, value in (("url", "https://zq.dev/v1"), ("model", "zq"), ("key_secret", "zq-key"))
     },
     ("Deployment.image_signing", "ImageSigning.public_key"): {"image_signing": SIGNING},
     (*AWS, "Aws.availability_zones"): {"aws.availability_zones": ["us-east-1a", "us-east-1c"]},
