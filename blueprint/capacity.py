@@ -55,8 +55,9 @@ SPEECH_SHARE = 0.5
 
 SOCKETS_PER_CALL = 2
 """A caller's audio socket and event stream."""
-EDGE_INSTANCES, EDGE_UNITS = (2, 20), 10
-"""Of Azure's application gateway, least and most: two survive the loss of one. Each reserves so many capacity units, of
+EDGE_INSTANCES, EDGE_UNITS = (2, 50), 10
+"""Of Azure's application gateway, least and most: two survive the loss of one, and its range of addresses
+(blueprint/azure/ranges.py) has no room for many more. Each reserves so many capacity units, of
 which one is 2,500 connections, 2.22 Mbit/s or, with a web firewall, ten requests a second.
 https://learn.microsoft.com/azure/application-gateway/understanding-pricing"""
 GATEWAY_WORK = 0.28

@@ -80,7 +80,7 @@ class SessionField(StrEnum):
     KIND = "kind"
     """Gateway: ``gateway`` for plain RTP from inside the network, ``external`` for SRTP."""
     SRTP_KEY = "srtp_key"
-    """Gateway: base64 of the master key and salt (30 bytes); with ``external`` only."""
+    """Gateway: base64 of the master key and salt, whose length says the suite; with ``external`` only."""
     GATEWAY = "gateway"
     """Gateway: IPv4 address that plain RTP comes from, written when the session's socket opens; none is taken from
     elsewhere."""

@@ -33,9 +33,9 @@ class TlsLoadBalancer(Construct):
 
     Attributes:
         load_balancer: The load balancer.
-        targets: Where TLS connections go.
-        host: Host name that callers use.
-        log_bucket: Access logs; of TLS connections only, AWS writes none for UDP.
+        self.host = self._name(domain, host)
+        self._listen(domain)
+        self._keep_access_logs()
     """
 
     def __init__(
@@ -63,9 +63,16 @@ class TlsLoadBalancer(Construct):
             cross_zone_enabled=context.settings.cross_zone,
             deletion_protection=context.deployment.aws.deletion_protection,
         )
+<<<<<<< HEAD
         self.host = self._name(domain, host)
         self._listen(domain)
         self.log_bucket = self._build_log_bucket()
+=======
+        self.gateway_targets = context.gateway_targets(self, "GatewayTargets", GATEWAY_MEDIA)
+        self.host = self._name(domain)
+        self._listen(domain, rtp_targets)
+        self._keep_access_logs()
+>>>>>>> main
 
     def _name(self, domain: HostDomain | None, host: str | None) -> str:
         balancer = self.load_balancer
@@ -91,7 +98,8 @@ class TlsLoadBalancer(Construct):
             default_target_groups=[self.targets],
         )
 
-    def _build_log_bucket(self) -> s3.Bucket:
+    def _keep_access_logs(self) -> None:
+        """Keep those of TLS connections; AWS writes none for UDP."""
         deployment = self._context.deployment
         bucket = s3.Bucket(
             self,
@@ -128,7 +136,6 @@ class TlsLoadBalancer(Construct):
         # AWS tries the bucket when logging is switched on.
         if bucket.policy is not None:
             self.load_balancer.node.add_dependency(bucket.policy)
-        return bucket
 
 
 class PublicLoadBalancer(TlsLoadBalancer):
