@@ -33,9 +33,8 @@ class TlsLoadBalancer(Construct):
 
     Attributes:
         load_balancer: The load balancer.
-        self.host = self._name(domain, host)
-        self._listen(domain)
-        self._keep_access_logs()
+        targets: Where TLS connections go.
+        host: Host name that callers use.
     """
 
     def __init__(
@@ -63,16 +62,9 @@ class TlsLoadBalancer(Construct):
             cross_zone_enabled=context.settings.cross_zone,
             deletion_protection=context.deployment.aws.deletion_protection,
         )
-<<<<<<< HEAD
         self.host = self._name(domain, host)
         self._listen(domain)
-        self.log_bucket = self._build_log_bucket()
-=======
-        self.gateway_targets = context.gateway_targets(self, "GatewayTargets", GATEWAY_MEDIA)
-        self.host = self._name(domain)
-        self._listen(domain, rtp_targets)
         self._keep_access_logs()
->>>>>>> main
 
     def _name(self, domain: HostDomain | None, host: str | None) -> str:
         balancer = self.load_balancer
