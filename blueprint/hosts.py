@@ -14,9 +14,9 @@ from blueprint.file.model.deployment import Deployment
 VAD_IMAGES = (Image.VAD_DATAPLANE, Image.TELEMETRY)
 GATEWAY_IMAGES = (Image.GATEWAY,)
 AGENT_IMAGES = (Image.AGENT,)
-"""Of both clouds; a section of the file describes it, and nothing deploys it yet."""
 AWS_IMAGES = (
     *GATEWAY_IMAGES,
+    *AGENT_IMAGES,
     Image.VAD_DATAPLANE,
     Image.WHISPER_ENGINE,
     Image.ASR_NEURON,

@@ -22,7 +22,8 @@ Dashboard = panels.Dashboard[Series]
 
 
 def dashboards(deployment: Deployment) -> tuple[Dashboard, ...]:
-    return tuple(build(deployment) for build in (_overview, _edge, _vad, _asr, _state))
+    agents = (_agents,) if deployment.aws.agents else ()
+    return tuple(build(deployment) for build in (_overview, _edge, *agents, _vad, _asr, _state))
 
 
 def _overview(deployment: Deployment) -> Dashboard:
@@ -103,6 +104,40 @@ def _edge(deployment: Deployment) -> Dashboard:
             ),
             Panel("Broken TLS handshakes", (_balancer("ClientTLSNegotiationErrorCount", "Sum", "handshakes"),)),
             Panel("Errors in the gateway's log", (of_log(deployment, "GatewayErrors", "errors"),)),
+        ),
+    )
+
+
+def _agents(deployment: Deployment) -> Dashboard:
+    fleet, service = names.AGENT_FLEET, (Resource.AGENT_CLUSTER, Resource.AGENT_SERVICE)
+    return Dashboard(
+        "agents",
+        "Conversations: how many, how soon they are answered, who is refused.",
+        _alarms(deployment, lambda alert: alert.tier is Tier.AGENT),
+        (
+            Panel(
+                "Conversations of a task",
+                (
+                    of_fleet(deployment, fleet, "Conversations", "Maximum", label="fullest"),
+                    of_fleet(deployment, fleet, "Conversations", "Average", label="mean"),
+                ),
+            ),
+            Panel("Callers refused", (of_fleet(deployment, fleet, "ConversationsRefused", "Sum", label="refused"),)),
+            *(
+                Panel(title, tuple(of_fleet(deployment, fleet, name, s, label=s) for s in ("p50", "p95")))
+                for title, name in (
+                    ("End of a question to its answer, ms", "TurnLatency"),
+                    ("Interruption to silence, ms", "BargeInLatency"),
+                )
+            ),
+            Panel("Targets", _targets(Resource.AGENT_TARGETS, Resource.AGENT_LOAD_BALANCER, "agent")),
+            Panel(
+                "Agent service, % of what it reserves",
+                (
+                    of_service(CONTAINER_SERVICE, "CPUUtilization", "Average", service, "CPU"),
+                    of_service(CONTAINER_SERVICE, "MemoryUtilization", "Average", service, "memory"),
+                ),
+            ),
         ),
     )
 

@@ -9,6 +9,12 @@ Source: https://docs.aws.amazon.com/AmazonECS/latest/APIReference/API_ContainerD
 GATEWAY_DRAIN_TIMEOUT_S = FARGATE_STOP_TIMEOUT_S - 10
 """What a stopping task gives its callers to move; the rest is for its last logs and metrics."""
 
+AGENT_DRAIN_TIMEOUT_S = GATEWAY_DRAIN_TIMEOUT_S
+"""The same of an agent: conversations end in it, or are told between two turns to go on at another."""
+AGENT_VCPU, AGENT_MEMORY_GIB = 1, 2
+"""Of a task: one process uses one core, and 2 GiB are the least that Fargate sells with it; eight conversations take
+0.3."""
+
 STREAM_TIMEOUT_S = 900
 """Longest that API Gateway keeps a streamed response open; callers resume with ``Last-Event-ID``."""
 STREAM_IDLE_S = 300
@@ -24,6 +30,11 @@ Source: https://docs.aws.amazon.com/apigateway/latest/developerguide/limits.html
 def api_host(domain: Domain) -> str:
     """Return the host name of the session API."""
     return f"api.{domain.name}"
+
+
+def agent_host(domain: Domain) -> str:
+    """Return the host name of conversations."""
+    return f"agent.{domain.name}"
 
 
 def media_host(domain: Domain) -> str:

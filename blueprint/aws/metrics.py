@@ -23,7 +23,7 @@ NETWORK_LOAD_BALANCER = "AWS/NetworkELB"
 LOG_NAMESPACE = "VoiceServe/Logs"
 """Metric filters add no constant dimension, so each deployment counts in a namespace of its own below this one."""
 
-_EDGE = (Tier.GATEWAY,)
+_EDGE = (Tier.GATEWAY, Tier.AGENT)
 _HOSTS = (Tier.VAD, Tier.ASR)
 
 
@@ -61,7 +61,7 @@ SERVICE_METRICS: dict[tuple[str, str], Metric] = {
             "Evictions": ("Count", "Keys dropped for want of memory."),
             "SuccessfulReadRequestLatency": ("Microseconds", "Inside the engine, without the network."),
         }),
-        *_service(NETWORK_LOAD_BALANCER, (Tier.VAD, Tier.GATEWAY), ("TargetGroup", "LoadBalancer"), {
+        *_service(NETWORK_LOAD_BALANCER, (Tier.VAD, Tier.GATEWAY, Tier.AGENT), ("TargetGroup", "LoadBalancer"), {
             "HealthyHostCount": ("Count", "Targets that pass the health check."),
             "UnHealthyHostCount": ("Count", "Targets that fail the health check."),
         }),

@@ -8,6 +8,8 @@ from blueprint.file.model.scaling import ScalingRule
 VAD_FLEET = "vad"
 GATEWAY_FLEET = "gateway"
 """The gateway service's value of the fleet dimension."""
+AGENT_FLEET = "agent"
+"""The agents' value of it."""
 
 ELASTICACHE_ID_LENGTH = 40
 """Longest id of a replication group, and by our reading of a user and of a group of users.

@@ -38,6 +38,10 @@ class Resource(StrEnum):
     API_STAGE = "api-stage"
     GATEWAY_CLUSTER = "gateway-cluster"
     GATEWAY_SERVICE = "gateway-service"
+    AGENT_LOAD_BALANCER = "agent-load-balancer"
+    AGENT_TARGETS = "agent-targets"
+    AGENT_CLUSTER = "agent-cluster"
+    AGENT_SERVICE = "agent-service"
 
 
 @dataclass(frozen=True)

@@ -138,15 +138,18 @@ class Account:
 
     def gateway(self) -> tuple[str, str] | None:
         """Return the cluster and the ARN of the gateway's service; ``None`` before it is deployed."""
-        edge = names.stack(self.deployment, "edge")
-        for arn in self.physical_ids(edge).values() if edge in self.stacks() else ():
+        return self.service("edge")
+
+    def service(self, tier: str) -> tuple[str, str] | None:
+        """Return the cluster and the ARN of a stack's only service; ``None`` before it is deployed."""
+        stack = names.stack(self.deployment, tier)
+        for arn in self.physical_ids(stack).values() if stack in self.stacks() else ():
             _, is_service, place = arn.partition(":service/")
             if is_service:
                 return place.split("/")[0], arn
         return None
 
-    def renew_gateway(self) -> None:
-        """Have the gateway's tasks replaced: they get the store's host and password when they start."""
-        if gateway := self.gateway():
-            cluster, service = gateway
+    def renew_services(self) -> None:
+        """Have tasks of gateway and agents replaced: they get the store's host and password when they start."""
+        for cluster, service in filter(None, map(self.service, ("edge", "agents"))):
             self.session.client("ecs").update_service(cluster=cluster, service=service, forceNewDeployment=True)

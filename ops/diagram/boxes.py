@@ -110,7 +110,7 @@ def _load_balancers(templates: Templates) -> Iterator[Box]:
         ]
         yield Box(
             Node(
-                "public-load-balancer" if public else "api-load-balancer",
+                ("agent-" if balancer.tier == "agents" else "public-" if public else "api-") + "load-balancer",
                 balancer.tier,
                 "Public load balancer (NLB)" if public else "Internal load balancer (NLB)",
                 (*hosts, f"listens on {', '.join(listeners)}"),
@@ -134,7 +134,8 @@ def _services(templates: Templates) -> Iterator[Box]:
         size = f"{int(task.get('Cpu', 0)) / 1024:g} vCPU, {int(task.get('Memory', 0)) / 1024:g} GiB"
         lines = (f"Fargate {architecture}, {size}", *(_marked(each, task) for each in bounds))
         groups = templates.origins(service.tier, network.get("SecurityGroups"))
-        yield Box(Node("gateway", service.tier, "Gateway service", lines), frozenset({service.key}), groups)
+        node, title = ("agents", "Agents") if service.tier == "agents" else ("gateway", "Gateway service")
+        yield Box(Node(node, service.tier, title, lines), frozenset({service.key}), groups)
 
 
 def _marked(bounds: str, properties: Mapping[str, Any]) -> str:

@@ -124,6 +124,6 @@ def restore_store(account: Account) -> None:
         cdk = Cdk(OperatorsAws(account.caller["Account"], account.region), deployment, Path(home))
         cdk.take(Path(synthesize(deployment, Path(home) / "cdk.out").directory))
         cdk.deploy_only(names.stack(deployment, "state"))
-        account.renew_gateway()
+        account.renew_services()
         if (watching := names.stack(deployment, "observability")) in account.stacks():
             cdk.deploy_only(watching)

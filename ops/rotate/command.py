@@ -37,7 +37,7 @@ def rotate(file: DeploymentFile, region: Region = None, as_json: Json = False) -
         for user in begun if not begins else []:
             end(account, user)
         if begins:
-            account.renew_gateway()
+            account.renew_services()
     except KeyError as error:
         raise stop(f"{deployment.name} has no state store yet: {error} is not deployed", FAILED) from None
     except ERRORS as error:

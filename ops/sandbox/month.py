@@ -157,7 +157,7 @@ class Month:
             for user in users(account):
                 half(account, user)
             counts.append({user.passwords for user in users(account)})
-            account.renew_gateway()
+            account.renew_services()
         yield Claim("two passwords let each user in meanwhile, and one at the end", counts == [{2}, {1}])
 
     def _restore(self) -> Iterator[Claim]:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from blueprint.capacity import capacities, peak_calls
 from blueprint.contract.images import Image
 from blueprint.contract.network import Tier
-from blueprint.hosts import GATEWAY_IMAGES
+from blueprint.file.model.edge import TaskCount
+from blueprint.hosts import AGENT_IMAGES, GATEWAY_IMAGES
 from ops.aws.account import AREA, Account, Group
 from ops.preflight.report import Row, answer
 
@@ -24,17 +25,20 @@ _IMAGE = re.compile(r"\.amazonaws\.com(?:\.cn)?/([a-z0-9/-]+)@(sha256:[0-9a-f]{6
 
 
 def fleet_rows(account: Account) -> Iterator[Row]:
-    """Compare hosts in service with those desired, and these with the file's bounds; then the gateway's tasks."""
+    """Compare hosts in service with those desired, and these with the file's bounds; then the services' tasks."""
     live = live_groups(account)
     for group in account.groups.values():
         found = live.get(group.name)
         yield _fleet(account, group, found) if found else _missing(f"hosts of {group.name}")
-    yield _gateway(account)
+    aws = account.deployment.aws
+    yield _tasks(account, "edge", "tasks of the gateway", GATEWAY_IMAGES, aws.edge.gateway.tasks)
+    if aws.agents:
+        yield _tasks(account, "agents", "tasks of the agents", AGENT_IMAGES, aws.agents.tasks)
 
 
 def calls_row(account: Account) -> Iterator[Row]:
     """Count the calls that hosts in service and running tasks carry, beside those that the file expects."""
-    hosts, service = serving(account), _service(account)
+    hosts, service = serving(account), _service(account, "edge")
     hosts[Tier.GATEWAY] = service["runningCount"] if service else 0
     room: Counter[Tier] = Counter()
     for each in capacities(account.deployment.aws):
@@ -66,11 +70,11 @@ def image_rows(account: Account) -> Iterator[Row]:
     for group in account.groups.values():
         if group.name in live and live[group.name]["Instances"]:
             yield _images(account, group.name, group.images, _running(account, live[group.name]))
-    service = _service(account)
-    if service:
-        task = account.session.client("ecs").describe_task_definition(taskDefinition=service["taskDefinition"])
-        text = " ".join(container["image"] for container in task["taskDefinition"]["containerDefinitions"])
-        yield _images(account, "gateway", GATEWAY_IMAGES, _digests(account, text))
+    for stack, tier, images in (("edge", Tier.GATEWAY, GATEWAY_IMAGES), ("agents", Tier.AGENT, AGENT_IMAGES)):
+        if service := _service(account, stack):
+            task = account.session.client("ecs").describe_task_definition(taskDefinition=service["taskDefinition"])
+            text = " ".join(container["image"] for container in task["taskDefinition"]["containerDefinitions"])
+            yield _images(account, tier, images, _digests(account, text))
 
 
 def live_groups(account: Account) -> dict[str, AutoScalingGroupTypeDef]:
@@ -90,14 +94,12 @@ def _in_service(live: AutoScalingGroupTypeDef) -> int:
     )
 
 
-def _gateway(account: Account) -> Row:
-    asked = "tasks of the gateway"
-    service = _service(account)
+def _tasks(account: Account, stack: str, asked: str, images: tuple[Image, ...], tasks: TaskCount) -> Row:
+    service = _service(account, stack)
     if service is None:
         return _missing(asked)
-    tasks = account.deployment.aws.edge.gateway.tasks
     running, desired = service["runningCount"], service["desiredCount"]
-    return _count(account, asked, running, desired, GATEWAY_IMAGES, (tasks.min, tasks.max))
+    return _count(account, asked, running, desired, images, (tasks.min, tasks.max))
 
 
 def _count(  # noqa: PLR0917  two places call it
@@ -118,8 +120,8 @@ def _missing(asked: str) -> Row:
     return answer(AREA, asked, "not deployed", warns="deploy the file")
 
 
-def _service(account: Account) -> Any:  # noqa: ANN401  the stubs of ECS are not installed
-    place = account.gateway()
+def _service(account: Account, stack: str) -> Any:  # noqa: ANN401  the stubs of ECS are not installed
+    place = account.service(stack)
     if place is None:
         return None
     cluster, arn = place

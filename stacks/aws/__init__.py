@@ -3,6 +3,7 @@
 from aws_cdk import App
 
 from blueprint.file.model.deployment import Deployment
+from stacks.aws.agents import AgentsStack
 from stacks.aws.asr import AcceleratorStack, AsrStack
 from stacks.aws.edge import EdgeStack
 from stacks.aws.host_images import HostImagesStack
@@ -21,7 +22,13 @@ def build(app: App, deployment: Deployment) -> list[VoiceStack]:
     vad = VadStack(app, deployment, network=network, registry=registry, state=state)
     asr = AsrStack(app, deployment, network=network, registry=registry, state=state)
     edge = EdgeStack(app, deployment, network=network, registry=registry, state=state, vad=vad)
-    observability = ObservabilityStack(app, deployment, network=network, vad=vad, asr=asr, edge=edge)
+    wanted = deployment.aws.agents
+    agents = (
+        AgentsStack(app, deployment, wanted, network=network, registry=registry, state=state, edge=edge)
+        if wanted
+        else None
+    )
+    observability = ObservabilityStack(app, deployment, network=network, vad=vad, asr=asr, edge=edge, agents=agents)
     fleets = [AcceleratorStack(app, fleet=fleet, asr=asr) for fleet in deployment.aws.asr]
     for fleet in fleets:
         # A deploy ends at the first stack that fails: hosts that nobody sells hold nothing else up.
@@ -29,4 +36,4 @@ def build(app: App, deployment: Deployment) -> list[VoiceStack]:
     images = (
         [HostImagesStack(app, deployment, network=network, registry=registry)] if deployment.aws.host_images else []
     )
-    return [network, registry, state, vad, asr, edge, observability, *fleets, *images]
+    return [network, registry, state, vad, asr, edge, *([agents] if agents else []), observability, *fleets, *images]

@@ -48,7 +48,7 @@ class EdgeStack(VoiceStack):
                 store=state.store,
                 repositories=registry.registry.repositories,
                 media_host=self.load_balancer.host,
-                media_targets=self.load_balancer.gateway_targets,
+                media_targets=self.load_balancer.targets,
                 api_targets=self.api.link.gateway_targets,
             ),
         )

@@ -7,6 +7,7 @@ from blueprint.aws.alerts import BUDGET, alerts
 from blueprint.aws.dashboards import dashboards
 from blueprint.aws.series import Resource
 from blueprint.file.model.deployment import Deployment
+from stacks.aws.agents import AgentsStack
 from stacks.aws.asr import AsrStack
 from stacks.aws.edge import EdgeStack
 from stacks.aws.network import NetworkStack
@@ -34,9 +35,10 @@ class ObservabilityStack(VoiceStack):
         vad: VadStack,
         asr: AsrStack,
         edge: EdgeStack,
+        agents: AgentsStack | None,
     ) -> None:
         super().__init__(app, deployment)
-        resources = _resources(vad, edge)
+        resources = _resources(vad, edge) | (_of_agents(agents) if agents else {})
         self.topic = AlertTopic(
             self,
             "Topic",
@@ -90,10 +92,20 @@ def _resources(vad: VadStack, edge: EdgeStack) -> dict[Resource, str]:
         Resource.PUBLIC_LOAD_BALANCER: public.load_balancer.load_balancer_full_name,
         Resource.API_LOAD_BALANCER: link.load_balancer.load_balancer_full_name,
         Resource.VAD_TARGETS: vad.fleet.target_group.target_group_full_name,
-        Resource.GATEWAY_PUBLIC_TARGETS: public.gateway_targets.target_group_full_name,
+        Resource.GATEWAY_PUBLIC_TARGETS: public.targets.target_group_full_name,
         Resource.GATEWAY_API_TARGETS: link.gateway_targets.target_group_full_name,
         Resource.API: edge.api.rest_api.rest_api_name,
         Resource.API_STAGE: edge.api.stage.stage_name,
         Resource.GATEWAY_CLUSTER: edge.gateway.cluster.cluster_name,
         Resource.GATEWAY_SERVICE: edge.gateway.service.service_name,
+    }
+
+
+def _of_agents(stack: AgentsStack) -> dict[Resource, str]:
+    balancer = stack.load_balancer
+    return {
+        Resource.AGENT_LOAD_BALANCER: balancer.load_balancer.load_balancer_full_name,
+        Resource.AGENT_TARGETS: balancer.targets.target_group_full_name,
+        Resource.AGENT_CLUSTER: stack.agents.cluster.cluster_name,
+        Resource.AGENT_SERVICE: stack.agents.service.service_name,
     }

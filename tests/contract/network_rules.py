@@ -102,12 +102,13 @@ def _wearers(templates: Templates) -> Iterator[tuple[Resource, list[Any], Tier]]
             yield template, interface.get("Groups", []), Tier(template.tier.partition("-")[0])
     for service in of_type(templates, "ECS::Service"):
         network = service.properties["NetworkConfiguration"]["AwsvpcConfiguration"]
-        yield service, network.get("SecurityGroups", []), Tier.GATEWAY
+        yield service, network.get("SecurityGroups", []), Tier.AGENT if service.tier == "agents" else Tier.GATEWAY
     for group in of_type(templates, "ElastiCache::ReplicationGroup"):
         yield group, group.properties.get("SecurityGroupIds", []), Tier.STATE
     for balancer in of_type(templates, "ElasticLoadBalancingV2::LoadBalancer"):
         public = balancer.properties["Scheme"] == "internet-facing"
-        tier = Tier.PUBLIC_LOAD_BALANCER if public else Tier.API_LOAD_BALANCER
+        door = Tier.AGENT_LOAD_BALANCER if balancer.tier == "agents" else Tier.PUBLIC_LOAD_BALANCER
+        tier = door if public else Tier.API_LOAD_BALANCER
         yield balancer, balancer.properties.get("SecurityGroups", []), tier
     for endpoint in of_type(templates, "EC2::VPCEndpoint"):
         if endpoint.properties["VpcEndpointType"] == "Interface":

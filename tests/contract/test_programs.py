@@ -120,7 +120,7 @@ class Setting(NamedTuple):
 
 MEASURED = {"date": "2026-11-22", "conditions": "measured by hand"}
 WHISPER = (Image.WHISPER_ENGINE, Image.ASR_NEURON)
-EDGE = "aws.edge"
+EDGE, AGENTS = "aws.edge", "aws.agents"
 SETTINGS: tuple[tuple[Variable, Setting], ...] = (
     (variables.DEPLOYMENT, Setting("name", "elsewhere", "elsewhere")),
     (variables.REGION, Setting("aws.region", "us-west-2", "us-west-2")),
@@ -156,8 +156,21 @@ SETTINGS: tuple[tuple[Variable, Setting], ...] = (
     (variables.AUTHORIZER, Setting(f"{EDGE}.authorizer.kind", "jwt", "jwt")),
     (variables.JWT_AUDIENCE, Setting(f"{EDGE}.authorizer.audience", "listeners", "listeners")),
     (variables.MEDIA_HOST, Setting(f"{EDGE}.domain.name", "other.example.com", "media.other.example.com")),
-    (variables.TOKEN_TTL_S, Setting(f"{EDGE}.token_ttl_s", 701, "701")),
-    (variables.IDLE_TIMEOUT_S, Setting(f"{EDGE}.idle_timeout_s", 71, "71")),
+    (variables.TOKEN_TTL_S, Setting(f"{EDGE}.token_ttl_s", 701, "701", (Image.GATEWAY,))),
+    (variables.IDLE_TIMEOUT_S, Setting(f"{EDGE}.idle_timeout_s", 71, "71", (Image.GATEWAY,))),
+    (variables.TOKEN_TTL_S, Setting(f"{AGENTS}.token_ttl_s", 702, "702", (Image.AGENT,))),
+    (variables.IDLE_TIMEOUT_S, Setting(f"{AGENTS}.idle_timeout_s", 72, "72", (Image.AGENT,))),
+    (variables.CONVERSATIONS, Setting(f"{AGENTS}.conversations", 7, "7")),
+    (variables.CHAT_URL, Setting(f"{AGENTS}.chat.url", "https://one.test/v1", "https://one.test/v1")),
+    (variables.CHAT_MODEL, Setting(f"{AGENTS}.chat.model", "some-chat", "some-chat")),
+    (variables.SPEECH_URL, Setting(f"{AGENTS}.speech.url", "https://two.test/v1", "https://two.test/v1")),
+    (variables.SPEECH_MODEL, Setting(f"{AGENTS}.speech.model", "some-speech", "some-speech")),
+    (variables.SPEECH_VOICE, Setting(f"{AGENTS}.voice", "some-voice", "some-voice")),
+    (variables.SPEECH_RATE, Setting(f"{AGENTS}.speech_rate", 22050, "22050")),
+    (variables.PROMPT, Setting(f"{AGENTS}.prompt", "Be brief.", "Be brief.")),
+    (variables.TOOLS_URL, Setting(f"{AGENTS}.tools_url", "https://tools.test", "https://tools.test")),
+    (variables.LANGUAGE, Setting(f"{AGENTS}.language", "de", "de")),
+    (variables.ANSWER_TOKENS, Setting(f"{AGENTS}.answer_tokens", 77, "77")),
     (variables.TRACE_COLLECTOR, Setting(f"{EDGE}.trace_collector", "https://otlp.test/v1", "https://otlp.test/v1")),
     (variables.TRACED_SHARE, Setting(f"{EDGE}.traced_share", 0.25, "0.25")),
     (variables.RECONNECT_GRACE_S, Setting(f"{EDGE}.reconnect_grace_s", 31, "31")),
@@ -194,10 +207,14 @@ DEPLOYED = {
     variables.CACHE_DIR: "where the launcher mounts the host's disks",
 }
 """Variables that follow from what is deployed, and need no field of their own."""
-WITHOUT_SECTION = {Image.AGENT: "no section of the file starts it yet"}
 OF_ONE_IMAGE = {
     (variables.DRAIN_TIMEOUT_S, Image.GATEWAY): "Fargate grants no more",
     (variables.FLEET, Image.GATEWAY): "there is one service",
+    (variables.FLEET, Image.AGENT): "there is one service",
+    (variables.DRAIN_TIMEOUT_S, Image.AGENT): "Fargate grants no more",
+    (variables.GATEWAY_URL, Image.AGENT): "the deployed gateway's",
+    (variables.CHAT_KEY, Image.AGENT): "the operator's secret, by its name",
+    (variables.SPEECH_KEY, Image.AGENT): "the operator's secret, by its name",
     (variables.ENGINE, Image.ASR_NEURON): "vLLM is for GPUs",
 }
 
@@ -208,7 +225,6 @@ def unreachable(environment: Mapping[Image, Iterable[Variable]]) -> list[str]:
     return [
         f"{image}: no field of the deployment file sets {variable.name}"
         for image, given in environment.items()
-        if image not in WITHOUT_SECTION
         for variable in given
         if variable not in DEPLOYED and (variable, image) not in set_by_file | OF_ONE_IMAGE.keys()
     ]
@@ -251,7 +267,7 @@ def told(found: list[Launch], image: Image, variable: Variable) -> set[str | Non
 def test_a_field_of_the_file_reaches_the_programs(
     variable: Variable, setting: Setting, before: list[Launch], after: list[Launch]
 ) -> None:
-    readers = [image for image in setting.images if variable in ENVIRONMENT[image] and image not in WITHOUT_SECTION]
+    readers = [image for image in setting.images if variable in ENVIRONMENT[image]]
     assert readers
     for image in readers:
         assert setting.told in told(after, image, variable)

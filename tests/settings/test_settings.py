@@ -17,7 +17,6 @@ import pytest
 
 from blueprint import Deployment, checks
 from blueprint.contract.images import Image
-from blueprint.hosts import AGENT_IMAGES
 from stacks.aws.app import make_app
 from tests.blueprint.documents import Edits, edited, load_text, parsed, text
 from tests.settings.settings import Key, Setting, another, declared, found
@@ -26,10 +25,8 @@ from tests.stacks.azure.manifests import workloads
 from tests.stacks.azure.recorded import cluster, inputs
 
 IMAGES: Key = ("Deployment.images",)
-STARTED = [image for image in Image if image not in AGENT_IMAGES]
-"""No section of the file starts the others."""
 WRITTEN = edited(
-    {"images": {image.value: f"sha256:{number:064x}" for number, image in enumerate(STARTED, start=1)}},
+    {"images": {image.value: f"sha256:{number:064x}" for number, image in enumerate(Image, start=1)}},
     (Path(__file__).parent / "everything.yaml").read_text(encoding="utf-8"),
 )
 DOCUMENT = text(Deployment.model_validate_json(json.dumps(parsed(WRITTEN))).model_dump(mode="json", exclude_none=True))
@@ -167,9 +164,7 @@ def rendering(tmp_path_factory: pytest.TempPathFactory) -> Rendering:
     return Rendering(tmp_path_factory.mktemp("settings"))
 
 
-NOT_DEPLOYED = {"Aws.agents"}
-"""Sections that nothing deploys yet."""
-KEYS = [key for key in dict.fromkeys(declared(Deployment)) if not NOT_DEPLOYED & set(key)]
+KEYS = list(dict.fromkeys(declared(Deployment)))
 
 
 @pytest.mark.parametrize("key", [key for key in KEYS if not unseen(key) and key[-1] not in UNREAD], ids=".".join)

@@ -33,6 +33,10 @@ SHOWN: Mapping[str, object] = {
     "AzureDomain.name": "zq.azure-callers.dev",
     "VaultCertificate.vault_id": "/subscriptions/zq/resourceGroups/g/providers/Microsoft.KeyVault/vaults/zq-vault",
     "VaultCertificate.name": "zq-certificate",
+    "AwsAgents.prompt": "zq-prompt",
+    "AwsAgents.voice": "zq-voice",
+    "AwsAgents.language": "zq",
+    "AwsAgents.tools_url": "https://zq.tools.dev",
     "Observability.email": "zq@callers.dev",
     "Observability.chat_webhook_secret": "zq/chat",
     "Observability.runbook_url": "https://zq.dev/runbooks",
@@ -132,6 +136,15 @@ SIGNING = {
 }
 
 ALONE: Mapping[Key, Edits] = {
+    (*AWS, "Aws.agents", "AwsAgents.prompt_secret"): {
+        "aws.agents.prompt": ABSENT,
+        "aws.agents.prompt_secret": "zq-prompt",
+    },
+    **{
+        (*AWS, "Aws.agents", f"AwsAgents.{role}", f"Endpoint.{name}"): {f"aws.agents.{role}.{name}": value}
+        for role in ("chat", "speech")
+        for name, value in (("url", "https://zq.dev/v1"), ("model", "zq"), ("key_secret", "zq-key"))
+    },
     ("Deployment.image_signing", "ImageSigning.public_key"): {"image_signing": SIGNING},
     (*AWS, "Aws.availability_zones"): {"aws.availability_zones": ["us-east-1a", "us-east-1c"]},
     (*AWS, "Aws.vad", "VadFleet.ena_express", "EnaExpress.enabled"): {"aws.vad.ena_express": {}},
@@ -222,16 +235,18 @@ UNSEEN: Mapping[str, Unseen] = {
     "AcceptedCheck.reason": Unseen("is said with the finding", {"accepted_checks.0.reason": "for another reason"}),
     "Domain.zone_name": Unseen("is it ours?", {"aws.edge.domain": {"name": "a.example.com", "zone_id": "Z0",
                                                                   "zone_name": "example.com"}}),
+    "AwsAgents.commercial": Unseen("licences of voices", {"aws.agents.speech.model": "voxtral-4b-tts"}),
+    "AwsAgents.model_agreements.ModelAgreement.model": Unseen(
+        "licences of voices",
+        {"aws.agents.speech.model": "voxtral-4b-tts", "aws.agents.model_agreements.0.model": "whisper-large-v3"},
+    ),
     "Azure.commercial": Unseen("licences of models", {"azure.commercial": False}),
     "ModelAgreement.model": Unseen("licences of models", {"azure.model_agreements.0.model": "voxtral-4b-tts"}),
     "PrefillDecodeCell.load.Load.sessions": Unseen("load-fits", {"azure.services.1.load.sessions": 10**6}),
     "AggregatedService.load.Load.sessions": Unseen("load-fits", {"azure.services.3.load.sessions": 10**6}),
     "ChatService.load.Load.sessions": Unseen("load-fits", {"azure.services.5.load.sessions": 10**6}),
     "CallLoad.calls": Unseen("load-fits-tiers", {"load.calls": 10**6}),
-    "CallLoad.conversation_share": Unseen("load-fits-agents", {"aws.agents": {
-        "prompt": "Be brief.", "voice": "any", "tasks": {"min": 1, "max": 1},
-        **{role: {"url": "https://engines.callers.dev/v1", "model": "any"} for role in ("chat", "speech")},
-    }}),
+    "CallLoad.conversation_share": Unseen("load-fits-agents", {"load.conversation_share": 0.01}),
     "CallLoad.peak_factor": Unseen("load-fits-tiers", {"load.peak_factor": 1000}),
     **{
         f"{kind}.load.Load.longest_call_s": Unseen(

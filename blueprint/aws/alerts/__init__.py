@@ -7,7 +7,7 @@ are not alerts: their alarms change fleets and tell nobody, but they have runboo
 from blueprint.aws import names
 from blueprint.aws.alerts.base import BUDGET, CALLERS_AFFECTED, FLEET_GROWS, FLEET_SHRINKS, Alert
 from blueprint.aws.alerts.fleets import of_fleets
-from blueprint.aws.alerts.tiers import of_asr, of_edge, of_state, of_vad
+from blueprint.aws.alerts.tiers import of_agents, of_asr, of_edge, of_state, of_vad
 from blueprint.file.model.deployment import Deployment
 from blueprint.file.model.scaling import ScalingRule
 
@@ -16,7 +16,7 @@ __all__ = ["BUDGET", "CALLERS_AFFECTED", "FLEET_GROWS", "FLEET_SHRINKS", "Alert"
 
 def alerts(deployment: Deployment) -> tuple[Alert, ...]:
     """Return every alert that a deployment's shape allows."""
-    sections = (of_vad, of_asr, of_edge, of_fleets, of_state)
+    sections = (of_vad, of_asr, of_edge, of_agents, of_fleets, of_state)
     return tuple(alert for section in sections for alert in section(deployment))
 
 

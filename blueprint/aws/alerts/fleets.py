@@ -8,7 +8,7 @@ from blueprint.aws.series import of_fleet, of_group, of_log
 from blueprint.contract.network import Tier
 from blueprint.file.model.deployment import Deployment
 from blueprint.file.model.scaling import MissingData
-from blueprint.hosts import GATEWAY_IMAGES, VAD_IMAGES, asr_images, held_back
+from blueprint.hosts import AGENT_IMAGES, GATEWAY_IMAGES, VAD_IMAGES, asr_images, held_back
 
 
 def of_fleets(deployment: Deployment) -> Iterator[Alert]:
@@ -65,6 +65,8 @@ def _reporting_fleets(deployment: Deployment) -> Iterator[tuple[str, Tier, str]]
             yield fleet.name, Tier.ASR, "FreeSlots"
     if not held_back(deployment, GATEWAY_IMAGES):
         yield names.GATEWAY_FLEET, Tier.GATEWAY, "OpenSockets"
+    if deployment.aws.agents and not held_back(deployment, AGENT_IMAGES):
+        yield names.AGENT_FLEET, Tier.AGENT, "Conversations"
 
 
 def _groups(deployment: Deployment) -> Iterator[tuple[str, Tier, str, int]]:

@@ -192,6 +192,51 @@ def of_edge(deployment: Deployment) -> Iterator[Alert]:
     )
 
 
+def of_agents(deployment: Deployment) -> Iterator[Alert]:
+    """Yield what callers of agents would complain of; nothing where there are none."""
+    if deployment.aws.agents is None:
+        return
+    fleet = names.AGENT_FLEET
+    yield Alert(
+        "conversations-refused",
+        Tier.AGENT,
+        "Agents refuse callers: they are full, or one of their engines, the gateway or the state store is away.",
+        (of_fleet(deployment, fleet, "ConversationsRefused", "Sum"),),
+        above(0, 2, 3),
+        MINUTE_S,
+        callers_affected=True,
+    )
+    # People answer each other after 0.2 s; what is built of three engines takes 1.2 s here, and by twice of it people
+    # speak again. `docs/conversations.md` has the stages.
+    yield Alert(
+        "turn-slow",
+        Tier.AGENT,
+        "One answer in twenty begins more than 2.5 seconds after its question: callers ask again.",
+        (of_fleet(deployment, fleet, "TurnLatency", "p95"),),
+        above(2500, 3, 5),
+        MINUTE_S,
+        callers_affected=True,
+    )
+    # 300 ms is the goal; half a second later two speak at once.
+    yield Alert(
+        "barge-in-slow",
+        Tier.AGENT,
+        "One interruption in twenty silences the agent only after more than half a second.",
+        (of_fleet(deployment, fleet, "BargeInLatency", "p95"),),
+        above(500, 3, 5),
+        MINUTE_S,
+    )
+    yield Alert(
+        "agent-unhealthy",
+        Tier.AGENT,
+        "An agent task fails the load balancer's health check: its callers' connections hang or break.",
+        (_unhealthy(Resource.AGENT_TARGETS, Resource.AGENT_LOAD_BALANCER),),
+        above(0, 3, 3),
+        MINUTE_S,
+        callers_affected=True,
+    )
+
+
 def of_state(deployment: Deployment) -> Iterator[Alert]:
     """Yield the state store's alerts, for each node."""
     for number, node in enumerate(names.state_nodes(deployment), start=1):

@@ -8,32 +8,28 @@ from blueprint.aws import edge
 from blueprint.file.model.edge import Domain
 
 
-class EdgeDomain(Construct):
-    """A certificate for ``api.<name>`` and ``media.<name>``, and the records that lead there.
+class HostDomain(Construct):
+    """A certificate for host names of one zone, and the records that lead there.
 
     The zone is referred to by id, so that synth asks AWS nothing. ACM validates the certificate through records that
     CloudFormation writes into the zone; a deploy waits until it is issued, for as long as the zone is not delegated.
 
     Attributes:
-        api_host: Host name of the session API.
-        media_host: Host name of the public listeners.
-        certificate_arn: Certificate for both.
+        certificate_arn: Certificate for all of them.
     """
 
-    def __init__(self, scope: Construct, id_: str, *, domain: Domain) -> None:
+    def __init__(self, scope: Construct, id_: str, *, zone_id: str, hosts: tuple[str, ...]) -> None:
         super().__init__(scope, id_)
-        self._zone_id = domain.zone_id
-        self.api_host = edge.api_host(domain)
-        self.media_host = edge.media_host(domain)
+        self._zone_id = zone_id
         self.certificate_arn = acm.CfnCertificate(
             self,
             "Certificate",
-            domain_name=self.api_host,
-            subject_alternative_names=[self.media_host],
+            domain_name=hosts[0],
+            subject_alternative_names=list(hosts[1:]) or None,
             validation_method="DNS",
             domain_validation_options=[
-                acm.CfnCertificate.DomainValidationOptionProperty(domain_name=host, hosted_zone_id=domain.zone_id)
-                for host in (self.api_host, self.media_host)
+                acm.CfnCertificate.DomainValidationOptionProperty(domain_name=host, hosted_zone_id=zone_id)
+                for host in hosts
             ],
         ).ref
 
@@ -52,3 +48,17 @@ class EdgeDomain(Construct):
             type="A",
             alias_target=route53.CfnRecordSet.AliasTargetProperty(dns_name=to, hosted_zone_id=zone_id),
         )
+
+
+class EdgeDomain(HostDomain):
+    """``api.<name>`` and ``media.<name>``.
+
+    Attributes:
+        api_host: Host name of the session API.
+        media_host: Host name of the public listeners.
+    """
+
+    def __init__(self, scope: Construct, id_: str, *, domain: Domain) -> None:
+        self.api_host = edge.api_host(domain)
+        self.media_host = edge.media_host(domain)
+        super().__init__(scope, id_, zone_id=domain.zone_id, hosts=(self.api_host, self.media_host))

@@ -47,8 +47,8 @@ class EdgeContext:
             name=name,
         )
 
-    def gateway_targets(self, scope: Construct, id_: str, port: Port) -> elbv2.NetworkTargetGroup:
-        """Make a target group of gateway tasks; it can serve one load balancer only."""
+    def task_targets(self, scope: Construct, id_: str, port: Port) -> elbv2.NetworkTargetGroup:
+        """Make a target group of a service's tasks; it can serve one load balancer only."""
         return elbv2.NetworkTargetGroup(
             scope,
             id_,

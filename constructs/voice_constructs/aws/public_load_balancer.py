@@ -1,4 +1,4 @@
-"""The front door for audio."""
+"""The front doors: of audio, and of conversations."""
 
 from aws_cdk import Duration
 from aws_cdk import aws_ec2 as ec2
@@ -7,9 +7,9 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from blueprint.contract.network import GATEWAY_MEDIA, PUBLIC_TLS, RTP, Tier
+from blueprint.contract.network import GATEWAY_MEDIA, PUBLIC_TLS, RTP, Port, Tier
 from voice_constructs.aws.acknowledge import acknowledge
-from voice_constructs.aws.domain import EdgeDomain
+from voice_constructs.aws.domain import EdgeDomain, HostDomain
 from voice_constructs.aws.edge import EdgeContext
 from voice_constructs.aws.encryption import of_log_delivery
 from voice_constructs.aws.pseudo import ACCOUNT_ID
@@ -18,17 +18,23 @@ REPLACED_LOG_RETENTION_DAYS = 7
 """AWS writes a log file once; another version of it is somebody's doing, and is kept long enough to be found."""
 
 
-class PublicLoadBalancer(Construct):
-    """A network load balancer with the platform's two public listeners: TLS 443 and UDP 5004.
+class TlsLoadBalancer(Construct):
+    """A network load balancer that callers reach at TLS 443, with access logs.
 
     About 0.0225 USD/hour and 0.006 USD per capacity unit and hour, and the price of traffic between zones with
     ``cross_zone`` (https://aws.amazon.com/elasticloadbalancing/pricing/, us-east-1).
-    A UDP flow that is silent for 120 s is forgotten, and AWS offers no setting for it.
+
+    Args:
+        tier: Whose security group it has.
+        port: Of the tasks behind it.
+        target_id: Construct id of their target group.
+        domain: What has the certificate; without it, the file names one.
+        host: A name of that domain; without it callers use the load balancer's own.
 
     Attributes:
         load_balancer: The load balancer.
-        gateway_targets: Where TLS connections go.
-        host: Host name that callers send audio to.
+        targets: Where TLS connections go.
+        host: Host name that callers use.
     """
 
     def __init__(
@@ -37,38 +43,41 @@ class PublicLoadBalancer(Construct):
         id_: str,
         *,
         context: EdgeContext,
-        domain: EdgeDomain | None,
-        rtp_targets: elbv2.INetworkTargetGroup,
+        tier: Tier,
+        port: Port,
+        target_id: str,
+        domain: HostDomain | None,
+        host: str | None,
     ) -> None:
         super().__init__(scope, id_)
         self._context = context
+        self.targets = context.task_targets(self, target_id, port)
         self.load_balancer = elbv2.NetworkLoadBalancer(
             self,
             "LoadBalancer",
             vpc=context.network.vpc,
             vpc_subnets=ec2.SubnetSelection(subnet_type=ec2.SubnetType.PUBLIC),
             internet_facing=True,
-            security_groups=[context.network.security_groups[Tier.PUBLIC_LOAD_BALANCER]],
+            security_groups=[context.network.security_groups[tier]],
             cross_zone_enabled=context.settings.cross_zone,
             deletion_protection=context.deployment.aws.deletion_protection,
         )
-        self.gateway_targets = context.gateway_targets(self, "GatewayTargets", GATEWAY_MEDIA)
-        self.host = self._name(domain)
-        self._listen(domain, rtp_targets)
+        self.host = self._name(domain, host)
+        self._listen(domain)
         self._keep_access_logs()
 
-    def _name(self, domain: EdgeDomain | None) -> str:
+    def _name(self, domain: HostDomain | None, host: str | None) -> str:
         balancer = self.load_balancer
-        if domain is None:
+        if domain is None or host is None:
             return balancer.load_balancer_dns_name
         domain.lead(
-            domain.media_host,
+            host,
             to=balancer.load_balancer_dns_name,
             zone_id=balancer.load_balancer_canonical_hosted_zone_id,
         )
-        return domain.media_host
+        return host
 
-    def _listen(self, domain: EdgeDomain | None, rtp_targets: elbv2.INetworkTargetGroup) -> None:
+    def _listen(self, domain: HostDomain | None) -> None:
         certificate = domain.certificate_arn if domain else self._context.settings.certificate_arn
         assert certificate is not None  # noqa: S101  the model asks for one of the two
         self.load_balancer.add_listener(
@@ -78,10 +87,7 @@ class PublicLoadBalancer(Construct):
             certificates=[elbv2.ListenerCertificate.from_arn(certificate)],
             # TLS 1.2 and 1.3 with forward secrecy and authenticated ciphers only.
             ssl_policy=elbv2.SslPolicy.TLS13_RES,
-            default_target_groups=[self.gateway_targets],
-        )
-        self.load_balancer.add_listener(
-            "Rtp", port=RTP.number, protocol=elbv2.Protocol.UDP, default_target_groups=[rtp_targets]
+            default_target_groups=[self.targets],
         )
 
     def _keep_access_logs(self) -> None:
@@ -122,3 +128,33 @@ class PublicLoadBalancer(Construct):
         # AWS tries the bucket when logging is switched on.
         if bucket.policy is not None:
             self.load_balancer.node.add_dependency(bucket.policy)
+
+
+class PublicLoadBalancer(TlsLoadBalancer):
+    """The front door for audio: TLS 443 leads to gateway tasks, UDP 5004 to VAD hosts.
+
+    A UDP flow that is silent for 120 s is forgotten, and AWS offers no setting for it.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        context: EdgeContext,
+        domain: EdgeDomain | None,
+        rtp_targets: elbv2.INetworkTargetGroup,
+    ) -> None:
+        super().__init__(
+            scope,
+            id_,
+            context=context,
+            tier=Tier.PUBLIC_LOAD_BALANCER,
+            port=GATEWAY_MEDIA,
+            target_id="GatewayTargets",
+            domain=domain,
+            host=domain.media_host if domain else None,
+        )
+        self.load_balancer.add_listener(
+            "Rtp", port=RTP.number, protocol=elbv2.Protocol.UDP, default_target_groups=[rtp_targets]
+        )

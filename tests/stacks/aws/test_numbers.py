@@ -18,6 +18,7 @@ GROUP, POLICY, TARGETS = (
     "ElasticLoadBalancingV2::TargetGroup",
 )
 
+SERVICES = ("edge", "agents")
 REFRESH = "UpdatePolicy.AutoScalingInstanceRefresh.Preferences"
 
 NUMBERS = [
@@ -40,31 +41,32 @@ NUMBERS = [
      "the lifecycle hook drains; UDP flows of a host that left are moved at once"),
     (("vad",), TARGETS, "TargetGroupAttributes.deregistration_delay.connection_termination.enabled", {"true"},
      "without it a flow stays with the host that left"),
-    (("edge",), TARGETS, "TargetGroupAttributes.deregistration_delay.timeout_seconds", {"120"},
+    (SERVICES, TARGETS, "TargetGroupAttributes.deregistration_delay.timeout_seconds", {"120"},
      "as long as Fargate lets a task drain"),
-    (("vad", "edge"), TARGETS, "HealthCheckIntervalSeconds", {10}, "the shortest of a network load balancer but five"),
+    (("vad", *SERVICES), TARGETS, "HealthCheckIntervalSeconds", {10},
+     "the shortest of a network load balancer but five"),
     # --- Gateway
-    (("edge",), "ApplicationAutoScaling::ScalingPolicy", "TargetTrackingScalingPolicyConfiguration.ScaleOutCooldown",
+    (SERVICES, "ApplicationAutoScaling::ScalingPolicy", "TargetTrackingScalingPolicyConfiguration.ScaleOutCooldown",
      {60}, "a task is up in a minute, and sockets come faster than the default of 300 s allows for"),
-    (("edge",), "ApplicationAutoScaling::ScalingPolicy",
+    (SERVICES, "ApplicationAutoScaling::ScalingPolicy",
      "TargetTrackingScalingPolicyConfiguration.CustomizedMetricSpecification.Statistic", {"Average"},
      "every task publishes its own number: the average is that of a task"),
-    (("edge",), "ECS::Service", "DeploymentConfiguration.MinimumHealthyPercent", {100}, "a rollout takes no capacity"),
-    (("edge",), "ECS::Service", "DeploymentConfiguration.MaximumPercent", {200}, "new tasks beside the old ones"),
-    (("edge",), "ECS::Service", "HealthCheckGracePeriodSeconds", {60}, "how long a new task may fail health checks"),
+    (SERVICES, "ECS::Service", "DeploymentConfiguration.MinimumHealthyPercent", {100}, "a rollout takes no capacity"),
+    (SERVICES, "ECS::Service", "DeploymentConfiguration.MaximumPercent", {200}, "new tasks beside the old ones"),
+    (SERVICES, "ECS::Service", "HealthCheckGracePeriodSeconds", {60}, "how long a new task may fail health checks"),
     (("edge",), "ECS::TaskDefinition", "ContainerDefinitions.MountPoints.ReadOnly", {False},
      "a recording that is sent as a file lies there until it is decoded"),
-    (("edge",), "ECS::TaskDefinition", "ContainerDefinitions.StopTimeout", {120}, "the longest that Fargate grants"),
-    (("edge",), "ECS::TaskDefinition", "ContainerDefinitions.HealthCheck.Interval", {10}, "three failures in 30 s"),
-    (("edge",), "ECS::TaskDefinition", "ContainerDefinitions.HealthCheck.StartPeriod", {60}, "as the service's grace"),
-    (("edge",), "SecretsManager::Secret", "GenerateSecretString.PasswordLength", {64},
+    (SERVICES, "ECS::TaskDefinition", "ContainerDefinitions.StopTimeout", {120}, "the longest that Fargate grants"),
+    (SERVICES, "ECS::TaskDefinition", "ContainerDefinitions.HealthCheck.Interval", {10}, "three failures in 30 s"),
+    (SERVICES, "ECS::TaskDefinition", "ContainerDefinitions.HealthCheck.StartPeriod", {60}, "as the service's grace"),
+    (SERVICES, "SecretsManager::Secret", "GenerateSecretString.PasswordLength", {64},
      "letters and digits for more than the 256 bits of HMAC-SHA-256"),
     # --- Session API
     (("edge",), "ApiGateway::Method", "Integration.TimeoutInMillis", {900_000},
      "the longest that API Gateway keeps a streamed response open"),
     (("edge",), "WAFv2::WebACL", "Rules.Statement.RateBasedStatement.EvaluationWindowSec", {300},
      "the setting counts requests in five minutes"),
-    (("edge",), "S3::Bucket", "LifecycleConfiguration.Rules.NoncurrentVersionExpiration.NoncurrentDays", {7},
+    (SERVICES, "S3::Bucket", "LifecycleConfiguration.Rules.NoncurrentVersionExpiration.NoncurrentDays", {7},
      "long enough to find out who replaced a log"),
     # --- Registry
     (("registry",), "S3::Bucket", "LifecycleConfiguration.Rules.NoncurrentVersionExpiration.NoncurrentDays", {30},
@@ -131,14 +133,14 @@ SWITCHES: dict[str, dict[str, set[object]]] = {
         "DeploymentConfiguration.DeploymentCircuitBreaker.Enable": {True},
         "DeploymentConfiguration.DeploymentCircuitBreaker.Rollback": {True},
         "EnableECSManagedTags": {False},
-        "LoadBalancers.ContainerPort": {8080, 8083},
+        "LoadBalancers.ContainerPort": {8080, 8083, 8084},
     },
     "ECS::TaskDefinition": {
         "ContainerDefinitions.Essential": {True},
         "ContainerDefinitions.HealthCheck.Retries": {3},
         "ContainerDefinitions.HealthCheck.Timeout": {5},
         "ContainerDefinitions.LinuxParameters.InitProcessEnabled": {True},
-        "ContainerDefinitions.PortMappings.ContainerPort": {8080, 8083},
+        "ContainerDefinitions.PortMappings.ContainerPort": {8080, 8083, 8084},
         "ContainerDefinitions.ReadonlyRootFilesystem": {True},
     },
     "ElastiCache::ReplicationGroup": {
@@ -148,7 +150,7 @@ SWITCHES: dict[str, dict[str, set[object]]] = {
         "TransitEncryptionEnabled": {True},
     },
     "ElasticLoadBalancingV2::Listener": {"Port": {443, 5004, 8080}},
-    TARGETS: {"Port": {5004, 8080, 8083}},
+    TARGETS: {"Port": {5004, 8080, 8083, 8084}},
     "KMS::Key": {"EnableKeyRotation": {True}},
     "S3::Bucket": {
         "BucketEncryption.ServerSideEncryptionConfiguration.BucketKeyEnabled": {True},
@@ -178,8 +180,8 @@ SWITCHES: dict[str, dict[str, set[object]]] = {
 
 OF_THE_FILE: dict[str, dict[str, set[object]]] = {
     "ApiGateway::Stage": {"MethodSettings.ThrottlingBurstLimit": {400}, "MethodSettings.ThrottlingRateLimit": {200}},
-    "ApplicationAutoScaling::ScalableTarget": {"MaxCapacity": {100}, "MinCapacity": {1}},
-    "ApplicationAutoScaling::ScalingPolicy": {"TargetTrackingScalingPolicyConfiguration.TargetValue": {74}},
+    "ApplicationAutoScaling::ScalableTarget": {"MaxCapacity": {10, 100}, "MinCapacity": {1}},
+    "ApplicationAutoScaling::ScalingPolicy": {"TargetTrackingScalingPolicyConfiguration.TargetValue": {6, 74}},
     GROUP: {
         "DefaultInstanceWarmup": {120, 300},
         f"{REFRESH}.MaxHealthyPercentage": {110},

@@ -1,0 +1,213 @@
+"""An ECS service on Fargate that carries callers: the gateway's, and the agents'."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from aws_cdk import Duration
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_ecr as ecr
+from aws_cdk import aws_ecs as ecs
+from aws_cdk import aws_elasticloadbalancingv2 as elbv2
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_secretsmanager as secretsmanager
+from aws_cdk import aws_ssm as ssm
+from constructs import Construct
+
+from blueprint.aws.edge import FARGATE_STOP_TIMEOUT_S
+from blueprint.contract.environment import TOKEN_KEY, VALKEY_HOST, VALKEY_PASSWORD, Variable
+from blueprint.contract.images import UNPRIVILEGED_USER, Image
+from blueprint.contract.metrics import DEPLOYMENT_DIMENSION, FLEET_DIMENSION, NAMESPACE
+from blueprint.contract.network import Port, Tier
+from blueprint.contract.session_api import HEALTH_COMMAND
+from blueprint.file.model.edge import TaskCount
+from blueprint.hosts import digest, held_back
+from voice_constructs.aws.acknowledge import acknowledge
+from voice_constructs.aws.edge import EdgeContext
+from voice_constructs.aws.state import PASSWORD_FIELD, ValkeyStore
+
+TOKEN_KEY_LENGTH = 64
+"""Characters of the key that signs session tokens: 62 to choose from, so more than the 256 bits of HMAC-SHA-256."""
+
+START_S = 60
+"""How long a new task may fail health checks."""
+SCALE_OUT_COOLDOWN_S = 60
+"""A Fargate task on arm64 is up within about a minute; callers come faster than the default 300 s allow for."""
+
+
+@dataclass(frozen=True)
+class FargateProps:
+    """What the tasks of a tier are made in."""
+
+    context: EdgeContext
+    store: ValkeyStore
+    repositories: Mapping[Image, ecr.IRepository]
+
+
+class FargateTier(Construct):
+    """An ECS service on Fargate, arm64, one task or more in private subnets of all zones.
+
+    Tasks publish metrics as log lines in embedded metric format, so their role needs no permission at all.
+
+    Attributes:
+        cluster: The ECS cluster.
+        service: The service.
+        log_group: What tasks write.
+        token_key: Secret that signs tokens.
+    """
+
+    tier: Tier
+    image: Image
+    service: ecs.FargateService
+
+    def __init__(self, scope: Construct, id_: str, *, props: FargateProps) -> None:
+        super().__init__(scope, id_)
+        self._within = props
+        self._deployment = props.context.deployment
+        self._held_back = held_back(self._deployment, (self.image,))
+        self.log_group = props.context.log_group(self, "Logs", f"/voice/{self._deployment.name}/{self.tier}")
+        self.token_key = self._build_token_key()
+        self.cluster = ecs.Cluster(
+            self,
+            "Cluster",
+            vpc=props.context.network.vpc,
+            container_insights_v2=ecs.ContainerInsights.ENABLED,
+        )
+
+    def _build_token_key(self) -> secretsmanager.Secret:
+        secret = secretsmanager.Secret(
+            self,
+            "TokenKey",
+            description="Signs session tokens",
+            encryption_key=self._within.context.key,
+            removal_policy=self._within.context.retention.logs,
+            generate_secret_string=secretsmanager.SecretStringGenerator(
+                password_length=TOKEN_KEY_LENGTH, exclude_punctuation=True
+            ),
+        )
+        acknowledge(
+            secret,
+            "AwsSolutions-SMG4",
+            "A rotation is a new secret value and a new deployment of the service: tasks of one service must agree, "
+            "and tokens of the old key live for minutes",
+        )
+        return secret
+
+    def _build_task(
+        self,
+        *,
+        vcpu: float,
+        memory_gib: int,
+        ports: tuple[Port, ...],
+        environment: Mapping[Variable, str],
+        more_secrets: Mapping[Variable, ecs.Secret] | None = None,
+    ) -> ecs.FargateTaskDefinition:
+        task = ecs.FargateTaskDefinition(
+            self,
+            "Task",
+            cpu=int(vcpu * 1024),
+            memory_limit_mib=memory_gib * 1024,
+            runtime_platform=ecs.RuntimePlatform(
+                cpu_architecture=ecs.CpuArchitecture.ARM64, operating_system_family=ecs.OperatingSystemFamily.LINUX
+            ),
+        )
+        secrets = {
+            VALKEY_HOST: self._state_host(),
+            VALKEY_PASSWORD: self._state_password(task),
+            TOKEN_KEY: ecs.Secret.from_secrets_manager(self.token_key),
+            **(more_secrets or {}),
+        }
+        acknowledge(task, "AwsSolutions-ECS2", "Secrets are injected by reference; the rest are names and numbers")
+        acknowledge(
+            task,
+            "AwsSolutions-IAM5[Resource::*]",
+            "ecr:GetAuthorizationToken knows no resources; what may be pulled is one repository",
+        )
+        linux = ecs.LinuxParameters(self, "Linux", init_process_enabled=True)
+        linux.drop_capabilities(ecs.Capability.ALL)
+        task.add_container(
+            self.tier.value,
+            container_name=self.tier.value,
+            image=ecs.ContainerImage.from_ecr_repository(
+                self._within.repositories[self.image], digest(self._deployment, self.image)
+            ),
+            environment={variable.name: value for variable, value in environment.items()},
+            secrets={variable.name: secret for variable, secret in secrets.items()},
+            port_mappings=[ecs.PortMapping(container_port=port.number) for port in ports],
+            user=f"{UNPRIVILEGED_USER}:{UNPRIVILEGED_USER}",
+            readonly_root_filesystem=True,
+            linux_parameters=linux,
+            health_check=ecs.HealthCheck(
+                command=["CMD", HEALTH_COMMAND],
+                interval=Duration.seconds(10),
+                start_period=Duration.seconds(START_S),
+            ),
+            stop_timeout=Duration.seconds(FARGATE_STOP_TIMEOUT_S),
+            logging=ecs.LogDriver.aws_logs(stream_prefix=self.tier.value, log_group=self.log_group),
+        )
+        return task
+
+    def _state_host(self) -> ecs.Secret:
+        """Refer to the store's endpoint by the parameter's name: a restore changes its value, and exports nothing."""
+        parameter = ssm.StringParameter.from_string_parameter_attributes(
+            self, "StateHost", parameter_name=self._within.store.host_parameter
+        )
+        return ecs.Secret.from_ssm_parameter(parameter)
+
+    def _state_password(self, task: ecs.FargateTaskDefinition) -> ecs.Secret:
+        """Refer to the password by address: CDK's own grant would name the task's role in the other stack's key."""
+        store = self._within.store
+        secret = secretsmanager.Secret.from_secret_complete_arn(
+            self, "StatePassword", store.secrets[self.tier].secret_arn
+        )
+        task.add_to_execution_role_policy(
+            iam.PolicyStatement(
+                actions=["kms:Decrypt"],
+                resources=[store.key.key_arn],
+                conditions={
+                    "StringEquals": {"kms:ViaService": f"secretsmanager.{self._deployment.aws.region}.amazonaws.com"}
+                },
+            )
+        )
+        return ecs.Secret.from_secrets_manager(secret, PASSWORD_FIELD)
+
+    def _build_service(
+        self, task: ecs.FargateTaskDefinition, targets: Mapping[Port, elbv2.NetworkTargetGroup]
+    ) -> ecs.FargateService:
+        network = self._within.context.network
+        service = ecs.FargateService(
+            self,
+            "Service",
+            cluster=self.cluster,
+            task_definition=task,
+            # Otherwise the number is the scaling's: a deployment must not reset it.
+            desired_count=0 if self._held_back else None,
+            circuit_breaker=ecs.DeploymentCircuitBreaker(enable=True, rollback=True),
+            min_healthy_percent=100,
+            max_healthy_percent=200,
+            health_check_grace_period=Duration.seconds(START_S),
+            assign_public_ip=False,
+            vpc_subnets=network.private_subnets(),
+            security_groups=[network.security_groups[self.tier]],
+            propagate_tags=ecs.PropagatedTagSource.SERVICE,
+        )
+        for port, group in targets.items():
+            group.add_target(service.load_balancer_target(container_name=self.tier.value, container_port=port.number))
+        return service
+
+    def _build_scaling(self, count: TaskCount, metric: str, fleet: str, target: float) -> None:
+        """Keep a metric, of which every task publishes its own value, at a target on average."""
+        tasks = self.service.auto_scale_task_count(
+            min_capacity=0 if self._held_back else count.min, max_capacity=count.max
+        )
+        tasks.scale_to_track_custom_metric(
+            metric,
+            metric=cloudwatch.Metric(
+                namespace=NAMESPACE,
+                metric_name=metric,
+                dimensions_map={DEPLOYMENT_DIMENSION: self._deployment.name, FLEET_DIMENSION: fleet},
+                statistic="Average",
+                period=Duration.minutes(1),
+            ),
+            target_value=round(target),
+            scale_out_cooldown=Duration.seconds(SCALE_OUT_COOLDOWN_S),
+        )
