@@ -162,6 +162,9 @@ async def test_each_request_begins_as_the_one_before_it_and_so_does_one_after_a_
     first, second, third = (json.dumps(asked["messages"]).removesuffix("]") for asked in engines.asked)
     assert second.startswith(first)
     assert third.startswith(second)
+    (session,) = set(engines.sessions)
+    assert session, "the router would lead each turn to another replica"
+    assert session != conversation, "whose name opens a telephone call's"
 
 
 async def test_an_agent_that_hears_nothing_does_not_talk_on(place: Place, engines: Engines) -> None:
