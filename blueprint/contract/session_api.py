@@ -15,6 +15,8 @@ HEALTH_COMMAND = "/usr/local/bin/healthcheck"
 
 TOKEN_HEADER = "X-Voice-Token"  # noqa: S105  the name of a header
 """Carries the session token to the session API; ``Authorization`` belongs to the caller's own credentials."""
+ROUTING_HEADER = "x-session-id"
+"""Of requests to the router of a cluster: those with the same value go to the same replica."""
 
 CALLER_HEADER = "X-Voice-Caller"
 """Who opens a session, as API Gateway tells it: it overwrites what a caller sends. Unread where callers bring a JWT."""

@@ -3,10 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from blueprint.contract.session_api import ROUTING_HEADER
 from blueprint.engines.launch.base import ANY_ADDRESS, Launcher, flags
-
-SESSION_HEADER = "x-session-id"
-"""Callers name their conversation here, so that it finds the replica that remembers it."""
 
 LOOKS_AT_ENGINES_EVERY_S = 15
 """How often the router reads the engines' metrics; its default of 30 s is long against a conversation's turn."""
@@ -22,7 +20,7 @@ class Router(Launcher):
         engine_port: HTTP port of every engine.
         namespace: Kubernetes namespace of the engines.
         label_selector: What the engines' pods have, as ``key=value``.
-        routing: ``session`` by ``SESSION_HEADER``, ``prefixaware`` by the longest prompt prefix that one has seen.
+        routing: ``session`` by ``ROUTING_HEADER``, ``prefixaware`` by the longest prompt prefix that one has seen.
     """
 
     port: int
@@ -45,7 +43,7 @@ class Router(Launcher):
                     "--k8s-label-selector": self.label_selector,
                     "--k8s-port": self.engine_port,
                     "--routing-logic": self.routing,
-                    "--session-key": SESSION_HEADER if self.routing == "session" else None,
+                    "--session-key": ROUTING_HEADER if self.routing == "session" else None,
                     "--engine-stats-interval": LOOKS_AT_ENGINES_EVERY_S,
                     "--log-level": "info",
                 }

@@ -14,6 +14,8 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from blueprint.contract.session_api import ROUTING_HEADER
+
 TRANSCRIBED = "conversation.item.input_audio_transcription"
 SPEECH_RATE = 22050
 """Of no engine that OpenAI sells."""
@@ -38,6 +40,7 @@ class Engines:
         self.spoken_s = 1.0
         self.speaks_after_s = 0.0
         self.asked: list[dict[str, Any]] = []
+        self.sessions: list[str] = []
         self.spoken: list[dict[str, Any]] = []
         self.traces: defaultdict[str, list[str]] = defaultdict(list)
         self.taken_ms = 0.0
@@ -116,6 +119,7 @@ class Engines:
     async def _chat(self, request: Request) -> Response:
         self._trace("chat", request)
         self.asked.append(await request.json())
+        self.sessions.append(request.headers.get(ROUTING_HEADER, ""))
         answer = self.answers.pop(0)
         # A call is NAME(ARGUMENTS).
         name, _, arguments = answer.partition("(") if answer.endswith("})") else ("", "", "")

@@ -143,6 +143,30 @@ async def test_who_comes_back_goes_on_and_has_an_unanswered_question_answered(
     assert [each["content"] for each in engines.asked[0]["messages"][1:]] == ["Hello.", "Hello!", "Who are you?"]
 
 
+async def test_each_request_begins_as_the_one_before_it_and_so_does_one_after_a_reconnect(
+    place: Place, engines: Engines, store: Redis
+) -> None:
+    """Byte for byte: then an engine's prefix cache, or LMCache behind it, has all but the newest turn."""
+    engines.finals = [(1900, "What is this?"), (6900, "And what is that?")]
+    engines.answers = ["It is a test.", "Another test.", "Both are tests."]
+
+    async with place.call() as caller:
+        conversation, token = caller.messages[0]["id"], caller.messages[0]["token"]
+        for turn in (1, 2):
+            await speak(caller)
+            while len(await said(store, conversation)) < 2 * turn:
+                await caller.send(silence(0.02))
+    await store.rpush(f"conversation:{conversation}", json.dumps({"role": "user", "content": "Are they?"}))
+    async with place.call(f"/v1/conversations/{conversation}", token) as caller:
+        await caller.until(lambda each: each.heard_s > 0)
+    first, second, third = (json.dumps(asked["messages"]).removesuffix("]") for asked in engines.asked)
+    assert second.startswith(first)
+    assert third.startswith(second)
+    (session,) = set(engines.sessions)
+    assert session, "the router would lead each turn to another replica"
+    assert session != conversation, "whose name opens a telephone call's"
+
+
 async def test_an_agent_that_hears_nothing_does_not_talk_on(place: Place, engines: Engines) -> None:
     async with place.call() as caller:
         engines.refuses = 503

@@ -33,6 +33,7 @@ from pipecat.workers.runner import WorkerRunner
 from redis.exceptions import RedisError
 from websockets.asyncio.client import ClientConnection
 
+from blueprint.contract.session_api import ROUTING_HEADER
 from voice_agent.entrances import Close, Entrance, Json
 from voice_agent.hearing import RATE, Hearing, Line
 from voice_agent.memory import LEASE_S, LostLeaseError, Memory, Message, Role
@@ -102,7 +103,8 @@ class Chat(OpenAILLMService):
 
     def build_chat_completion_params(self, params_from_context: OpenAILLMInvocationParams) -> dict[str, Any]:
         """Return what a request holds."""
-        return {**super().build_chat_completion_params(params_from_context), "extra_headers": self._trace.headers()}
+        headers = {**self._trace.headers(), ROUTING_HEADER: self._trace.session}
+        return {**super().build_chat_completion_params(params_from_context), "extra_headers": headers}
 
 
 class Conversation:

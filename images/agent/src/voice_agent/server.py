@@ -90,7 +90,8 @@ class Agent:
         try:
             with self.slot():
                 await entrance.begin()
-                conversation, trace = self._conversation(entrance), Trace()
+                conversation = self._conversation(entrance)
+                trace = Trace(conversation)
                 await self._is_there()
                 tools = Tools(self.settings.tools_url, self.client, trace, conversation)
                 known = await tools.read()
