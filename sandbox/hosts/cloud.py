@@ -19,7 +19,7 @@ from sandbox.hosts.balancer import Balancer, Rules
 from sandbox.hosts.certificates import Authority
 from sandbox.hosts.disk import Disk, HostsError, run
 from sandbox.hosts.front import Front
-from sandbox.hosts.machine import COMMON, Hardware, Machine
+from sandbox.hosts.machine import COMMON, Hardware, Link, Machine
 from sandbox.hosts.metadata import Facts, MetadataService, Tree
 from sandbox.hosts.network import METADATA_ADDRESS, Network
 from sandbox.hosts.servers import REGISTRY_PORT, Registry, Store, StoreUser
@@ -213,7 +213,7 @@ class Cloud:
         described = self._described(instance)
         mac, address = described["NetworkInterfaces"][0]["MacAddress"], described["PrivateIpAddress"]
         tap = self.network.attach(mac, address, route=route)
-        machine = Machine(instance, self._disk, hardware, tap=tap, mac=mac, folder=self.folder)
+        machine = Machine(instance, self._disk, hardware, link=Link(tap, mac), folder=self.folder)
         host = Host(instance, group, address, mac, tap, machine)
         self.hosts.append(host)
         self._introduce(host, described)
@@ -223,6 +223,15 @@ class Cloud:
         """Take a machine back to a snapshot, from where it is the next instance of its group, at the same address."""
         host.machine.restore(snapshot)
         host.instance, host.notice = self.launched(host.group), {}
+        # What the instance has waited for its machine is not of its own launch.
+        client = self.aws.client("autoscaling")
+        for hook in client.describe_lifecycle_hooks(AutoScalingGroupName=host.group)["LifecycleHooks"]:
+            if hook["LifecycleTransition"] == "autoscaling:EC2_INSTANCE_LAUNCHING":
+                client.record_lifecycle_action_heartbeat(
+                    AutoScalingGroupName=host.group,
+                    LifecycleHookName=hook["LifecycleHookName"],
+                    InstanceId=host.instance,
+                )
         self._introduce(host, self._described(host.instance))
 
     def _described(self, instance: str) -> dict[str, Any]:
