@@ -1,11 +1,14 @@
 """The `voice` command. A sub-command's module is imported when it is invoked, so that `voice --help` imports none."""
 
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Sequence
 from errno import EDQUOT, EIO, ENOSPC
 from importlib import import_module
 from importlib.metadata import version
+from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -47,7 +50,9 @@ COMMANDS = {
 RENAMED = {"bench": "loadtest"}
 
 STDOUT_FAILS = {ENOSPC, EDQUOT, EIO}
-"""Errors of a write to a full or broken disk; one without a file name is of standard output."""
+"""Errors of a write to a full or broken disk; one without a file name may be of standard output."""
+LEAST_FREE = 2**25
+"""Bytes; a disk with less is full: a synth unpacks this much."""
 
 
 def load_command(name: str) -> Command:
@@ -94,8 +99,11 @@ class Commands(TyperGroup):
             complain("aborted")
             sys.exit(FAILED)
         except OSError as error:
-            if error.errno not in STDOUT_FAILS or error.filename is not None:
+            if error.errno not in STDOUT_FAILS:
                 raise
+            if error.filename is not None or (full := _full()):
+                complain(f"{error.filename or full}: {error.strerror}; free some there, and run the command again")
+                sys.exit(FAILED)
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left unwritten fails no more
             complain(f"standard output: {error.strerror}")
             sys.exit(FAILED)
@@ -118,6 +126,12 @@ class Commands(TyperGroup):
                 raise
             text = f"voice {command} needs the extra `{extra}`: pip install 'voice-serve[{extra}]'"
             raise stop(text, REFUSED) from None
+
+
+def _full() -> str | None:
+    """Return what this program writes to, beside standard output, and is full."""
+    folders = (tempfile.gettempdir(), Path.cwd())
+    return next((str(folder) for folder in folders if shutil.disk_usage(folder).free < LEAST_FREE), None)
 
 
 def _explain(error: ClickException) -> NoReturn:

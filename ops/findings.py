@@ -38,6 +38,22 @@ def load_checked(file: Path) -> Deployment:
     return deployment
 
 
+def load_region(file: Path, region: str | None) -> Deployment:
+    """Load a deployment file that no check refuses, as one of its regions has it, or exit with 2.
+
+    Args:
+        file: The file.
+        region: Which of its regions; it has to be named where there are several.
+    """
+    regions = {each.aws.region if each.aws_half else None: each for each in load_checked(file).in_regions()}
+    if region is None and len(regions) == 1:
+        return next(iter(regions.values()))
+    if region not in regions or region is None:
+        named = ", ".join(filter(None, regions)) or "none of AWS"
+        raise stop(f"--region {region or 'is missing'}: {file} has {named}", REFUSED)
+    return regions[region]
+
+
 def print_findings(console: Console, deployment: Deployment, findings: list[Finding]) -> None:
     """Print findings with their place in the file, remedy and source."""
     for finding in findings:

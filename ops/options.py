@@ -9,6 +9,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON for pipelines.")]
 DeploymentFile = Annotated[
     Path, typer.Argument(metavar="FILE", help="Deployment file, such as deployments/sandbox.yaml.")
 ]
+Region = Annotated[
+    str | None, typer.Option("--region", metavar="NAME", help="Region to work on, of a file that has several.")
+]
 AcceptReplace = Annotated[
     list[str] | None,
     typer.Option(

@@ -13,7 +13,7 @@ from blueprint.checks import CHECKS
 from blueprint.contract import session_api
 from blueprint.contract.images import Image
 from blueprint.contract.openapi import ROUTES
-from blueprint.observability.azure_alerts import BUDGET, FORECAST_PERCENT, SPENT_PERCENT, alerts
+from blueprint.observability.azure_alerts import BUDGET, FORECAST_PERCENT, SPENT_PERCENT, Alert, alerts
 from ops.cli import COMMANDS, load_command
 from ops.schema.document import Schema
 
@@ -90,14 +90,18 @@ def api() -> str:
 
 
 def azure_alerts() -> str:
-    """Return every alert of an Azure half that has each kind of service."""
-    shipped = blueprint.load(FOLDER.parents[1] / "deployments/cells.yaml")
-    deployment = shipped.model_copy(update={"images": dict.fromkeys(Image, "sha256:...")})
+    """Return every alert of an Azure half that has each kind of service, and callers."""
+    images = dict.fromkeys(Image, "sha256:...")
+    found: dict[str, Alert] = {}
+    for name in ("production-azure", "cells"):
+        shipped = blueprint.load(FOLDER.parents[1] / f"deployments/{name}.yaml")
+        found |= {alert.name: alert for alert in alerts(shipped.model_copy(update={"images": images}))}
     lines = [
         "# Alerts on Azure",
         "",
-        "Rules of the managed Prometheus, as `deployments/cells.yaml` deploys them once its images have digests; each",
-        "service has its own. A value that equals its threshold does not fire. The name begins with the runbook's.",
+        "Rules of the managed Prometheus, as `deployments/cells.yaml` and `production-azure.yaml` deploy them once",
+        "their images have digests; each service has its own. A value that equals its threshold does not fire. The",
+        "name begins with the runbook's.",
         f"Where there is a budget, it reports at {SPENT_PERCENT} % of it spent and at {FORECAST_PERCENT} % forecast:",
         f"[{BUDGET}](../runbooks/azure/{BUDGET}.md).",
         "",
@@ -110,7 +114,7 @@ def azure_alerts() -> str:
             "yes" if alert.callers_affected else "",
             f"`{alert.query}`",
         )
-        for alert in alerts(deployment)
+        for alert in found.values()
     ]
     return "\n".join([*lines, *_table(("Alert", "Fires when it is", "For", "Callers notice", "Watches"), rows)]) + "\n"
 

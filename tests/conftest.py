@@ -1,7 +1,9 @@
 """Guards and fixtures of the whole test suite."""
 
+import functools
 import os
 
+import botocore.loaders
 import pytest
 from hypothesis import settings
 
@@ -12,6 +14,9 @@ settings.load_profile("ci" if os.environ.get("CI") else "developer")
 
 # onnxruntime, which faster-whisper brings along, tells its maker about itself; its own call to stop that does not.
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+
+# Each session of boto3 parses the files of the services that it calls: a third of what a test with moto takes.
+botocore.loaders.create_loader = functools.cache(botocore.loaders.create_loader)
 
 # rich asks these how a terminal looks; what commands print is judged as a pipe gets it.
 for name in ("FORCE_COLOR", "COLUMNS"):

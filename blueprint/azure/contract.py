@@ -7,7 +7,7 @@ what both clouds share.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from blueprint.contract.network import CHUNK, GATEWAY_HTTP, GATEWAY_MEDIA, PUBLIC_TLS, RTP, Port
+from blueprint.contract.network import CHUNK, GATEWAY_HTTP, GATEWAY_MEDIA, PROMETHEUS, PUBLIC_TLS, RTP, Port
 
 NAMESPACE = "voice"
 """Namespace of every service."""
@@ -130,6 +130,10 @@ CALLER_FLOWS: tuple[ClusterFlow, ...] = (
     ClusterFlow(Component.GATEWAY, Component.VAD, RTP),
     ClusterFlow(Component.VAD, Component.ASR, CHUNK),
     ClusterFlow(Component.ASR, Component.ROUTER, ROUTER_HTTP),
+    *(
+        ClusterFlow(Component.MONITORING, tier, PROMETHEUS)
+        for tier in (Component.GATEWAY, Component.VAD, Component.ASR)
+    ),
     *(
         ClusterFlow(tier, destination, port)
         for tier in (Component.GATEWAY, Component.VAD, Component.ASR)

@@ -1,9 +1,11 @@
 """What has to hold before a deployment reaches a cloud."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from types import ModuleType
 
 from blueprint.checks import (
+    agents,
     azure_callers,
     azure_capacity,
     azure_models,
@@ -15,6 +17,7 @@ from blueprint.checks import (
     live,
     load,
     network,
+    regions,
     scaling,
     supply,
     vad_host,
@@ -53,8 +56,10 @@ def _of(*modules: ModuleType) -> tuple[Check, ...]:
 
 AWS_CHECKS = _of(vad_host, capacity, load, network, edge, scaling)
 AZURE_CHECKS = _of(azure_capacity, azure_pools, azure_topology, azure_sizing, azure_models, azure_callers)
-COMMON_CHECKS = (*_of(supply, live), accepted_checks_exist)
-CHECKS: tuple[Check, ...] = (*AWS_CHECKS, *AZURE_CHECKS, *COMMON_CHECKS)
+COMMON_CHECKS = (*_of(supply, live, agents), accepted_checks_exist)
+REGION_CHECKS = _of(regions)
+"""Of all regions together."""
+CHECKS: tuple[Check, ...] = (*AWS_CHECKS, *REGION_CHECKS, *AZURE_CHECKS, *COMMON_CHECKS)
 """Every check, in the order of reporting."""
 
 
@@ -70,13 +75,31 @@ def applicable(deployment: Deployment) -> tuple[Check, ...]:
 def run(deployment: Deployment) -> list[Finding]:
     """Return what the checks find, errors first, each in the order of the file's sections."""
     reasons = {accepted.id: accepted.reason for accepted in deployment.accepted_checks}
+    first, *others = deployment.in_regions()
+    found = [(rule, violation) for rule in applicable(first) for violation in rule.examine(first)]
+    for index, other in enumerate(others):
+        # What holds in the first region as well is said once.
+        found += [
+            (rule, _elsewhere(deployment, index, violation))
+            for rule in AWS_CHECKS
+            for violation in rule.examine(other)
+            if (rule, violation) not in found
+        ]
+    found += [(rule, violation) for rule in REGION_CHECKS for violation in rule.examine(deployment)]
     findings = [
-        Finding(rule, violation, reasons.get(rule.id) if rule.acceptable else None)
-        for rule in applicable(deployment)
-        for violation in rule.examine(deployment)
+        Finding(rule, violation, reasons.get(rule.id) if rule.acceptable else None) for rule, violation in found
     ]
     order = list(Level)
     return sorted(findings, key=lambda finding: order.index(finding.check.level))
+
+
+def _elsewhere(deployment: Deployment, index: int, violation: Violation) -> Violation:
+    """Return what another region breaks, at its own line where it has one."""
+    other = deployment.aws.other_regions[index]
+    at = violation.location
+    if at[:1] == ("aws",) and at[1:2] and getattr(other, str(at[1]), None) is not None:
+        at = ("aws", "other_regions", index, *at[1:])
+    return replace(violation, location=at, message=f"in {other.region} {violation.message}")
 
 
 def refusals(deployment: Deployment) -> list[str]:

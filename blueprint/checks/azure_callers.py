@@ -11,8 +11,8 @@ from blueprint.file.model.edge import NoAuthorizer
 
 NODE_CPUS = 1.0
 """CPUs of a node that Kubernetes and the agents on every node take. ASSUMED."""
-SIDECAR_CPUS = 0.05
-"""Of the sidecar that keeps a pod signed in to the state store."""
+SIDECAR_CPUS = 0.15
+"""Of the sidecars that keep a pod signed in to the state store, and show Prometheus what its program tells."""
 
 
 @check(

@@ -18,7 +18,7 @@ FLEET = Variable("VOICE_FLEET", "Name of the fleet; dimension of every metric")
 HOST = Variable("VOICE_HOST", "Instance or task id; key of the host registry")
 HOST_ADDRESS = Variable("VOICE_HOST_ADDRESS", "Private IPv4 address that other tiers reach the host at")
 ZONE = Variable("VOICE_ZONE", "Availability zone of the host: audio goes to hosts of the same one first")
-REGION = Variable("VOICE_REGION", "Region of the CloudWatch endpoint")
+REGION = Variable("VOICE_REGION", "Region of the CloudWatch endpoint; empty: none")
 VALKEY_HOST = Variable("VOICE_VALKEY_HOST", "Primary endpoint of the state store")
 VALKEY_HOST_FILE = Variable(
     "VOICE_VALKEY_HOST_FILE", "File that holds the endpoint: it follows a store that was restored"
@@ -32,7 +32,7 @@ CHUNK_PORT = Variable("VOICE_CHUNK_PORT", "UDP port of AudioChunk datagrams")
 HEALTH_PORT = Variable("VOICE_HEALTH_PORT", "TCP port that answers while the program can take load")
 HTTP_PORT = Variable("VOICE_HTTP_PORT", "TCP port of the gateway's session API, or of an agent")
 MEDIA_PORT = Variable("VOICE_MEDIA_PORT", "TCP port of the gateway's WebSocket audio")
-PROMETHEUS_PORT = Variable("VOICE_PROMETHEUS_PORT", "Loopback port of the Prometheus endpoint")
+PROMETHEUS_PORT = Variable("VOICE_PROMETHEUS_PORT", "Port of the Prometheus endpoint, on a host on its loopback")
 DATA_PATH = Variable("VOICE_DATA_PATH", "af_xdp, or vfio on a secondary interface")
 INTERFACE = Variable("VOICE_INTERFACE", "Network interface that receives audio")
 RX_QUEUES = Variable("VOICE_RX_QUEUES", "Receive queues that are polled, one core each")
@@ -60,6 +60,7 @@ ALLOWED_ORIGINS = Variable("VOICE_ALLOWED_ORIGINS", "Origins of web pages that m
 TRACE_COLLECTOR = Variable("VOICE_TRACE_COLLECTOR", "Where traces of calls go, by OTLP over HTTPS; empty: nowhere")
 TRACED_SHARE = Variable("VOICE_TRACED_SHARE", "Of calls that are traced, 0 to 1")
 RECONNECT_GRACE_S = Variable("VOICE_RECONNECT_GRACE_S", "How long a session waits for a caller that broke off, seconds")
+END_OF_TURN_MS = Variable("VOICE_END_OF_TURN_MS", "Silence that ends a finished sentence, milliseconds")
 SESSION_MAX_S = Variable("VOICE_SESSION_MAX_S", "Longest that a session lasts, seconds")
 CALLER_SESSIONS = Variable("VOICE_CALLER_SESSIONS", "Live sessions of one caller")
 CALLER_CREATIONS_PER_S = Variable("VOICE_CALLER_CREATIONS_PER_S", "Sessions that one caller may open in a second")
@@ -72,8 +73,10 @@ CONVERSATIONS = Variable("VOICE_CONVERSATIONS", "Most conversations of an agent 
 GATEWAY_URL = Variable("VOICE_GATEWAY_URL", "The gateway inside the network: what hears an agent's callers")
 CHAT_URL = Variable("VOICE_CHAT_URL", "OpenAI-compatible API of an agent's language model, up to /v1")
 CHAT_MODEL = Variable("VOICE_CHAT_MODEL", "That model's name")
+CHAT_KEY = Variable("VOICE_CHAT_KEY", "Key of that API (may be an injected secret); empty: it asks for none")
 SPEECH_URL = Variable("VOICE_SPEECH_URL", "OpenAI-compatible API of what an agent speaks with, up to /v1")
 SPEECH_MODEL = Variable("VOICE_SPEECH_MODEL", "That model's name")
+SPEECH_KEY = Variable("VOICE_SPEECH_KEY", "Key of that API (may be an injected secret); empty: it asks for none")
 SPEECH_VOICE = Variable("VOICE_SPEECH_VOICE", "The voice of that model")
 SPEECH_RATE = Variable("VOICE_SPEECH_RATE", "Sample rate of its raw PCM, Hz; OpenAI's is 24000")
 PROMPT = Variable("VOICE_PROMPT", "What the language model is told to be (may be an injected secret)")
@@ -101,17 +104,17 @@ ENVIRONMENT: dict[Image, tuple[Variable, ...]] = {
     Image.PD_ROUTER: (),
     Image.DEVICE_PLUGIN: (),
     Image.DCGM_EXPORTER: (),
-    Image.TELEMETRY: (DEPLOYMENT, FLEET, HOST, REGION, INTERFACE, *_STATE, TELEMETRY_SOURCES, PROMETHEUS_PORT),
+    Image.TELEMETRY: (DEPLOYMENT, FLEET, HOST, REGION, *_STATE, TELEMETRY_SOURCES, PROMETHEUS_PORT),
     Image.GATEWAY: (
         DEPLOYMENT, FLEET, VALKEY_HOST, VALKEY_PORT, VALKEY_USER, VALKEY_PASSWORD, HTTP_PORT, MEDIA_PORT, RTP_PORT,
-        TOKEN_KEY, TOKEN_TTL_S, AUTHORIZER, JWT_ISSUER, JWT_AUDIENCE, ALLOWED_ORIGINS, RECONNECT_GRACE_S, SESSION_MAX_S,
-        CALLER_SESSIONS, CALLER_CREATIONS_PER_S, MAX_CONNECTIONS, MEDIA_HOST, IDLE_TIMEOUT_S, DRAIN_TIMEOUT_S,
-        TRACE_COLLECTOR, TRACED_SHARE,
+        TOKEN_KEY, TOKEN_TTL_S, AUTHORIZER, JWT_ISSUER, JWT_AUDIENCE, ALLOWED_ORIGINS, RECONNECT_GRACE_S,
+        END_OF_TURN_MS, SESSION_MAX_S, CALLER_SESSIONS, CALLER_CREATIONS_PER_S, MAX_CONNECTIONS, MEDIA_HOST,
+        IDLE_TIMEOUT_S, DRAIN_TIMEOUT_S, TRACE_COLLECTOR, TRACED_SHARE,
     ),
     Image.AGENT: (
-        VALKEY_HOST, VALKEY_PORT, VALKEY_USER, VALKEY_PASSWORD, HTTP_PORT, TOKEN_KEY, TOKEN_TTL_S, IDLE_TIMEOUT_S,
-        DRAIN_TIMEOUT_S, CONVERSATIONS, GATEWAY_URL, CHAT_URL, CHAT_MODEL, SPEECH_URL, SPEECH_MODEL, SPEECH_VOICE,
-        SPEECH_RATE, PROMPT, TOOLS_URL, LANGUAGE, ANSWER_TOKENS,
+        DEPLOYMENT, FLEET, VALKEY_HOST, VALKEY_PORT, VALKEY_USER, VALKEY_PASSWORD, HTTP_PORT, TOKEN_KEY, TOKEN_TTL_S,
+        IDLE_TIMEOUT_S, DRAIN_TIMEOUT_S, CONVERSATIONS, GATEWAY_URL, CHAT_URL, CHAT_MODEL, CHAT_KEY, SPEECH_URL,
+        SPEECH_MODEL, SPEECH_KEY, SPEECH_VOICE, SPEECH_RATE, PROMPT, TOOLS_URL, LANGUAGE, ANSWER_TOKENS,
     ),
 }  # fmt: skip
 """What each image's program reads of it, all set by its launcher. What else a program reads stays at its default."""

@@ -3,6 +3,7 @@
 The metrics that AWS itself publishes are declared in ``blueprint.aws.metrics``.
 """
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
@@ -172,6 +173,7 @@ class Metric:
             one starves the alarm.
         load: Whether the value rises or falls as the fleet fills up; ``None`` where it says nothing of load.
         namespace: CloudWatch namespace.
+        adds: Whether each value is what has happened since the one before, so that their sum says something.
     """
 
     name: str
@@ -182,6 +184,13 @@ class Metric:
     load: Literal["rises", "falls"] | None = None
     dimensions: tuple[str, ...] = _OF_FLEET
     namespace: str = NAMESPACE
+    adds: bool = False
+
+    @property
+    def series(self) -> str:
+        """Its name in Prometheus, which knows no capitals: ``RxDropped``, which adds, is ``voice_rx_dropped_total``."""
+        words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", self.name).lower()
+        return f"voice_{words}{'_total' * self.adds}"
 
     @property
     def is_of_whole_fleet(self) -> bool:
@@ -202,6 +211,7 @@ class Metric:
 _VAD = (Tier.VAD,)
 _ASR = (Tier.ASR,)
 _GATEWAY = (Tier.GATEWAY,)
+_AGENT = (Tier.AGENT,)
 _TELEMETRY = Image.TELEMETRY
 
 METRICS: dict[str, Metric] = {
@@ -215,12 +225,12 @@ METRICS: dict[str, Metric] = {
                "Least of the last ten seconds' peaks of the fullest receive ring: load that lasts. A burst of one "
                "second, which new hosts could not relieve, is not seen in it.", _VAD, "rises"),
         Metric("RxDropped", "Count", _TELEMETRY, "Packets that the data plane dropped, by reason.", _VAD,
-               dimensions=(*_OF_FLEET, REASON_DIMENSION)),
+               adds=True, dimensions=(*_OF_FLEET, REASON_DIMENSION)),
         Metric("DataPlaneEvents", "Count", _TELEMETRY, "What else the data plane counts, by event.", _VAD,
-               dimensions=(*_OF_FLEET, EVENT_DIMENSION)),
+               adds=True, dimensions=(*_OF_FLEET, EVENT_DIMENSION)),
         Metric("AllowanceExceeded", "Count", _TELEMETRY,
                "Packets that EC2 queued or dropped since a host exceeded what its type is allowed, by allowance.", _VAD,
-               dimensions=(*_OF_FLEET, ALLOWANCE_DIMENSION)),
+               adds=True, dimensions=(*_OF_FLEET, ALLOWANCE_DIMENSION)),
         Metric("VadStopped", "Count", _TELEMETRY,
                "Receive queues of a host whose VAD module was stopped: all that they get is taken for speech.", _VAD),
         Metric("SilenceDropped", "Percent", _TELEMETRY, "Share of audio frames that the VAD dropped.", _VAD),
@@ -244,17 +254,25 @@ METRICS: dict[str, Metric] = {
                "Processing time of all work over audio time, partial transcripts included.",
                _ASR, "rises"),
         Metric("SpeechLost", "Count", _TELEMETRY, "What an engine did not transcribe, by loss.", _ASR,
-               dimensions=(*_OF_FLEET, LOSS_DIMENSION)),
+               adds=True, dimensions=(*_OF_FLEET, LOSS_DIMENSION)),
         Metric("ColdStart", "Seconds", _TELEMETRY,
                "What a host's start took, by phase; published once, when its engine has become ready.", _ASR,
                dimensions=(*_OF_FLEET, PHASE_DIMENSION)),
         Metric("OpenSockets", "Count", Image.GATEWAY, "WebSocket and event-stream connections of a task.",
                _GATEWAY, "rises"),
-        Metric("SessionsCreated", "Count", Image.GATEWAY, "Sessions opened.", _GATEWAY),
-        Metric("SessionsRefused", "Count", Image.GATEWAY, "Sessions refused for want of capacity.", _GATEWAY),
+        Metric("SessionsCreated", "Count", Image.GATEWAY, "Sessions opened.", _GATEWAY, adds=True),
+        Metric("SessionsRefused", "Count", Image.GATEWAY, "Sessions refused for want of capacity.", _GATEWAY,
+               adds=True),
         Metric("TimeToFirstText", "Milliseconds", Image.GATEWAY,
                "Begin of a call's first speech to its first words.", _GATEWAY),
         Metric("TimeToFinal", "Milliseconds", Image.GATEWAY,
                "End of a call's first speech to its final transcript.", _GATEWAY),
+        Metric("Conversations", "Count", Image.AGENT, "Conversations of a task; a full one refuses more.", _AGENT,
+               "rises"),
+        Metric("ConversationsRefused", "Count", Image.AGENT, "Callers that an agent did not let in.", _AGENT),
+        Metric("TurnLatency", "Milliseconds", Image.AGENT,
+               "End of a caller's speech to the first sound of the answer.", _AGENT),
+        Metric("BargeInLatency", "Milliseconds", Image.AGENT,
+               "Onset of speech into an answer to the message that silences it.", _AGENT),
     )
 }  # fmt: skip

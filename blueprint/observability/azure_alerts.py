@@ -21,6 +21,7 @@ from blueprint.azure.metrics import (
 )
 from blueprint.azure.names import replicas_name
 from blueprint.contract.images import Image
+from blueprint.contract.metrics import FLEET_DIMENSION, LOSS_DIMENSION, METRICS, REASON_DIMENSION, DropReason, Loss
 from blueprint.file.model.azure import AzureService, PrefillDecodeCell, TtsService
 from blueprint.file.model.deployment import Deployment
 from blueprint.file.model.scaling import Comparison
@@ -93,8 +94,10 @@ def alerts(deployment: Deployment) -> tuple[Alert, ...]:
 def alert_groups(deployment: Deployment) -> dict[str, tuple[Alert, ...]]:
     """Return the alerts by group: the cluster's, and those of each service. Azure takes 20 rules in a group."""
     running = [each for each in deployment.azure.services if not held_back(deployment, service_images(each))]
+    callers = tuple(_of_callers(deployment)) if deployment.azure.callers else ()
     return {
         "cluster": tuple(_of_cluster(deployment)),
+        **({"callers": callers} if callers else {}),
         **{service.name: tuple(_of_service(deployment, service)) for service in running},
     }
 
@@ -117,20 +120,13 @@ def recordings() -> tuple[Recording, ...]:
 
 def _of_cluster(deployment: Deployment) -> Iterator[Alert]:
     """Yield what does not depend on a service."""
-    yield Alert(
-        "telemetry-silent",
+    yield _silent(
         "Nothing has come from the cluster for five minutes: scaling holds its replicas, and alerts are blind.",
         f"absent({ClusterMetric.NODE})",
-        Comparison.ABOVE,
-        0,
-        5,
-        target="cluster",
+        "cluster",
     )
     if not held_back(deployment, (Image.ROUTER,)):
         yield _down("router", [Component.ROUTER.value], 2)
-    for tier, images in CALLER_TIER_IMAGES.items() if deployment.azure.callers else ():
-        if not held_back(deployment, images):
-            yield _down(tier.value, [tier.value], 2)
     # Both sides have the same labels; a Deployment whose bounds are one number is always at its maximum.
     bounded = f"({_of(ClusterMetric.SCALED_MAX)} > {_of(ClusterMetric.SCALED_MIN)})"
     yield Alert(
@@ -185,6 +181,86 @@ def _of_cluster(deployment: Deployment) -> Iterator[Alert]:
     )
 
 
+_TIER_METRIC = {Component.GATEWAY: "OpenSockets", Component.VAD: "VadSessions", Component.ASR: "FreeSlots"}
+"""What every pod of a tier that carries callers publishes."""
+
+
+def _of_callers(deployment: Deployment) -> Iterator[Alert]:
+    """Yield what callers would complain of; thresholds are those of AWS, over five minutes instead of two."""
+    running = [tier for tier, images in CALLER_TIER_IMAGES.items() if not held_back(deployment, images)]
+    for tier in running:
+        yield _down(tier.value, [tier.value], 2)
+        published = f"sum({METRICS[_TIER_METRIC[tier]].series}{_selector({FLEET_DIMENSION: tier})})"
+        yield _silent(
+            f"Pods of {tier} are ready and have published nothing for five minutes: alerts do not see them.",
+            f"({_deployments(ClusterMetric.READY, [tier.value])} unless on () {published})",
+            tier.value,
+        )
+    if Component.GATEWAY in running:
+        yield Alert(
+            "sessions-refused",
+            "The gateway refuses new sessions for want of capacity.",
+            f"sum({_added('SessionsRefused', FLEET_DIMENSION, Component.GATEWAY)})",
+            Comparison.ABOVE,
+            0,
+            2,
+            callers_affected=True,
+        )
+        yield Alert(
+            "first-transcript-slow",
+            "One caller in twenty waits more than a second for the first words of a transcript.",
+            p95(METRICS["TimeToFinal"].series),
+            Comparison.ABOVE,
+            FIRST_ANSWER_S * 1000,
+            10,
+            callers_affected=True,
+            unit=" ms",
+        )
+    if Component.VAD in running:
+        # 50 packets of 20 ms are one second of one caller.
+        yield Alert(
+            "vad-packets-dropped",
+            "The data plane drops audio because its rings are full, or speech because nobody takes it: words are lost.",
+            f"sum by ({REASON_DIMENSION}) ({_added('RxDropped', REASON_DIMENSION, *_OVERLOAD)})",
+            Comparison.ABOVE,
+            50,
+            2,
+            callers_affected=True,
+        )
+        yield Alert(
+            "vad-stopped",
+            "The VAD module of a pod was stopped: silence goes to the ASR tier as if it were speech.",
+            f"max by (pod) ({METRICS['VadStopped'].series})",
+            Comparison.ABOVE,
+            0,
+            2,
+        )
+    if Component.ASR in running:
+        yield Alert(
+            "asr-slots-exhausted",
+            "No pod of the ASR tier has a free slot: new sessions are refused.",
+            f"max({METRICS['FreeSlots'].series})",
+            Comparison.BELOW,
+            1,
+            1,
+            callers_affected=True,
+        )
+        # 10 chunks are a second of one caller's speech.
+        yield Alert(
+            "speech-lost",
+            "The ASR tier does not transcribe speech of callers who were let in.",
+            f"sum by ({LOSS_DIMENSION}) ({_added('SpeechLost', LOSS_DIMENSION, *_HEARD_BY_NOBODY)})",
+            Comparison.ABOVE,
+            10,
+            2,
+            callers_affected=True,
+        )
+
+
+_OVERLOAD = (DropReason.RING_FULL, DropReason.NO_HOST, DropReason.SHED)
+_HEARD_BY_NOBODY = (Loss.REFUSED, Loss.LOST_CHUNKS, Loss.GIVEN_UP)
+
+
 def _of_service(deployment: Deployment, service: AzureService) -> Iterator[Alert]:
     azure, own = deployment.azure, {SERVICE_SERIES: service.name}
     by_pool = triggers(azure, service)
@@ -192,14 +268,10 @@ def _of_service(deployment: Deployment, service: AzureService) -> Iterator[Alert
     # Without a minimum nothing has to be there.
     if any(service.replicas_on(pool).min for pool in by_pool):
         yield _down(service.name, names, 5)
-    yield Alert(
-        "telemetry-silent",
+    yield _silent(
         f"Engines of {service.name} are ready and have published nothing for five minutes: scaling does not see them.",
         f"({_deployments(ClusterMetric.READY, names)} unless on () {total(EngineMetric.RUNNING, **own)})",
-        Comparison.ABOVE,
-        0,
-        5,
-        target=service.name,
+        service.name,
     )
     for pool, asked in by_pool.items():
         replicas = f"{_deployments(ClusterMetric.READY, [replicas_name(service, pool)])}"
@@ -263,6 +335,15 @@ def _down(target: str, deployments: list[str], minutes: int) -> Alert:
         callers_affected=True,
         target=target,
     )
+
+
+def _silent(meaning: str, query: str, target: str) -> Alert:
+    return Alert("telemetry-silent", meaning, query, Comparison.ABOVE, 0, 5, target=target)
+
+
+def _added(metric: str, label: str, *values: str) -> str:
+    """Return PromQL for what was added to a metric of our images in five minutes, where a label has one of values."""
+    return f'increase({METRICS[metric].series}{{{label}=~"{"|".join(values)}"}}[5m])'
 
 
 def _selector(labels: dict[str, str]) -> str:

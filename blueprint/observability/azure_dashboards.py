@@ -15,6 +15,7 @@ from blueprint.azure.metrics import (
     SpeechMetric,
     p95,
 )
+from blueprint.contract.metrics import FLEET_DIMENSION, LOSS_DIMENSION, METRICS, REASON_DIMENSION
 from blueprint.file.model.azure import TtsService
 from blueprint.file.model.deployment import Deployment
 from blueprint.observability import panels
@@ -37,7 +38,8 @@ Dashboard = panels.Dashboard[Query]
 
 
 def dashboards(deployment: Deployment) -> tuple[Dashboard, ...]:
-    return _services(deployment), _gpus(), _starts()
+    callers = (_callers(),) if deployment.azure.callers else ()
+    return (*callers, _services(deployment), _gpus(), _starts())
 
 
 def _services(deployment: Deployment) -> Dashboard:
@@ -70,6 +72,30 @@ def _services(deployment: Deployment) -> Dashboard:
                     for metric, what in ((ClusterMetric.SCALED, "now"), (ClusterMetric.SCALED_MAX, "at most"))
                 ),
             ),
+        ),
+    )
+
+
+def _callers() -> Dashboard:
+    def added(metric: str, *labels: str) -> Query:
+        by = f" by ({', '.join(labels)})" if labels else ""
+        return Query(f"60 * sum{by} (rate({METRICS[metric].series}[2m]))", " ".join((metric, *map(_braces, labels))))
+
+    def fullest(metric: str) -> Query:
+        return Query(f"max by ({FLEET_DIMENSION}) ({METRICS[metric].series})", _braces(FLEET_DIMENSION))
+
+    waits = (Query(p95(METRICS[name].series), name) for name in ("TimeToFirstText", "TimeToFinal"))
+    return Dashboard(
+        "callers",
+        "Are callers let in and heard? Sessions, the wait for words, places taken, what was lost.",
+        (),
+        (
+            Panel("Sessions, a minute", (added("SessionsCreated"), added("SessionsRefused"))),
+            Panel("First transcript, p95 ms", tuple(waits)),
+            Panel("Open sockets of the fullest pod", (fullest("OpenSockets"),)),
+            Panel("Places taken of the fullest pod, %", (fullest("SlotsTaken"),)),
+            Panel("Packets dropped, a minute by reason", (added("RxDropped", REASON_DIMENSION),), stacked=True),
+            Panel("Speech not transcribed, a minute by loss", (added("SpeechLost", LOSS_DIMENSION),), stacked=True),
         ),
     )
 
@@ -122,6 +148,10 @@ def _starts() -> Dashboard:
     )
 
 
+def _braces(label: str) -> str:
+    return f"{{{{{label}}}}}"
+
+
 def _by_service(metric: EngineMetric | CacheMetric, fold: str = "sum") -> Query:
     labels = f"{SERVICE_SERIES}, {POOL_SERIES}"
-    return Query(f"{fold} by ({labels}) ({metric})", f"{{{{{SERVICE_SERIES}}}}} {{{{{POOL_SERIES}}}}}")
+    return Query(f"{fold} by ({labels}) ({metric})", f"{_braces(SERVICE_SERIES)} {_braces(POOL_SERIES)}")

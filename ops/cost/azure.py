@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from blueprint.capacity import EDGE_UNITS
 from ops.cost.model import Amount, Use
 
 Inputs = Mapping[str, Any]
@@ -54,6 +55,18 @@ def _state(inputs: Inputs, _: float) -> Iterator[Use]:
     yield Use(f"redis-{inputs['sku']['name'].lower().replace('_', '-')}-hour", Amount.fixed(nodes))
 
 
+def _edge(inputs: Inputs, _: float) -> Iterator[Use]:
+    yield Use("waf-gateway-hour", Amount.fixed(1))
+    reserved = inputs["autoscaleConfiguration"]["minCapacity"] * EDGE_UNITS
+    yield Use("waf-gateway-capacity-unit", Amount.fixed(reserved))
+
+
+def _service(inputs: Inputs, _: float) -> Iterator[Use]:
+    # One is public and one is not, which are two load balancers for Azure, each with fewer than five rules.
+    if inputs["spec"].get("type") == "LoadBalancer":
+        yield Use("azure-load-balancer-hour", Amount.fixed(1))
+
+
 def _claim(inputs: Inputs, _: float) -> Iterator[Use]:
     size = str(inputs["spec"]["resources"]["requests"]["storage"])
     yield Use("premium-files", Amount.fixed(float(size.removesuffix("Gi"))))
@@ -72,8 +85,9 @@ PRICED: dict[str, Uses] = {
     "containerservice:AgentPool": _pool,
     "containerservice:ManagedCluster": _cluster,
     "core/v1:PersistentVolumeClaim": _claim,
+    "core/v1:Service": _service,
     "dashboard:Grafana": _grafana,
-    "network:ApplicationGateway": _one("waf-gateway-hour"),
+    "network:ApplicationGateway": _edge,
     "network:BastionHost": _bastion,
     "network:NatGateway": _one("azure-nat-gateway-hour"),
     "network:PrivateEndpoint": _one("private-endpoint-hour"),
@@ -86,14 +100,17 @@ PRICED: dict[str, Uses] = {
 BY_USE: dict[str, tuple[tuple[str, str | None], ...]] = {
     "containerservice:AgentPool": (("traffic between zones and to the internet", "azure-internet-data"),),
     "dashboard:Grafana": (("users", None),),
-    "core/v1:Service": (("load balancer rules and data", None),),
-    "network:ApplicationGateway": (("capacity units", "waf-gateway-capacity-unit"),),
+    "core/v1:Service": (("data of load balancers", "azure-load-balancer-data"),),
+    "network:ApplicationGateway": (("capacity units beyond the reserve", "waf-gateway-capacity-unit"),),
     "network:BastionHost": (("sessions of operators", None),),
     "monitor:ActionGroup": (("messages", None),),
     "keyvault:Vault": (("operations", None),),
     "monitor:AzureMonitorWorkspace": (("samples", "prometheus-samples"), ("queries of alerts", None)),
     "network:NatGateway": (("data", "azure-nat-gateway-data"),),
-    "network:PrivateEndpoint": (("images and secrets", None),),
+    "network:PrivateEndpoint": (
+        ("data of sessions", "private-endpoint-data"),
+        ("images and secrets", "private-endpoint-data"),
+    ),
     "operationalinsights:Workspace": (("logs", "log-analytics-ingested"),),
 }
 """What costs by use, by type: what is used, and the item that it is charged as."""

@@ -9,10 +9,10 @@ import typer
 from blueprint.file.model.deployment import Deployment
 from ops.cost.earlier import LAST_RELEASE, NoSuchRevisionError, other
 from ops.cost.estimate import Assumptions, Half, halves, price
-from ops.cost.model import Estimate
+from ops.cost.model import Estimate, total
 from ops.cost.offers import read_offer
 from ops.cost.prices import PriceBook, price_book, save_fetched
-from ops.cost.report import as_dict, difference_as_dict, print_difference, print_estimate
+from ops.cost.report import as_dict, difference_as_dict, print_difference, print_estimate, print_total
 from ops.exits import FAILED, REFUSED
 from ops.findings import load_checked
 from ops.options import DeploymentFile, Json
@@ -63,7 +63,9 @@ def cost(
     priced = [price(half, book) for half in ours]
     others = [price(half, book) for half in theirs]
     if as_json:
-        report: dict[str, object] = {"clouds": {each.cloud: as_dict(each) for each in priced}}
+        report: dict[str, object] = {"clouds": {name: as_dict(each) for name, each in _named(priced).items()}}
+        if len(priced) > 1:
+            report["usd_per_month"] = total(each.usd for each in priced)
         if before:
             report["diff"] = {
                 "other": against,
@@ -73,6 +75,8 @@ def cost(
     else:
         for estimate in priced:
             print_estimate(estimate)
+        if len(priced) > 1:
+            print_total(priced)
         for _, our, their in _pairs(priced, others) if before else ():
             print_difference(our, their, against)
     if not fresh or (strict and any(each.hosts for each in priced)):
@@ -135,5 +139,13 @@ def _refresh(asked: Iterable[Half]) -> bool:
 
 
 def _pairs(priced: list[Estimate], others: list[Estimate]) -> Iterable[tuple[str, Estimate | None, Estimate | None]]:
-    ours, theirs = ({each.cloud: each for each in side} for side in (priced, others))
+    ours, theirs = _named(priced), _named(others)
     return [(cloud, ours.get(cloud), theirs.get(cloud)) for cloud in {**ours, **theirs}]
+
+
+def _named(estimates: list[Estimate]) -> dict[str, Estimate]:
+    """Return estimates by cloud, and by region behind the first of a cloud."""
+    named: dict[str, Estimate] = {}
+    for each in estimates:
+        named[f"{each.cloud} {each.region}" if each.cloud in named else each.cloud] = each
+    return named

@@ -88,14 +88,14 @@ def halves(deployment: Deployment, assumed: Assumptions) -> list[Half]:
     found = []
     waiting = [image for image in images_of(deployment) if image not in deployment.images]
     notes = (f"priced as if the {len(waiting)} images without a digest were pushed",) if waiting else ()
-    if deployment.aws_half:
-        aws_half = deployment.aws_half
+    for regional in _sharing_load(deployment) if deployment.aws_half else ():
+        aws_half = regional.aws
         place = assumed.utilisation
         if place is None:
-            place = expected_place(aws_half, deployment.load) if deployment.load else EXPECTED_UTILISATION
-        rented = aws_rented(deployment, templates(with_images(deployment)), place)
-        rented += traffic_rented(deployment, place)
-        audio = aws_audio(aws_half, deployment.load, place)
+            place = expected_place(aws_half, regional.load) if regional.load else EXPECTED_UTILISATION
+        rented = aws_rented(regional, templates(with_images(regional)), place)
+        rented += traffic_rented(regional, place)
+        audio = aws_audio(aws_half, regional.load, place)
         spot = any(fleet.purchase.option == "spot" for fleet in aws_half.asr)
         found.append(
             Half(
@@ -125,6 +125,15 @@ def halves(deployment: Deployment, assumed: Assumptions) -> list[Half]:
         said = notes + (NO_LOAD,) * (deployment.load is None) + (SPOT,) * spot
         found.append(Half("azure", azure_half.location, tuple(rented), audio, said))
     return found
+
+
+def _sharing_load(deployment: Deployment) -> list[Deployment]:
+    """Return the AWS half in each region, with an equal part of the calls: that is the month without a loss."""
+    regions = deployment.in_regions()
+    if not deployment.load:
+        return list(regions)
+    part = deployment.load.model_copy(update={"calls": max(1, round(deployment.load.calls / len(regions)))})
+    return [regional.model_copy(update={"load": part}) for regional in regions]
 
 
 def with_images(deployment: Deployment) -> Deployment:
@@ -211,7 +220,7 @@ def price(half: Half, book: PriceBook) -> Estimate:
 
 def _elsewhere(use: Use, book: PriceBook, region: str) -> Elsewhere:
     known = book.nearest(use.item, region)
-    usd = [price.usd_per_month for price in known] or [0.0]
+    usd = [price.usd_per_month for price in known]
     regions = tuple(price.region for price in known)
     return Elsewhere(use.item, regions, use.amount * min(usd), use.amount * max(usd))
 

@@ -115,7 +115,7 @@ class Elsewhere:
 
     Attributes:
         item: The size.
-        regions: Where it has a price; empty where nowhere.
+        regions: Where it has a price.
         least: USD per month at the lowest of those prices.
         most: USD per month at the highest.
     """

@@ -31,6 +31,14 @@ def print_estimate(estimate: Estimate) -> None:
     out.print(f"  free by themselves: {len(estimate.free)} types [dim](--json lists them)[/]")
 
 
+def print_total(estimates: list[Estimate]) -> None:
+    """Print what several regions and clouds cost together."""
+    usd = " / ".join(f"{case:,.0f}" for case in total(each.usd for each in estimates).cases)
+    at_least = "at least " * any(each.hosts for each in estimates)
+    parts = ", ".join(f"{each.cloud} {each.region}" for each in estimates)
+    out.print(f"  [bold]together {at_least}{usd}[/] USD per month, low / expected / peak: {parts}", soft_wrap=True)
+
+
 def print_difference(estimate: Estimate | None, other: Estimate | None, name: str) -> None:
     """Print one cloud's half less that of the other file, which ``name`` names."""
     present = estimate or other
@@ -102,8 +110,7 @@ def _tier_table(estimate: Estimate) -> Table:
     table.add_row("at least" if estimate.hosts else "together", *(f"{case:,.0f}" for case in estimate.usd.cases))
     for hosts in estimate.hosts:
         named = ", ".join(hosts.regions) if len(hosts.regions) <= FEW_REGIONS else f"{len(hosts.regions)} regions"
-        where = f"as in {named}" if hosts.regions else "no price is known anywhere"
-        table.add_row(f"and {hosts.item.removeprefix('Standard_')}, {where}", *_ranges(hosts))
+        table.add_row(f"and {hosts.item.removeprefix('Standard_')}, as in {named}", *_ranges(hosts))
     per_hour = estimate.audio.usd_per_hour(estimate.usd)
     if per_hour and estimate.audio.hours:
         table.add_row("audio hours", *(f"{hours:,.0f}" for hours in estimate.audio.hours.cases))
@@ -112,8 +119,6 @@ def _tier_table(estimate: Estimate) -> Table:
 
 
 def _ranges(hosts: Elsewhere) -> list[str]:
-    if not hosts.regions:
-        return ["?", "?", "?"]
     pairs = zip(hosts.least.cases, hosts.most.cases, strict=True)
     return [f"{low:,.0f}" if low == high else f"{low:,.0f}-{high:,.0f}" for low, high in pairs]
 

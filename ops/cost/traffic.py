@@ -5,7 +5,15 @@ from collections.abc import Iterator
 
 from blueprint import catalog
 from blueprint.azure.metrics import SCRAPE_INTERVAL_S
-from blueprint.capacity import CHUNKS_PER_S, PACKET_BYTES, PACKETS_PER_S, capacities
+from blueprint.capacity import (
+    CHUNKS_PER_S,
+    EDGE_INSTANCES,
+    EDGE_UNITS,
+    PACKET_BYTES,
+    PACKETS_PER_S,
+    SOCKETS_PER_CALL,
+    capacities,
+)
 from blueprint.contract.chunk import CHUNK_DATAGRAM_BYTES
 from blueprint.contract.images import Image
 from blueprint.contract.metrics import (
@@ -33,6 +41,7 @@ PRICED = frozenset(
     {
         *("requests", "metrics that the hosts publish", "traffic between zones and to the internet", "logs", "data"),
         *("connections and data", "ingestion", "samples", "stored logs"),
+        *("capacity units beyond the reserve", "data of load balancers", "data of sessions"),
     }
 )
 """Of ``BY_USE``, what is priced here."""
@@ -52,6 +61,9 @@ SERIES_PER_REPLICA, SERIES_PER_NODE = 500, 1000
 SAMPLE_BYTES = 2
 """Of a sample on its way to the workspace, compressed. ASSUMED."""
 
+AUDIO_GB = PACKET_BYTES * PACKETS_PER_S * 3600 / 1e9
+"""Of a call-hour."""
+
 _PARTS = {
     ALLOWANCE_DIMENSION: Allowance,
     EVENT_DIMENSION: DataPlaneEvent,
@@ -68,17 +80,15 @@ def aws_uses(aws: Aws, load: CallLoad, calls: Amount, utilisation: float) -> Ite
     """
     call_hours, zones = calls * HOURS_PER_MONTH, len(aws.availability_zones)
     crossing = (zones - 1) / zones
-    audio_gb = PACKET_BYTES * PACKETS_PER_S * 3600 / 1e9
-    speech_gb = CHUNK_DATAGRAM_BYTES * CHUNKS_PER_S * 3600 / 1e9 * load.speech_share
-    text_gb = _text_gb(load)
+    speech_gb, text_gb = _speech_gb(load), _text_gb(load)
     # One gigabyte an hour is a unit; new and open connections take less.
-    yield "AWS::ElasticLoadBalancingV2::LoadBalancer", Use("nlb-capacity-unit", calls * (audio_gb + text_gb))
+    yield "AWS::ElasticLoadBalancingV2::LoadBalancer", Use("nlb-capacity-unit", calls * (AUDIO_GB + text_gb))
     # Gateway to VAD host, and ASR host to the store, where ElastiCache's side is free; VAD host to ASR host.
-    crossed_gb = crossing * (audio_gb + speech_gb / 2) + crossing * (1 - _at_home(aws, utilisation)) * speech_gb
+    crossed_gb = crossing * (AUDIO_GB + speech_gb / 2) + crossing * (1 - _at_home(aws, utilisation)) * speech_gb
     yield "AWS::AutoScaling::AutoScalingGroup", Use("zone-crossing-data", call_hours * crossed_gb)
     yield "AWS::AutoScaling::AutoScalingGroup", Use("internet-data", call_hours * text_gb)
     opened = call_hours * (60 / load.minutes_each)
-    requests = opened * ((2 + math.ceil(load.minutes_each / STREAM_MINUTES)) / 1e6)
+    requests = opened * (_requests(load) / 1e6)
     yield "AWS::ApiGateway::RestApi", Use("api-gateway-rest-requests", requests)
     yield "AWS::WAFv2::WebACL", Use("waf-requests", requests)
     logs = opened * (LOG_BYTES_PER_CALL / 1e9)
@@ -114,6 +124,22 @@ def azure_uses(azure: Azure, load: CallLoad, calls: Amount, utilisation: float) 
     samples = _series(azure, utilisation) * (HOURS_PER_MONTH * 3600 / SCRAPE_INTERVAL_S)
     yield "monitor:AzureMonitorWorkspace", Use("prometheus-samples", samples * 1e-7)
     yield "network:NatGateway", Use("azure-nat-gateway-data", logged + samples * (SAMPLE_BYTES / 1e9))
+    if azure.callers:
+        yield from _caller_uses(load, calls)
+
+
+def _caller_uses(load: CallLoad, calls: Amount) -> Iterator[tuple[str, Use]]:
+    """Yield what callers use of the edge and of the store. ASSUMED: all come by WebSocket, which is the dearer way."""
+    through_gb = AUDIO_GB + _text_gb(load)
+    # Of the three that a unit has, what is used most is what is charged.
+    of_a_call = max(
+        through_gb * 8e3 / 3600 / 2.22, SOCKETS_PER_CALL / 2500, _requests(load) / (60 * load.minutes_each) / 10
+    )
+    beyond = calls.map(lambda number: max(0.0, number * of_a_call - EDGE_INSTANCES[0] * EDGE_UNITS))
+    yield "network:ApplicationGateway", Use("waf-gateway-capacity-unit", beyond)
+    yield "core/v1:Service", Use("azure-load-balancer-data", calls * (HOURS_PER_MONTH * through_gb))
+    # ASR writes what is spoken to the store, which is behind an endpoint.
+    yield "network:PrivateEndpoint", Use("private-endpoint-data", calls * (HOURS_PER_MONTH * _speech_gb(load)))
 
 
 def _series(azure: Azure, utilisation: float) -> Amount:
@@ -125,6 +151,16 @@ def _series(azure: Azure, utilisation: float) -> Amount:
         total(Amount.between(low, most, utilisation) for low, most in bounds) for bounds in (replicas, nodes)
     )
     return of_replicas * SERIES_PER_REPLICA + of_nodes * SERIES_PER_NODE
+
+
+def _requests(load: CallLoad) -> int:
+    """Return the requests of a call: its opening, its end, and each of its streams of events."""
+    return 2 + math.ceil(load.minutes_each / STREAM_MINUTES)
+
+
+def _speech_gb(load: CallLoad) -> float:
+    """Return the chunks of a call-hour, GB."""
+    return CHUNK_DATAGRAM_BYTES * CHUNKS_PER_S * 3600 / 1e9 * load.speech_share
 
 
 def _text_gb(load: CallLoad) -> float:

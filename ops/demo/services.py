@@ -19,7 +19,7 @@ from typing import IO, Self
 
 import httpx2
 
-from blueprint.contract.session_api import HEALTH_PATH, SESSIONS_PATH
+from blueprint.contract.session_api import END_OF_TURN_MS, HEALTH_PATH, SESSIONS_PATH
 from voice_runtime.store import StoreSettings
 
 ROOT = Path(__file__).parents[2]
@@ -203,6 +203,7 @@ class VoicePath:
             "VOICE_BIND_ADDRESS": LOOPBACK,
             "VOICE_ALLOWED_ORIGINS": self.allowed_origins,
             "VOICE_RECONNECT_GRACE_S": "20",
+            "VOICE_END_OF_TURN_MS": str(END_OF_TURN_MS),
             "VOICE_SESSION_MAX_S": "3600",
             "VOICE_CALLER_SESSIONS": "1000",
             "VOICE_CALLER_CREATIONS_PER_S": "50",

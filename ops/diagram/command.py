@@ -8,8 +8,8 @@ import typer
 from blueprint.file.model.deployment import Deployment
 from ops.diagram import Graph, derive, mermaid, svg
 from ops.exits import FAILED, REFUSED
-from ops.findings import load_checked
-from ops.options import DeploymentFile
+from ops.findings import load_region
+from ops.options import DeploymentFile, Region
 from ops.output import stop
 from ops.synthesis import templates
 
@@ -20,6 +20,7 @@ OUTPUT_HELP = "Where to write: .svg for a picture, .mmd for Mermaid. Without it,
 def diagram(
     file: DeploymentFile,
     output: Annotated[Path | None, typer.Option("--output", metavar="PATH", help=OUTPUT_HELP)] = None,
+    region: Region = None,
 ) -> None:
     """Draw a deployment from its CloudFormation templates: callers, tiers, traffic, scaling signals.
 
@@ -35,7 +36,7 @@ def diagram(
             why = "is a folder" if output.is_dir() else f"there is no folder {output.parent}"
             raise stop(f"{output}: {why}", REFUSED)
         render = RENDERERS[output.suffix]
-    deployment = load_checked(file)
+    deployment = load_region(file, region)
     if deployment.aws_half is None:
         raise stop(f"{file}: has no section `aws`; `voice preview azure` shows its section `azure`", REFUSED)
     graph = graph_of(deployment)

@@ -17,8 +17,8 @@ from ops.drain import hosts, kubernetes, tasks
 from ops.drain.hosts import Host, NotDrainableError
 from ops.drain.tasks import Task
 from ops.exits import FAILED, INTERRUPTED, REFUSED
-from ops.findings import load_checked
-from ops.options import DeploymentFile, Json
+from ops.findings import load_region
+from ops.options import DeploymentFile, Json, Region
 from ops.output import complain, err, out, print_json, stop
 from ops.progress import Progress
 
@@ -37,6 +37,7 @@ def drain(
     only_print: Annotated[
         bool, typer.Option("--print", help="Of AKS: print the commands and exit with 0; `voice` does not run kubectl.")
     ] = False,
+    region: Region = None,
     as_json: Json = False,
 ) -> None:
     """Let a host finish its sessions, and have its group terminate it.
@@ -47,7 +48,7 @@ def drain(
 
     Example: voice drain deployments/production-us-east-1.yaml i-0123456789abcdef0 --replace
     """
-    deployment = load_checked(file)
+    deployment = load_region(file, region)
     is_aws = INSTANCE.fullmatch(host) or tasks.TASK.fullmatch(host)
     if is_aws and deployment.aws_half:
         _aws(deployment, host, replaced=replaced, dry_run=dry_run, as_json=as_json)

@@ -14,9 +14,9 @@ from blueprint.aws.alerts import alerts as aws_alerts
 from blueprint.file.model.deployment import Deployment
 from blueprint.observability.azure_alerts import alerts as azure_alerts
 from ops.exits import FAILED, INTERRUPTED, REFUSED
-from ops.findings import load_checked
+from ops.findings import load_region
 from ops.gameday.simulated import Effect, play
-from ops.options import DeploymentFile, Json
+from ops.options import DeploymentFile, Json, Region
 from ops.output import WholeTable, err, out, print_json, stop
 from ops.progress import Progress, heartbeat
 from ops.sandbox.month import BAD_IMAGE, REDIS, SERVE, Month, served
@@ -69,7 +69,7 @@ class Row:
         return not self.claims and bool(self.runbooks)
 
 
-def gameday(file: DeploymentFile, as_json: Json = False) -> None:
+def gameday(file: DeploymentFile, region: Region = None, as_json: Json = False) -> None:
     """Play a bad day: what each loss costs callers, how long it lasts, and which runbook covers it.
 
     A zone loss, a spot wave, a quota that is spent and metrics that fall silent are played on the simulator, against
@@ -78,7 +78,7 @@ def gameday(file: DeploymentFile, as_json: Json = False) -> None:
 
     Example: voice gameday deployments/small.yaml
     """
-    deployment = load_checked(file)
+    deployment = load_region(file, region)
     try:
         with heartbeat(err, "simulate"):
             simulated = play(deployment)

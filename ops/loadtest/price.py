@@ -23,9 +23,9 @@ def usd_per_hour(instance_type: str, region: str | None, gpus: int) -> tuple[flo
     if row is None:
         raise PriceError(f"the catalogue has no instance type {instance_type}; give --usd-per-hour")
     available = azure.gpu_count if azure else aws.accelerator.count if aws and aws.accelerator else 0
-    region = region or min(row.usd_per_hour, key=lambda name: row.usd_per_hour[name], default="any region")
+    region = region or min(row.usd_per_hour, key=lambda name: row.usd_per_hour[name])
     if region not in row.usd_per_hour:
-        known = ", ".join(row.usd_per_hour) or "none"
+        known = ", ".join(row.usd_per_hour)
         raise PriceError(f"no price of {instance_type} in {region}, but in {known}; give --region or --usd-per-hour")
     if available and gpus > available:
         raise PriceError(f"{instance_type} has {available} accelerators, not the {gpus} of --gpus")

@@ -10,8 +10,8 @@ from rich.markup import escape
 
 from blueprint.file.model.deployment import Deployment
 from ops.exits import FAILED, REFUSED
-from ops.findings import load_checked
-from ops.options import DeploymentFile, Json
+from ops.findings import load_region
+from ops.options import DeploymentFile, Json, Region
 from ops.output import complain, err, out, print_json, stop
 from ops.preflight.models import FILE, MODELS, access_rows, calls_row, file_rows, licence_rows
 from ops.preflight.quota import QUOTAS
@@ -28,6 +28,7 @@ OFFLINE_HELP = "Answer from the file alone, and ask nobody anything."
 
 def preflight(  # noqa: PLR0917  typer's options
     file: DeploymentFile,
+    region: Region = None,
     as_json: Json = False,
     permissions: Annotated[bool, typer.Option("--permissions", help=PERMISSIONS_HELP)] = False,
     request_increases: Annotated[bool, typer.Option("--request-increases", help=INCREASES_HELP)] = False,
@@ -42,7 +43,7 @@ def preflight(  # noqa: PLR0917  typer's options
 
     Example: voice preflight deployments/production-us-east-1.yaml --request-increases
     """
-    deployment = load_checked(file)
+    deployment = load_region(file, region)
     if request_increases and as_json and not yes:
         raise stop("--json has nobody to ask; add --yes to file the increases", REFUSED)
     if request_increases and offline:

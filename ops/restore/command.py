@@ -11,8 +11,8 @@ from blueprint.aws import names
 from ops.aws.account import Account, sign_in
 from ops.aws.refusals import ERRORS, failed
 from ops.exits import FAILED, INTERRUPTED, REFUSED
-from ops.findings import load_checked
-from ops.options import DeploymentFile, Json
+from ops.findings import load_region
+from ops.options import DeploymentFile, Json, Region
 from ops.output import empty_table, out, print_json, stop
 from ops.restore.snapshots import Snapshot, SnapshotError, keep, live_group, snapshots, wanted
 from ops.synthesis import synthesize, templates
@@ -30,6 +30,7 @@ def restore(
     of: Annotated[
         str | None, typer.Option(metavar="SNAPSHOT", help="With --take: copy this one, such as an automatic one.")
     ] = None,
+    region: Region = None,
     as_json: Json = False,
 ) -> None:
     """Show the state store's snapshots, and what a restore from the file's `state.restore_from` would do.
@@ -40,7 +41,7 @@ def restore(
 
     Example: voice restore deployments/production-us-east-1.yaml --deploy
     """
-    deployment = load_checked(file)
+    deployment = load_region(file, region)
     if deployment.aws_half is None:
         raise stop(f"{file}: has no section `aws`, and so no state store", REFUSED)
     if of and not take:

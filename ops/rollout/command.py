@@ -13,8 +13,8 @@ from rich.markup import escape
 from ops.aws.account import Account, sign_in
 from ops.aws.refusals import ERRORS, failed
 from ops.exits import FAILED, INTERRUPTED, REFUSED
-from ops.findings import load_checked
-from ops.options import DeploymentFile, Json
+from ops.findings import load_region
+from ops.options import DeploymentFile, Json, Region
 from ops.output import empty_table, err, out, print_json, stop
 from ops.progress import heartbeat
 from ops.rollout.follow import follow, newest_ids
@@ -38,6 +38,7 @@ def rollout(
     ] = None,
     recording: Annotated[Path | None, typer.Option(help="Recording for the probe: PCM.")] = None,
     said: Annotated[Path | None, typer.Option(help="Text of the words that are spoken in it.")] = None,
+    region: Region = None,
     as_json: Json = False,
 ) -> None:
     """Show which hosts a deploy would replace: order, duration, additional vCPUs, alarms that take it back.
@@ -49,7 +50,7 @@ def rollout(
 
     Example: voice rollout deployments/production-us-east-1.yaml --deploy
     """
-    deployment = load_checked(file)
+    deployment = load_region(file, region)
     if deployment.aws_half is None:
         raise stop(f"{file}: has no section `aws`; the cluster's pods roll with `pulumi up`", REFUSED)
     try:

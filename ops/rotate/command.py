@@ -3,13 +3,13 @@
 from ops.aws.account import Account, sign_in
 from ops.aws.refusals import ERRORS, failed
 from ops.exits import FAILED, REFUSED
-from ops.findings import load_checked
-from ops.options import DeploymentFile, Json
+from ops.findings import load_region
+from ops.options import DeploymentFile, Json, Region
 from ops.output import out, print_json, stop
 from ops.rotate.passwords import begin, end, is_over, users
 
 
-def rotate(file: DeploymentFile, as_json: Json = False) -> None:
+def rotate(file: DeploymentFile, region: Region = None, as_json: Json = False) -> None:
     """Rotate the passwords of the state store's users: begin, and when run again later, end.
 
     In between, the old and the new password let programs in, so no call is lost; hosts and gateway take a quarter of an
@@ -17,7 +17,7 @@ def rotate(file: DeploymentFile, as_json: Json = False) -> None:
 
     Example: voice rotate deployments/production-us-east-1.yaml
     """
-    deployment = load_checked(file)
+    deployment = load_region(file, region)
     if deployment.aws_half is None:
         raise stop(f"{file}: has no section `aws`, and so no state store", REFUSED)
     try:

@@ -13,8 +13,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from blueprint.file.model.aws import Rollout
 from blueprint.file.model.deployment import Deployment
 from ops.exits import REFUSED
-from ops.findings import load_checked
-from ops.options import DeploymentFile, Json
+from ops.findings import load_region
+from ops.options import DeploymentFile, Json, Region
 from ops.output import err, out, print_json, stop
 from ops.progress import heartbeat
 from ops.simulate.account import quota_codes
@@ -67,6 +67,7 @@ def simulate(  # noqa: PLR0917  typer's options
         bool, Option("--peers", help="Compare with the seed's table, CPU target tracking and KEDA on the queue.")
     ] = False,
     output: Annotated[Path | None, Option(metavar="DIR", help="Write calls.png here.")] = None,
+    region: Region = None,
     as_json: Json = False,
 ) -> None:
     """Simulate callers and scaling by the file's own rules, and by those that others use.
@@ -77,7 +78,7 @@ def simulate(  # noqa: PLR0917  typer's options
 
     Example: voice simulate deployments/production-us-east-1.yaml --load spike --output build/spike
     """
-    deployment = load_checked(file)
+    deployment = load_region(file, region)
     aws = deployment.aws_half
     try:
         plans = _plans(deployment, boot or [])

@@ -86,6 +86,15 @@ def az_outage(peak: float) -> Trace:
     return Trace("az-outage", (0.0, end), (peak / 2, peak / 2), (Outage(0, 20 * _MINUTE, 80 * _MINUTE),))
 
 
+def region_loss(peak: float) -> Trace:
+    """Return half the peak, and all of it from minute 20 to minute 80: the other of two regions is lost.
+
+    Its callers come within a minute, which is what their clients need to notice and the DNS to follow.
+    """
+    points = {0.0: 0.5, 20 * _MINUTE: 0.5, 21 * _MINUTE: 1.0, 80 * _MINUTE: 1.0, 81 * _MINUTE: 0.5, 120 * _MINUTE: 0.5}
+    return Trace("region-loss", tuple(points), tuple(peak * share for share in points.values()))
+
+
 def spot_wave(peak: float) -> Trace:
     """Return half the peak throughout, while nobody gets spot hosts from minute 20 to minute 80."""
     end = 120 * _MINUTE
@@ -105,6 +114,7 @@ BUILT_IN: dict[str, Callable[[float], Trace]] = {
     "diurnal": diurnal,
     "spike": spike,
     "az-outage": az_outage,
+    "region-loss": region_loss,
     "spot-wave": spot_wave,
     "flash-crowd": flash_crowd,
 }

@@ -9,8 +9,8 @@ from blueprint.file.model.deployment import Deployment
 from ops.aws.account import AREA, Account, sign_in
 from ops.aws.refusals import ERRORS, explain
 from ops.exits import FAILED
-from ops.findings import load_checked
-from ops.options import DeploymentFile, Json
+from ops.findings import load_region
+from ops.options import DeploymentFile, Json, Region
 from ops.output import err, out, print_json
 from ops.preflight.aws import fleets as catalogue
 from ops.preflight.questions import ask_all, not_asked
@@ -29,7 +29,7 @@ AZURE = Row(
 )
 
 
-def status(file: DeploymentFile, as_json: Json = False) -> None:
+def status(file: DeploymentFile, region: Region = None, as_json: Json = False) -> None:
     """Show fleets, alarms, drift, image versions, protection and cost so far of a deployed file.
 
     Reads its account with credentials that may read; what one may not read is said. Changes nothing but
@@ -38,7 +38,7 @@ def status(file: DeploymentFile, as_json: Json = False) -> None:
 
     Example: voice status deployments/production-us-east-1.yaml
     """
-    deployment = load_checked(file)
+    deployment = load_region(file, region)
     with Progress(err).phase("ask AWS"):
         rows = list(_rows(deployment))
     if as_json:

@@ -12,8 +12,8 @@ from ops.aws.account import Account, sign_in
 from ops.aws.refusals import ERRORS, explain, failed
 from ops.cost.command import price_list
 from ops.exits import FAILED, INTERRUPTED, REFUSED
-from ops.findings import load_checked
-from ops.options import DeploymentFile, Json
+from ops.findings import load_region
+from ops.options import DeploymentFile, Json, Region
 from ops.output import err, out, print_json, stop
 from ops.progress import Progress
 from ops.synthesis import synthesize, templates
@@ -36,6 +36,7 @@ def teardown(
     name: Annotated[str | None, typer.Option("--name", metavar="NAME", help=NAME_HELP)] = None,
     yes: Annotated[bool, typer.Option("--yes", help=YES_HELP)] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help=DRY_RUN_HELP)] = False,
+    region: Region = None,
     as_json: Json = False,
 ) -> None:
     """Show what goes, what stays and what that costs; delete the stacks; say what is left.
@@ -46,7 +47,7 @@ def teardown(
 
     Example: voice teardown deployments/sandbox.yaml --dry-run
     """
-    deployment = load_checked(file)
+    deployment = load_region(file, region)
     if not dry_run:
         _refuse_guarded(deployment, name)
     report: dict[str, Any] = {"dry_run": dry_run}

@@ -1,6 +1,7 @@
 """The real CDK command line, pointed at the local AWS, or at any other."""
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,6 +12,11 @@ from blueprint.file.model.deployment import Deployment
 
 ROOT = Path(__file__).resolve().parents[2]
 LAST_LINES = 40
+NEEDED_MIB = 32
+"""What a rehearsal's folder and the temporary files beside it take, rounded up: 20 MiB of production's templates."""
+_FULL = ("ENOSPC", "No space left on device")
+_PACKAGES = ".cache/aws/jsii/package-cache"
+"""Where jsii unpacks aws-cdk-lib (200 MB), below the home directory."""
 
 
 class CdkError(Exception):
@@ -51,7 +57,8 @@ class Cdk:
 
     def bootstrap(self) -> None:
         """Make the CDK's own bucket, repository and roles; that needs no app, whose synthesis takes longest here."""
-        self._run("bootstrap", f"aws://{self._aws.account}/{self._aws.region}", app="")
+        regions = [regional.aws.region for regional in self._deployment.in_regions()]
+        self._run("bootstrap", *(f"aws://{self._aws.account}/{region}" for region in regions), app="")
 
     def take(self, assembly: Path) -> None:
         """Take a cloud assembly that is there; the commands that follow synthesize nothing."""
@@ -107,6 +114,13 @@ class Cdk:
                 # Ctrl-C reaches the whole process group only from a terminal.
                 process.terminate()
                 raise
+        if process.returncode and any(word in line for line in lines for word in _FULL):
+            free = shutil.disk_usage(self._home).free // 2**20
+            raise CdkError(
+                f"cdk {command} failed: no space is left on the disk of {self._home.parent} ({free} MiB are free now; "
+                f"a rehearsal takes up to {NEEDED_MIB}), or on that of ~/{_PACKAGES}: free some, or set TMPDIR to a "
+                "folder that has more, and run the command again"
+            )
         if process.returncode:
             raise CdkError(f"cdk {command} failed:\n" + "\n".join(lines[-LAST_LINES:]))
         if app:
@@ -116,5 +130,7 @@ class Cdk:
     def _environment(self) -> dict[str, str]:
         environment = self._aws.environment(self._home)
         # jsii and the CLI are to find this project's Node, also when the virtual environment is not activated.
+        # A home of its own would have each rehearsal unpack them again.
+        environment.setdefault("JSII_RUNTIME_PACKAGE_CACHE_ROOT", str(Path.home() / _PACKAGES))
         environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment.get("PATH", "")])
         return environment

@@ -100,12 +100,12 @@ class LocalAws:
             "CDK_DISABLE_CLI_TELEMETRY": "true",
         }
 
-    def session(self) -> boto3.Session:
-        """Return a boto3 session of this AWS; clients take `endpoint` as their endpoint."""
+    def session(self, region: str | None = None) -> boto3.Session:
+        """Return a boto3 session of this AWS, by default of `region`; clients take `endpoint` as their endpoint."""
         return boto3.Session(
             aws_access_key_id=self._access_key,
             aws_secret_access_key="sandbox",  # noqa: S106
-            region_name=self.region,
+            region_name=region or self.region,
         )
 
     def client(self, service: str) -> Any:

@@ -8,6 +8,8 @@ from tempfile import mkdtemp
 from types import TracebackType
 from typing import Self
 
+import boto3
+
 from blueprint.aws import names
 from blueprint.file.model.deployment import Deployment
 from sandbox.aws.alert_drill import AlertDrill, Message
@@ -38,6 +40,7 @@ class Rehearsal:
 
     def __init__(self, deployment: Deployment, *, real_hosts: bool = False, real_stores: bool = False) -> None:
         self._deployment = deployment
+        self._regions = deployment.in_regions()
         self.home = Path(mkdtemp(prefix="voice-sandbox-"))
         self.faults = self.home / "faults"
         domain = deployment.aws.edge.domain
@@ -58,49 +61,66 @@ class Rehearsal:
         """Prepare the empty account with what an operator has before the first deploy, and take its inventory."""
         self.cdk.bootstrap()
         webhook = self._deployment.aws.observability.chat_webhook_secret
-        if webhook:
-            secrets = self.session.client("secretsmanager", endpoint_url=self.aws.endpoint)
+        for regional in self._regions:
+            if webhook is None:
+                break
+            secrets = self._session(regional).client("secretsmanager", endpoint_url=self.aws.endpoint)
             secrets.create_secret(Name=webhook, SecretString="https://chat.invalid/webhook")
-        self._before = inventory(self.session, self.aws.endpoint)
+        self._before = self._inventory()
 
     def stacks(self) -> dict[str, Counter[str]]:
         """Count what CloudFormation says it created, by stack and type."""
-        client = self.session.client("cloudformation", endpoint_url=self.aws.endpoint)
         prefix = names.stack(self._deployment, "")
         counts: dict[str, Counter[str]] = {}
-        for stack in client.describe_stacks()["Stacks"]:
-            if stack["StackName"].startswith(prefix):
-                resources = client.describe_stack_resources(StackName=stack["StackName"])["StackResources"]
-                counts[stack["StackName"]] = Counter(resource["ResourceType"] for resource in resources)
+        for regional in self._regions:
+            client = self._session(regional).client("cloudformation", endpoint_url=self.aws.endpoint)
+            for stack in client.describe_stacks()["Stacks"]:
+                if stack["StackName"].startswith(prefix):
+                    resources = client.describe_stack_resources(StackName=stack["StackName"])["StackResources"]
+                    counts[stack["StackName"]] = Counter(resource["ResourceType"] for resource in resources)
         return dict(sorted(counts.items()))
 
     def claims(self, deployment: Deployment | None = None) -> list[Claim]:
         """Compare the deployed system with the deployment file, or with what it has become since."""
         return [
             claim
+            for regional in (deployment or self._deployment).in_regions()
             for verifier in (FleetVerifier, EdgeVerifier)
-            for claim in verifier(deployment or self._deployment, self.session, self.aws.endpoint).claims()
+            for claim in verifier(regional, self._session(regional), self.aws.endpoint).claims()
         ]
 
     def drill(self) -> Iterator[Outcome]:
-        """Play every scaling scenario."""
-        return Drill(
-            self._deployment,
-            cloudwatch=self.session.client("cloudwatch", endpoint_url=self.aws.endpoint),
-            autoscaling=self.session.client("autoscaling", endpoint_url=self.aws.endpoint),
-        ).run()
+        """Play every scaling scenario, in each region."""
+        for regional in self._regions:
+            session = self._session(regional)
+            yield from Drill(
+                regional,
+                cloudwatch=session.client("cloudwatch", endpoint_url=self.aws.endpoint),
+                autoscaling=session.client("autoscaling", endpoint_url=self.aws.endpoint),
+            ).run()
 
     def alert(self) -> Message:
-        """Trip the composite alarm "callers are affected" and return what an operator is told."""
+        """Trip the composite alarm "callers are affected" of the first region; return what an operator is told."""
         return AlertDrill(
-            self._deployment,
+            self._regions[0],
             cloudwatch=self.session.client("cloudwatch", endpoint_url=self.aws.endpoint),
             sns=self.session.client("sns", endpoint_url=self.aws.endpoint),
         ).run()
 
     def left(self) -> Counter[str]:
         """Count what exists beyond the bootstrapped account, by kind."""
-        return added(self._before, inventory(self.session, self.aws.endpoint))
+        return added(self._before, self._inventory())
+
+    def _session(self, regional: Deployment) -> boto3.Session:
+        return self.aws.session(regional.aws.region)
+
+    def _inventory(self) -> dict[str, set[str]]:
+        """Return what exists in all regions; what is of no region is the same in each."""
+        found: dict[str, set[str]] = {}
+        for regional in self._regions:
+            for kind, ids in inventory(self._session(regional), self.aws.endpoint).items():
+                found.setdefault(kind, set()).update(ids)
+        return found
 
     def keep(self) -> None:
         """Let the local AWS and its folder outlive this object."""

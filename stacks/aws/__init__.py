@@ -1,6 +1,6 @@
 """The AWS suite: every stack of one deployment, in the order of their dependencies."""
 
-from aws_cdk import App, Tags
+from aws_cdk import App
 
 from blueprint.file.model.deployment import Deployment
 from stacks.aws.asr import AcceleratorStack, AsrStack
@@ -15,7 +15,6 @@ from stacks.aws.vad import VadStack
 
 
 def build(app: App, deployment: Deployment) -> list[VoiceStack]:
-    Tags.of(app).add("voice-serve:deployment", deployment.name)
     network = NetworkStack(app, deployment)
     registry = RegistryStack(app, deployment)
     state = StateStack(app, deployment, network=network)

@@ -34,7 +34,7 @@ def make_app(deployment: Deployment, *, validate: bool = False, outdir: str | No
         # Describes the app to consoles, and costs a walk over it; nothing here reads it.
         tree_metadata=False,
     )
-    first, *_ = build(app, deployment)
+    first, *_ = [stack for regional in deployment.in_regions() for stack in build(app, regional)]
     meant = acknowledged()
     if validate:
         # Imported here: the rules' module costs as much as a synth.

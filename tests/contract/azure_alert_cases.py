@@ -9,7 +9,7 @@ HEALTHY = {
     'DCGM_FI_DEV_XID_ERRORS{Hostname="n",gpu="0",pod="p"}': "0",
     **{
         f'{metric}{{namespace="voice",deployment="{name}"}}': "2"
-        for name in ("router", "voxtral-cells", "voxtral", "speech", "qwen-a100")
+        for name in ("router", "voxtral-cells", "voxtral", "speech", "qwen-a100", "gateway", "vad", "asr")
         for metric in (
             "kube_deployment_status_replicas_available",
             "kube_deployment_status_replicas_ready",
@@ -44,6 +44,19 @@ HEALTHY = {
     'vllm:time_to_first_token_seconds_bucket{voice_service="voxtral",le="+Inf"}': "0+60x90",
     'vllm_omni:requests_failed_total{voice_service="speech"}': "0",
     'vllm_omni:requests_success_total{voice_service="speech"}': "0+60x90",
+    'voice_open_sockets{Fleet="gateway",pod="g"}': "8",
+    'voice_vad_sessions{Fleet="vad",pod="v"}': "4",
+    'voice_vad_stopped{Fleet="vad",pod="v"}': "0",
+    'voice_free_slots{Fleet="asr",pod="a"}': "0",
+    'voice_free_slots{Fleet="asr",pod="b"}': "3",
+    'voice_sessions_refused_total{Fleet="gateway",pod="g"}': "0",
+    'voice_rx_dropped_total{Fleet="vad",Reason="unknown-session",pod="v"}': "0+900x90",
+    'voice_rx_dropped_total{Fleet="vad",Reason="ring-full",pod="v"}': "0+5x90",
+    'voice_speech_lost_total{Fleet="asr",Loss="given_up",pod="a"}': "0+1x90",
+    'voice_speech_lost_total{Fleet="asr",Loss="partials_shed",pod="a"}': "0+90x90",
+    'voice_time_to_final_bucket{Fleet="gateway",le="750.0"}': "0+60x90",
+    'voice_time_to_final_bucket{Fleet="gateway",le="2000.0"}': "0+60x90",
+    'voice_time_to_final_bucket{Fleet="gateway",le="+Inf"}': "0+60x90",
     f'vllm:nixl_num_failed_transfers_total{{{CELLS},voice_role="decode"}}': "0",
 }
 """Values after a minute each; one that stands alone stays as it is."""
@@ -77,6 +90,14 @@ CASES = (
     Case(
         "replicas-at-maximum", _all('current_replicas{namespace="voice",horizontalpodautoscaler="keda-hpa-vox', "3"), 15
     ),
+    Case("service-down-asr", _all('status_replicas_available{namespace="voice",deployment="asr"', "0"), 2),
+    Case("telemetry-silent-vad", _all("voice_vad_sessions", None), 5),
+    Case("sessions-refused", _all("sessions_refused", "0+1x90"), 4),
+    Case("first-transcript-slow", _all('le="750.0"', "0+30x90"), 12),
+    Case("vad-packets-dropped", _all("ring-full", "0+20x90"), 6),
+    Case("vad-stopped", _all("vad_stopped", "1"), 2),
+    Case("asr-slots-exhausted", _all("voice_free_slots", "0"), 1),
+    Case("speech-lost", _all("given_up", "0+4x90"), 6),
     Case("replicas-missing", _all('kube_deployment_spec_replicas{namespace="voice",deployment="speech"', "3"), 45),
     Case("engine-restarts", _all("restarts_total", "0+4x90"), 2),
     Case("model-fetch-failed", _all("kube_job_status_failed", "1"), 1),

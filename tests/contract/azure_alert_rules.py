@@ -10,6 +10,8 @@ from typing import Any
 
 import yaml
 
+from blueprint.contract.images import Image
+from blueprint.contract.metrics import METRICS
 from blueprint.engines.launch.dcgm import COUNTERS
 from blueprint.engines.published.release import published
 from sandbox.azure.graph import Graph
@@ -53,7 +55,12 @@ def known(recorded: Collection[str]) -> set[str]:
         for metric in published(engine).metrics
         for ending in (_HISTOGRAM if metric.kind == "histogram" else ("",))
     }
-    return engines | set(kube_state) | {counter.field for counter in COUNTERS} | set(recorded)
+    ours = {
+        f"{metric.series}{ending}"
+        for metric in METRICS.values()
+        for ending in (_HISTOGRAM if metric.publisher is Image.GATEWAY and metric.unit == "Milliseconds" else ("",))
+    }
+    return engines | ours | set(kube_state) | {counter.field for counter in COUNTERS} | set(recorded)
 
 
 def unpublished(graph: Graph) -> list[str]:

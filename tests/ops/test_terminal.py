@@ -83,6 +83,16 @@ def test_a_full_disk_is_one_line(arguments: tuple[str, ...]) -> None:
     assert (code, said) == (1, "✗ standard output: No space left on device\n")
 
 
+def test_a_full_disk_of_temporary_files_is_one_line_too() -> None:
+    script = 'mount -t tmpfs -o size=1m none /mnt; TMPDIR=/mnt exec "$0" "$@"'
+    done = subprocess.run(  # noqa: S603
+        ["unshare", "--map-root-user", "--mount", "bash", "-c", script, *VOICE, "cost", PLAN[1]],  # noqa: S607
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    said = "✗ /mnt: No space left on device; free some there, and run the command again"
+    assert (done.returncode, done.stderr.splitlines()[0]) == (1, said)
+
+
 def test_a_reader_that_goes_away_hears_nothing_more() -> None:
     reading, writing = os.pipe()
     os.close(reading)

@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,8 @@ import boto3
 import pytest
 
 import blueprint
-from sandbox.aws.cdk import ROOT, CdkError
+from ops.synthesis import synthesize
+from sandbox.aws.cdk import ROOT, Cdk, CdkError
 from sandbox.aws.rehearsal import Rehearsal
 
 DEPLOYMENT = blueprint.load(ROOT / "deployments/sandbox.yaml")
@@ -66,6 +68,77 @@ def test_a_local_aws_that_is_killed_leaves_nothing_and_says_what_to_do() -> None
     assert not rehearsal.home.exists()
     with Rehearsal(DEPLOYMENT) as again:
         assert again.stacks() == {}
+
+
+@pytest.mark.nightly
+def test_a_local_aws_that_is_killed_in_mid_deploy_starts_anew_with_the_same_command() -> None:
+    def kill(line: str) -> None:
+        if line.endswith("sandbox-network"):
+            os.kill(rehearsal.aws.pid, signal.SIGKILL)
+
+    gone = pytest.raises(CdkError, match=r"exit code -9.*run the command again")
+    with gone, Rehearsal(DEPLOYMENT) as rehearsal:
+        rehearsal.bootstrap()
+        rehearsal.cdk.take(Path(synthesize(DEPLOYMENT, rehearsal.home / "cdk.out").directory))
+        rehearsal.cdk.on_line = kill
+        rehearsal.cdk.deploy()
+    assert not rehearsal.home.exists()
+    with Rehearsal(DEPLOYMENT) as again:
+        again.bootstrap()
+        again.cdk.deploy()
+        assert all(claim.holds for claim in again.claims())
+        again.cdk.destroy()
+        assert not again.left()
+
+
+@pytest.mark.nightly
+def test_two_deploys_at_once_leave_one_stack_and_say_so() -> None:
+    """Whichever comes first is done; the other one has nothing to change, or is told to wait."""
+    network = "sandbox-network"
+    said: list[str] = []
+    began = threading.Event()
+
+    def deploy(cdk: Cdk) -> None:
+        began.wait(PATIENCE_S)
+        try:
+            cdk.deploy_only(network)
+        except CdkError as error:
+            said.append(str(error))
+
+    with Rehearsal(DEPLOYMENT) as rehearsal:
+        rehearsal.bootstrap()
+        assembly = Path(synthesize(DEPLOYMENT, rehearsal.home / "cdk.out").directory)
+        rehearsal.cdk.take(assembly)
+        other = Cdk(rehearsal.aws, DEPLOYMENT, rehearsal.home / "other")
+        other.take(assembly)
+        rehearsal.cdk.on_line = lambda line: began.set() if "deploying..." in line else None
+        second = threading.Thread(target=deploy, args=(other,))
+        second.start()
+        rehearsal.cdk.deploy_only(network)
+        second.join(PATIENCE_S)
+        assert all("_IN_PROGRESS" in each or "already exists" in each for each in said), said
+        rehearsal.cdk.deploy_only(network)
+        assert list(rehearsal.stacks()) == [network]
+        rehearsal.cdk.destroy()
+        assert not rehearsal.left()
+
+
+def test_a_full_disk_is_told_with_what_to_do_and_nothing_is_left() -> None:
+    """A tmpfs in a mount namespace of its own; as long as nothing is written, Python takes it for a good place."""
+    script = (
+        f"mount -t tmpfs -o size=24k none /mnt; TMPDIR=/mnt {sys.executable} -c "
+        "'from ops.cli import main; main()' sandbox deployments/sandbox.yaml; code=$?; ls -A /mnt; exit $code"
+    )
+    done = subprocess.run(  # noqa: S603
+        ["unshare", "--map-root-user", "--mount", "bash", "-c", script],  # noqa: S607
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE_S,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    assert "✗ cdk" in done.stderr
+    assert "no space is left on the disk of /mnt" in done.stderr
+    assert "set TMPDIR to a folder that has more, and run the command again" in done.stderr.replace("\n", " ")
+    assert "Traceback" not in done.stderr
+    assert done.stdout.splitlines()[-1].startswith("✗ "), "the folder is empty again"
 
 
 def test_a_kept_sandbox_outlives_its_parent_and_answers() -> None:

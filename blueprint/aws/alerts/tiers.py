@@ -9,7 +9,7 @@ from blueprint.aws.metrics import API_GATEWAY, NETWORK_LOAD_BALANCER
 from blueprint.aws.series import Resource, Series, Statistic, of_fleet, of_node, of_service
 from blueprint.contract.metrics import Allowance, DropReason, Loss
 from blueprint.contract.network import Tier
-from blueprint.file.model.aws import AsrFleet, DataPathMode
+from blueprint.file.model.aws import AsrFleet
 from blueprint.file.model.deployment import Deployment
 from blueprint.hosts import fleets_with
 
@@ -37,7 +37,7 @@ def of_vad(deployment: Deployment) -> Iterator[Alert]:
         callers_affected=True,
     )
     # The same measure where EC2 drops them, before the host.
-    for allowance in Allowance if deployment.aws.vad.data_path.mode is DataPathMode.AF_XDP else ():
+    for allowance in Allowance:
         yield Alert(
             "vad-allowance-exceeded",
             Tier.VAD,

@@ -17,6 +17,7 @@ from blueprint.contract.environment import (
     DEPLOYMENT,
     DRAIN_TIMEOUT_S,
     ENCODERS,
+    END_OF_TURN_MS,
     ENGINE,
     FLEET,
     HEALTH_PORT,
@@ -33,12 +34,15 @@ from blueprint.contract.environment import (
     MEDIA_PORT,
     MODEL,
     MODEL_REVISION,
+    PROMETHEUS_PORT,
     RECONNECT_GRACE_S,
+    REGION,
     RTP_PORT,
     RX_QUEUES,
     RX_RING_SIZE,
     SESSION_MAX_S,
     SESSIONS,
+    TELEMETRY_SOURCES,
     TOKEN_TTL_S,
     TRACE_COLLECTOR,
     TRACED_SHARE,
@@ -47,7 +51,15 @@ from blueprint.contract.environment import (
     VALKEY_PORT,
     Variable,
 )
-from blueprint.contract.network import CHUNK, ENGINE_HEALTH, GATEWAY_HTTP, GATEWAY_MEDIA, RTP, VAD_HEALTH
+from blueprint.contract.network import (
+    CHUNK,
+    ENGINE_HEALTH,
+    GATEWAY_HTTP,
+    GATEWAY_MEDIA,
+    PROMETHEUS,
+    RTP,
+    VAD_HEALTH,
+)
 from blueprint.engines.launch.base import ANY_ADDRESS, Launcher, http
 from blueprint.file.model.azure_callers import AsrPods, AzureEdge, VadPods
 from blueprint.file.model.deployment import Deployment
@@ -127,6 +139,7 @@ def gateway(deployment: Deployment, edge: AzureEdge, sockets: int) -> Program:
             TRACE_COLLECTOR: edge.trace_collector or "",
             TRACED_SHARE: str(edge.traced_share),
             RECONNECT_GRACE_S: str(edge.reconnect_grace_s),
+            END_OF_TURN_MS: str(edge.end_of_turn_ms),
             SESSION_MAX_S: str(edge.session_max_s),
             CALLER_SESSIONS: str(edge.caller_sessions),
             CALLER_CREATIONS_PER_S: str(edge.caller_creations_per_s),
@@ -135,7 +148,24 @@ def gateway(deployment: Deployment, edge: AzureEdge, sockets: int) -> Program:
             IDLE_TIMEOUT_S: str(edge.idle_timeout_s),
             DRAIN_TIMEOUT_S: str(GATEWAY_DRAIN_TIMEOUT_S),
         },
-        {"VOICE_RTP_HOST": f"rtp.{edge.domain.name}"},
+        {"VOICE_RTP_HOST": f"rtp.{edge.domain.name}", PROMETHEUS_PORT.name: str(PROMETHEUS.number)},
+    )
+
+
+def telemetry(deployment: Deployment, tier: Component, source: str) -> Program:
+    """Return what reads a tier's program and shows it to Prometheus; without a region it tells no CloudWatch."""
+    return Program(
+        ("python", "-m", "voice_telemetry"),
+        {
+            **STATE,
+            DEPLOYMENT: deployment.name,
+            FLEET: tier.value,
+            REGION: "",
+            INTERFACE: "eth0",
+            TELEMETRY_SOURCES: source,
+            PROMETHEUS_PORT: str(PROMETHEUS.number),
+        },
+        {"VOICE_PROMETHEUS_ADDRESS": ANY_ADDRESS},
     )
 
 

@@ -3,9 +3,10 @@
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from blueprint.base import Model
+from blueprint.file.model.agents import AwsAgents
 from blueprint.file.model.base import HostCount, Name, private_network
 from blueprint.file.model.edge import Edge
 from blueprint.file.model.load import Measured
@@ -272,6 +273,27 @@ class AsrFleet(Model):
         return self
 
 
+class OtherRegion(Model):
+    """A further region with all of the section `aws` once more: what is not said here is as in the first.
+
+    Its names end in the region, its hosts of callers are ``api.<region>.<name>`` and ``media.<region>.<name>``. Nothing
+    is shared but the DNS zone: a call lives in the region that it was opened in, and each region has room for all.
+    """
+
+    region: str
+    """AWS region of the catalogue, another one than the others."""
+    availability_zones: tuple[str, ...] = Field(min_length=1)
+    """Zones of that region."""
+    network: Network | None = None
+    """VPC there, where it differs. The networks are not joined, and may have the same range."""
+    state: StateStore | None = None
+    """State store there, where it differs; without it the store is new, as a snapshot is of its region too."""
+    vad: VadFleet | None = None
+    """VAD hosts there, where their type or machine image differs."""
+    asr: tuple[AsrFleet, ...] | None = None
+    """All fleets there, where types, reservations or machine images differ."""
+
+
 class Aws(Model):
     """Everything that is deployed to AWS."""
 
@@ -291,7 +313,36 @@ class Aws(Model):
     vad: VadFleet
     asr: tuple[AsrFleet, ...]
     edge: Edge
+    agents: AwsAgents | None = None
+    """Who answers callers by speech. Without it callers get transcripts."""
     observability: Observability
+    other_regions: tuple[OtherRegion, ...] = ()
+    """Further regions, for the loss of one. Callers who find one full are told of the others."""
+
+    @model_validator(mode="after")
+    def _other_regions(self) -> "Aws":
+        named = [self.region, *(other.region for other in self.other_regions)]
+        if len(set(named)) != len(named):
+            raise ValueError(f"a region is named twice: {', '.join(named)}")
+        if self.other_regions and self.edge.domain is None:
+            raise ValueError("other_regions need an `edge.domain`: callers reach a region by its name")
+        for index, other in enumerate(self.other_regions):
+            try:
+                self.in_other_region(index)
+            except ValidationError as error:
+                reason = error.errors()[0]["msg"].removeprefix("Value error, ")
+                raise ValueError(f"in {other.region} {reason}") from None
+        return self
+
+    def in_other_region(self, index: int) -> "Aws":
+        """Return the section as another region has it."""
+        other = self.other_regions[index]
+        own: dict[str, object] = {"state": self.state.model_copy(update={"restore_from": None})}
+        own |= {name: value for name in type(other).model_fields if (value := getattr(other, name)) is not None}
+        if self.edge.domain:
+            domain = self.edge.domain.model_copy(update={"name": f"{other.region}.{self.edge.domain.name}"})
+            own["edge"] = self.edge.model_copy(update={"domain": domain})
+        return type(self).model_validate({**dict(self), **own, "other_regions": ()})
 
     @model_validator(mode="after")
     def _zones_and_names(self) -> "Aws":

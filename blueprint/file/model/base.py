@@ -7,16 +7,15 @@ from pydantic import Field, model_validator
 
 from blueprint.base import Model
 
+NAME_LENGTH = 32
 Name = Annotated[
     str,
-    Field(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$", max_length=32),
+    Field(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$", max_length=NAME_LENGTH),
 ]
 """Lower-case words joined by hyphens; it becomes part of AWS and Azure resource names."""
 
 ImageDigest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
 """Content address of a container image; tags float and are not accepted."""
-
-Percent = Annotated[float, Field(ge=0, le=100)]
 
 PRIVATE_RANGES = tuple(map(IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")))
 """RFC 1918; Python's ``is_private`` also holds for loopback, link-local and reserved ranges."""

@@ -10,7 +10,7 @@ from blueprint.base import Model
 from blueprint.contract.images import Image
 from blueprint.file.model.aws import Aws
 from blueprint.file.model.azure import Azure
-from blueprint.file.model.base import ImageDigest, Name
+from blueprint.file.model.base import NAME_LENGTH, ImageDigest, Name
 from blueprint.file.model.load import CallLoad
 from blueprint.file.source import SourceMap
 
@@ -70,6 +70,30 @@ class Deployment(Model):
         if self.aws_half is None and self.azure_half is None:
             raise ValueError("a deployment needs a section `aws`, a section `azure`, or both")
         return self
+
+    @model_validator(mode="after")
+    def _names_in_regions(self) -> "Deployment":
+        for name in [regional.name for regional in self.in_regions()]:
+            if len(name) > NAME_LENGTH:
+                raise ValueError(f"{name}, the name in another region, is longer than {NAME_LENGTH} characters")
+        return self
+
+    def in_regions(self) -> tuple["Deployment", ...]:
+        """Return the AWS half in each of its regions as a deployment of its own, with its own name; the first is whole.
+
+        Templates of the first are the same whether there are others or not.
+        """
+        if self.aws_half is None or not self.aws_half.other_regions:
+            return (self,)
+        first = self.model_copy(update={"aws_half": self.aws_half.model_copy(update={"other_regions": ()})})
+        others = [self.aws_half.in_other_region(index) for index in range(len(self.aws_half.other_regions))]
+        return (
+            first,
+            *(
+                first.model_copy(update={"name": f"{self.name}-{aws.region}", "aws_half": aws, "azure_half": None})
+                for aws in others
+            ),
+        )
 
     @property
     def signing_key(self) -> str | None:

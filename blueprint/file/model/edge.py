@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from blueprint.base import Model
+from blueprint.contract.session_api import END_OF_TURN_MS, MOST_END_OF_TURN_MS
 from blueprint.file.model.load import Measured
 
 HttpsUrl = Annotated[str, Field(pattern=r"^https://[^\s/]+(/\S*)?$")]
@@ -129,6 +130,9 @@ class CallerRules(Model):
     """Longest silence on a socket or event stream before it is closed, seconds; heartbeats come at a third of it."""
     reconnect_grace_s: int = Field(default=20, ge=5, le=300)
     """How long a session waits for its caller after the audio socket has broken off, seconds."""
+    end_of_turn_ms: int = Field(default=END_OF_TURN_MS, ge=0, le=MOST_END_OF_TURN_MS)
+    """Silence that ends a turn where the text sounds finished, milliseconds; where it does not, twice as much. A
+    session may ask for another."""
     session_max_s: int = Field(default=3600, ge=60, le=86_400)
     """Longest that a session lasts, seconds; callers who have more to say open another."""
     caller_sessions: int = Field(default=1000, gt=0)

@@ -8,6 +8,7 @@ from pulumi_azure_native import network
 
 from blueprint.azure.names import IdParts, Role
 from blueprint.azure.ranges import gateway_address
+from blueprint.capacity import EDGE_INSTANCES
 from blueprint.contract.network import GATEWAY_HTTP, GATEWAY_MEDIA, PUBLIC_TLS, Port
 from blueprint.contract.session_api import HEALTH_PATH
 from blueprint.file.model.azure_callers import AzureEdge
@@ -21,9 +22,6 @@ RTP_NAME = "rtp"
 """The same of the UDP load balancer."""
 RULE_SETS = {"Microsoft_DefaultRuleSet": "2.1", "Microsoft_BotManagerRuleSet": "1.1"}
 """https://learn.microsoft.com/azure/web-application-firewall/ag/application-gateway-crs-rulegroups-rules"""
-LEAST_UNITS, MOST_UNITS = 2, 20
-"""Instances; each keeps some 25,000 connections open, and two survive the loss of one.
-https://learn.microsoft.com/azure/application-gateway/understanding-pricing"""
 IDLE_MARGIN_S = 30
 """Beyond the silence after which the gateway itself ends a connection."""
 
@@ -146,7 +144,7 @@ class CallerEdge(pulumi.ComponentResource):
                 name=network.ApplicationGatewaySkuName.WA_F_V2, tier=network.ApplicationGatewayTier.WA_F_V2
             ),
             autoscale_configuration=network.ApplicationGatewayAutoscaleConfigurationArgs(
-                min_capacity=LEAST_UNITS, max_capacity=MOST_UNITS
+                min_capacity=EDGE_INSTANCES[0], max_capacity=EDGE_INSTANCES[1]
             ),
             identity=network.ManagedServiceIdentityArgs(
                 type=network.ResourceIdentityType.USER_ASSIGNED, user_assigned_identities=[identity.id]

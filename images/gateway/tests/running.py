@@ -79,6 +79,7 @@ class GatewayProcess:
             "CALLER_CREATIONS_PER_S": 10_000,
             "CALLER_SESSIONS": 1000,
             "RECONNECT_GRACE_S": 20,
+            "END_OF_TURN_MS": 600,
             "SESSION_MAX_S": 3600,
             "MAX_CONNECTIONS": 4096,
             "ALLOWED_ORIGINS": "",

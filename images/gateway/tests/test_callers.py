@@ -112,6 +112,16 @@ async def test_token_that_is_not_for_us_is_refused(issuer: Issuer) -> None:
         assert (await refusal(known, authorization=header))[0] == 401
 
 
+@pytest.mark.parametrize("off_s", [-25, 25])
+async def test_an_issuer_whose_clock_is_off_by_half_a_minute_is_understood(issuer: Issuer, off_s: float) -> None:
+    """Its token has just ended by our clock, or is made in what is our future."""
+    known, now = JwtCallers(issuer.url, AUDIENCE), time.time() + off_s
+    token = issuer.token(iat=now, nbf=now, exp=now + 1)
+    assert await known.name(request(authorization=f"Bearer {token}")) == "anna"
+    token = issuer.token(iat=now + 10 * off_s, nbf=now + 10 * off_s, exp=now + 10 * off_s + 1)
+    assert (await refusal(known, authorization=f"Bearer {token}"))[0] == 401
+
+
 async def test_token_signed_by_somebody_else_is_refused(issuer: Issuer) -> None:
     known = JwtCallers(issuer.url, AUDIENCE)
     public = issuer.jwks()["keys"][0]["n"]

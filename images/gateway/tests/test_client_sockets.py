@@ -13,6 +13,7 @@ import websockets
 from redis.asyncio import Redis
 
 from blueprint.contract.network import Tier
+from blueprint.contract.session_api import MOST_END_OF_TURN_MS
 from blueprint.contract.state import SessionField
 from images.conftest import PATIENCE_S
 from images.gateway.tests.conftest import Start
@@ -31,6 +32,8 @@ TRANSCRIBED = "conversation.item.input_audio_transcription"
 LISTEN = "/v1/listen?encoding=linear16&sample_rate=16000&interim_results=true"
 REALTIME = "/v1/realtime?intent=transcription"
 FRAMES = 25
+DEPLOYMENTS_END_OF_TURN_MS = 600
+"""What the gateway of these tests is told."""
 
 
 def connect(gateway: GatewayProcess, path: str, key: str | None = "any") -> websockets.connect:
@@ -152,6 +155,39 @@ async def test_language_that_no_engine_has_is_refused(gateway: GatewayProcess, h
         await client.send("session.update", session={"type": "transcription", **update})
         (error,) = await client.receive()
         assert error["error"]["code"] == "unsupported_language"
+
+
+# --- What ends a turn ------------------------------------------------------------------------------------
+
+
+async def end_of_turn_ms(vad: VadHost, store: Redis, wanted: int) -> None:
+    """Wait until the engine would read so much of a session that sends audio."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            for ssrc in {packet.ssrc for packet in list(vad.packets)}:
+                if await store.hget(state.session(ssrc), SessionField.END_OF_TURN_MS) == str(wanted).encode():
+                    return
+            await asyncio.sleep(0.01)
+
+
+async def test_silence_that_ends_a_turn_is_the_sessions(gateway: GatewayProcess, store: Redis, vad: VadHost) -> None:
+    async with connect(gateway, f"{LISTEN}&endpointing=300") as connection:
+        await connection.send(bytes(6400))
+        await end_of_turn_ms(vad, store, 300)
+    async with connect(gateway, f"{LISTEN}&endpointing=false") as connection:
+        await connection.send(bytes(6400))
+        await end_of_turn_ms(vad, store, MOST_END_OF_TURN_MS)
+    assert "endpointing" in (await refused(gateway, f"{LISTEN}&endpointing=9000"))[1]
+    async with connect(gateway, REALTIME) as connection:
+        client = Client(connection)
+        await client.begin()
+        await client.append()
+        await end_of_turn_ms(vad, store, DEPLOYMENTS_END_OF_TURN_MS)
+        turns = {"type": "server_vad", "silence_duration_ms": 800}
+        await client.send("session.update", session={"audio": {"input": {"turn_detection": turns}}})
+        (updated,) = await client.receive()
+        assert updated["session"]["audio"]["input"]["turn_detection"] == turns
+        await end_of_turn_ms(vad, store, 800)
 
 
 # --- OpenAI's realtime events ---------------------------------------------------------------------------

@@ -16,10 +16,10 @@ from botocore.exceptions import EndpointConnectionError
 from botocore.stub import Stubber
 from moto import mock_aws
 
-from blueprint.contract.metrics import NAMESPACE
+from blueprint.contract.metrics import METRICS, NAMESPACE
 from images.conftest import free_port
 from voice_telemetry.cloudwatch import MOST_IN_A_CALL, CloudWatch
-from voice_telemetry.prometheus import Newest, exposed_name, serve
+from voice_telemetry.prometheus import Newest, serve
 from voice_telemetry.sample import Sample
 
 DEPLOYMENT, FLEET = "production", "vad"
@@ -107,17 +107,20 @@ def test_prometheus_has_the_newest_values_and_forgets_old_ones() -> None:
     server = serve(newest, port)
     now = time.time()
     newest.keep([Sample("RxDropped", 4, "shed", now), Sample("VadSessions", 3, read_at=now)], now - 10)
+    newest.keep([Sample("RxDropped", 1, "shed", now), Sample("VadSessions", 2, read_at=now)], now - 10)
     shown = scrape(port)
-    assert 'voice_rx_dropped{Deployment="production",Fleet="vad",Reason="shed"} 4.0' in shown
+    assert 'voice_rx_dropped_total{Deployment="production",Fleet="vad",Reason="shed"} 5.0' in shown, "between scrapes"
+    assert 'voice_vad_sessions{Deployment="production",Fleet="vad"} 2.0' in shown
     newest.keep([Sample("VadSessions", 9, read_at=now + 20)], now + 10)
     shown = scrape(port)
     server.shutdown()
     assert 'voice_vad_sessions{Deployment="production",Fleet="vad"} 9.0' in shown
-    assert "voice_rx_dropped{" not in shown
+    assert "voice_rx_dropped_total{" not in shown
 
 
 def test_names_follow_prometheus_style() -> None:
-    assert exposed_name("RxRingOccupancy") == "voice_rx_ring_occupancy"
+    assert METRICS["RxRingOccupancy"].series == "voice_rx_ring_occupancy"
+    assert METRICS["RxDropped"].series == "voice_rx_dropped_total"
 
 
 async def program(**environment: str) -> asyncio.subprocess.Process:
@@ -132,17 +135,18 @@ async def program(**environment: str) -> asyncio.subprocess.Process:
 
 GOOD = {
     "VOICE_DEPLOYMENT": "production", "VOICE_FLEET": "vad", "VOICE_HOST": "i-1", "VOICE_REGION": "us-east-1",
-    "VOICE_INTERFACE": "lo",
     "VOICE_TELEMETRY_SOURCES": "dataplane", "VOICE_CONTROL_SOCKET": "/nowhere/control.sock",
     "VOICE_VALKEY_HOST": "127.0.0.1", "VOICE_VALKEY_PORT": "1", "VOICE_VALKEY_USER": "vad",
 }  # fmt: skip
 
 
-async def test_program_serves_prometheus_and_stops_when_told() -> None:
+@pytest.mark.parametrize("region", ["us-east-1", ""])
+async def test_program_serves_prometheus_and_stops_when_told(region: str) -> None:
     port = free_port()
-    # Nobody listens there: CloudWatch is away all the time.
+    # Nobody listens there: CloudWatch is away all the time. Without a region nobody asks for it.
     away = f"http://127.0.0.1:{free_port()}"
-    process = await program(**GOOD, VOICE_PROMETHEUS_PORT=str(port), AWS_ENDPOINT_URL=away)
+    told = {**GOOD, "VOICE_REGION": region, "VOICE_PROMETHEUS_PORT": str(port), "AWS_ENDPOINT_URL": away}
+    process = await program(**told)
     for _ in range(300):
         try:
             await asyncio.to_thread(scrape, port)

@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 from redis.asyncio import Redis
 
-from blueprint.contract.metrics import DataPlaneEvent, DropReason, Loss, StartPhase
+from blueprint.contract.metrics import Allowance, DataPlaneEvent, DropReason, Loss, StartPhase
 from blueprint.contract.network import Tier
 from images.conftest import StoreServer
 from images.telemetry.tests.stand_ins import DATA, Driver, control_socket, counters, monitor
@@ -51,6 +51,17 @@ async def test_data_plane_tells_what_was_added(tmp_path: Path) -> None:
     assert {part: value for (name, part), value in second.items() if name == "RxDropped"} == {
         reason: 4 if reason is DropReason.SHED else 0 for reason in DropReason
     }
+
+
+async def test_what_ec2_held_back_is_told_where_dpdk_has_the_interface(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    ena = dict.fromkeys(Allowance, 7)
+    told = [ena, ena | {Allowance.PACKETS: 70}, {}, ena]
+    async with control_socket(path, [counters(events={"allowances": each} if each else {}) for each in told]):
+        source = DataPlane(path)
+        read = [values(await source.read()) for _ in told]
+    found = [{part: value for (name, part), value in one.items() if name == "AllowanceExceeded"} for one in read]
+    assert found == [{}, dict.fromkeys(Allowance, 0) | {Allowance.PACKETS: 63}, {}, {}], "since when is not known"
 
 
 async def test_a_burst_is_no_sustained_load(tmp_path: Path) -> None:

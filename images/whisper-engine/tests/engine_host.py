@@ -171,9 +171,9 @@ def wait_for(what: str, happened: Callable[[], bool], alive: "subprocess.Popen[b
         time.sleep(0.05)
 
 
-async def open_session(store: Redis, ssrc: int, language: str | None = None) -> None:
+async def open_session(store: Redis, ssrc: int, **more: Any) -> None:
     expires_at = int(time.time()) + 600
-    session = Session(ssrc, f"s{ssrc}", SessionState.OPEN, SessionKind.GATEWAY, "caller", expires_at, language=language)
+    session = Session(ssrc, f"s{ssrc}", SessionState.OPEN, SessionKind.GATEWAY, "caller", expires_at, **more)
     assert await Sessions(store).create(session, most_of_caller=1000)
 
 

@@ -30,7 +30,7 @@ from voice_runtime import state
 from voice_runtime.chunk import AudioChunk
 from voice_runtime.hosts import HostKind, HostRegistry
 from voice_runtime.sessions import Sessions
-from voice_runtime.transcripts import BEFORE_ALL, EventKind, Transcripts
+from voice_runtime.transcripts import BEFORE_ALL, EventKind, Transcript, Transcripts
 from voice_whisper.utterance import place_behind
 
 
@@ -43,7 +43,7 @@ async def test_sentences_are_understood(engine: EngineHost, store: Redis, ssrc: 
     assert (final.utterance, final.start_ms) == (150, 3000)
     assert abs(final.end_ms - 3000 - len(sound()) / 16) <= 20
     assert final.language == "en"
-    assert final.stages_ms.keys() == {"ingest", "queue", "encode", "decode"}
+    assert final.stages_ms.keys() == {"ingest", "queue", "encode", "decode", "turn"}
     assert min(final.stages_ms["encode"], final.stages_ms["decode"]) > 0
 
 
@@ -216,10 +216,47 @@ async def test_marks_are_answered_in_their_order(engine: EngineHost, store: Redi
     assert session.transcribed_to == 700
 
 
+async def test_pause_inside_a_sentence_is_no_end(engine: EngineHost, store: Redis, ssrc: int) -> None:
+    await open_session(store, ssrc)
+    speech, cut, pause = first_sentence(), 75, 20  # the VAD tier cuts where nothing is said
+    first, second = np.split(speech, [cut * 320])
+    chunks = [*chunks_of(ssrc, first), *chunks_of(ssrc, second, first=cut + pause)]
+    await engine.say([replace(chunk, number=number) for number, chunk in enumerate(chunks)])
+    (final,) = await finals(store, ssrc, 1)
+    assert "connect your call" in final.text
+    assert final.end_ms == 20 * (len(speech) // 320 + pause)
+    events = [event for _, event in await Transcripts(store).read(ssrc, BEFORE_ALL)]
+    assert [event.kind for event in events if event.kind is not EventKind.PARTIAL] == [
+        EventKind.SPEECH_STARTED, EventKind.SPEECH_STOPPED, EventKind.FINAL,
+    ]  # fmt: skip
+
+
+async def test_every_pause_ends_where_a_session_asks_for_that(engine: EngineHost, store: Redis, ssrc: int) -> None:
+    await open_session(store, ssrc, end_of_turn_ms=0)
+    first, second = np.split(first_sentence(), [75 * 320])
+    await engine.say([*chunks_of(ssrc, first), *chunks_of(ssrc, second, first=95)])
+    said = await finals(store, ssrc, 2)
+    assert [final.utterance for final in said] == [0, 95]
+
+
+async def test_final_that_was_told_before_its_host_died_covers_its_audio(
+    engine: EngineHost, store: Redis, ssrc: int
+) -> None:
+    """Another host joins what came behind it to nothing: its final would be refused as said already."""
+    await open_session(store, ssrc)
+    first, second = np.split(first_sentence(), [75 * 320])
+    told = Transcript(kind=EventKind.FINAL, utterance=0, text="please hold", start_ms=0, end_ms=75 * 20)
+    assert await Transcripts(store).publish(ssrc, told)
+    await engine.say([*chunks_of(ssrc, first), *chunks_of(ssrc, second, first=95)])
+    said = await finals(store, ssrc, 2)
+    assert [final.utterance for final in said] == [0, 95]
+    assert "connect your call" in said[1].text
+
+
 async def test_host_is_in_the_registry(engine: EngineHost, store: Redis) -> None:
     registry = HostRegistry(store, Tier.ASR)
     limit = time.monotonic() + PATIENCE_S
-    while not (hosts := await registry.alive()):
+    while not (hosts := [host for host in await registry.alive() if host.id == engine.host]):
         assert time.monotonic() < limit
         await asyncio.sleep(0.1)
     (host,) = hosts

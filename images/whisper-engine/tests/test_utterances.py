@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from blueprint.contract.chunk import ChunkFlag, ChunkKind
 from voice_runtime.chunk import AudioChunk
-from voice_whisper.session_audio import REORDER_S, UNENDED_S, Dropped, SessionAudio
+from voice_whisper.session_audio import HEAR_AFTER_S, REORDER_S, UNENDED_S, UNFINISHED, Dropped, SessionAudio
 from voice_whisper.utterance import SILENCE, Utterance
 from voice_whisper.window import window_of, window_s
 
@@ -113,6 +114,96 @@ def test_utterance_whose_start_is_lost_begins_with_what_comes() -> None:
     audio = SessionAudio()
     (utterance,) = heard([chunks[1], chunks[0], *chunks[2:]], audio)
     assert (utterance.start, utterance.frames) == (100, 100)
+
+
+END_OF_TURN_S = 0.5
+
+
+def in_two(kind: ChunkKind, pause: int = 20) -> list[AudioChunk]:
+    """Return a sentence that the VAD tier cuts at a pause of so many frames, with numbers."""
+    first, second = sound()[: 60 * 320], sound()[60 * 320 : 130 * 320]
+    chunks = [*chunks_of(SSRC, first, kind=kind), *chunks_of(SSRC, second, first=60 + pause, kind=kind)]
+    return [replace(chunk, number=number) for number, chunk in enumerate(chunks)]
+
+
+@KINDS
+def test_short_pause_ends_nothing_and_is_silence_in_its_place(kind: ChunkKind) -> None:
+    audio = SessionAudio(end_of_turn_s=END_OF_TURN_S)
+    chunks = in_two(kind)
+    for chunk in chunks:
+        audio.add(chunk, 0.0)
+        if audio.current:  # transcribed in the pause as if it were over
+            audio.current.features(80, to_the_end=audio.current.end is not None)
+    assert audio.finished(0.0) == [], "nothing has said that the sentence is over"
+    (utterance,) = audio.finished(UNFINISHED * END_OF_TURN_S)
+    assert (utterance.start, utterance.frames, utterance.lost, utterance.next_number) == (0, 150, 0, len(chunks))
+    parts = [all_of(in_two(kind, 400), place) for place in range(2)]
+    rows = utterance.features(80, to_the_end=True)
+    np.testing.assert_allclose(rows[:118], parts[0].features(80, to_the_end=True)[:118], atol=1e-3)
+    np.testing.assert_allclose(rows[162:298], parts[1].features(80, to_the_end=True)[2:138], atol=1e-3)
+    assert (rows[124:156] <= SILENCE + 1e-3).all()
+
+
+def all_of(chunks: list[AudioChunk], place: int) -> Utterance:
+    return heard(chunks)[place]
+
+
+def test_silence_ends_sooner_what_sounds_like_a_sentence() -> None:
+    for says_all, ends_at in ((True, END_OF_TURN_S), (False, UNFINISHED * END_OF_TURN_S)):
+        audio = SessionAudio(end_of_turn_s=END_OF_TURN_S)
+        for chunk in chunks_of(SSRC, sound()[:32000]):
+            audio.add(chunk, 0.0)
+        assert audio.to_be_heard(HEAR_AFTER_S - 0.01) is None
+        silent = audio.to_be_heard(HEAR_AFTER_S)
+        assert silent
+        silent.says_all = says_all
+        assert audio.finished(ends_at - 0.01) == []
+        assert audio.finished(ends_at) == [silent]
+
+
+@KINDS
+def test_loss_around_a_pause_is_a_gap(kind: ChunkKind) -> None:
+    chunks = in_two(kind)
+    second = next(place for place, chunk in enumerate(chunks) if chunk.sequence >= 80)
+    for missing, gap in ((slice(second - 1, second + 1), None), (slice(3, 5), (15, 25))):
+        audio = SessionAudio(end_of_turn_s=END_OF_TURN_S)
+        for chunk in [chunk for chunk in chunks if chunk not in chunks[missing]]:
+            audio.add(chunk, 0.0)
+        (utterance,) = audio.finished(UNFINISHED * END_OF_TURN_S)
+        assert utterance.lost
+        assert len(utterance.gaps) == 1
+        assert gap in {None, utterance.gaps[0]}
+
+
+def test_mark_in_a_pause_ends_the_utterance_at_once() -> None:
+    nothing = ChunkFlag.START_OF_SPEECH | ChunkFlag.END_OF_SPEECH | ChunkFlag.SILENCE
+    audio = SessionAudio(end_of_turn_s=END_OF_TURN_S)
+    chunks = in_two(ChunkKind.LOG_MEL)
+    mark = AudioChunk(SSRC, 159, nothing | ChunkFlag.COMMIT, np.empty((0, 80), np.float32), len(chunks))
+    (utterance,) = heard([*chunks, mark], audio)
+    assert (utterance.frames, utterance.last, utterance.next_number) == (150, 159, len(chunks) + 1)
+    assert utterance.marks == ChunkFlag.COMMIT
+    assert audio.add(mark, 0.0) is Dropped.DUPLICATE
+
+
+def test_speech_behind_a_long_pause_is_another_utterance() -> None:
+    audio = SessionAudio(end_of_turn_s=END_OF_TURN_S)
+    over = heard(in_two(ChunkKind.LOG_MEL, pause=51), audio)
+    assert [each.frames for each in over] == [60]
+
+
+@KINDS
+@settings(deadline=None, max_examples=30)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_order_makes_no_difference_around_a_pause(kind: ChunkKind, seed: int) -> None:
+    draw = random.Random(seed)
+    chunks = in_two(kind)
+    shuffled = [chunk for _, chunk in sorted(enumerate(chunks), key=lambda at: at[0] + draw.uniform(0, 4))]
+    audio = SessionAudio(end_of_turn_s=END_OF_TURN_S)
+    for chunk in shuffled:
+        audio.add(chunk, 0.0)
+    (utterance,) = audio.finished(UNFINISHED * END_OF_TURN_S)
+    assert (utterance.start, utterance.frames, utterance.lost) == (0, 150, 0)
 
 
 def test_cut_is_where_another_host_would_cut() -> None:

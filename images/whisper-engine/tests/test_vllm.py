@@ -13,7 +13,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from engine_host import chunks_of, first_sentence
+from conftest import Start
+from engine_host import chunks_of, finals, first_sentence, open_session
+from redis.asyncio import Redis
 
 from blueprint.contract.chunk import ChunkKind
 from images.conftest import PATIENCE_S
@@ -23,6 +25,7 @@ from voice_whisper.job import GivenUpError, Wanted
 from voice_whisper.utterance import Utterance
 
 MODEL = "openai/whisper-large-v3"
+TURN_MS = 1500
 
 
 class _Vllm(http.server.BaseHTTPRequestHandler):
@@ -137,3 +140,21 @@ async def test_refusal_is_an_answer(vllm: Vllm, answer: tuple[int, Any], why: st
     with pytest.raises(GivenUpError, match=why):
         await said(vllm)
     assert len(vllm.forms) == 1
+
+
+async def test_silence_ends_a_sentence_sooner_than_half_of_one(
+    vllm: Vllm, start: Start, store: Redis, ssrc: int
+) -> None:
+    """The text decides: an engine as a process, and a server that says whether the sentence is whole."""
+    engine = start("h1", VOICE_ENGINE="vllm", VOICE_VLLM_URL=vllm.address)
+    engine.wait_ready()
+    waited_ms = []
+    for place, text in enumerate(("That is all.", "I would like to")):
+        await open_session(store, ssrc + place, end_of_turn_ms=TURN_MS)
+        vllm.answers += [(200, {"text": text})] * 20
+        await engine.say(chunks_of(ssrc + place, first_sentence(), kind=ChunkKind.PCM16))
+        (final,) = await finals(store, ssrc + place, 1)
+        assert final.text == text
+        waited_ms.append(sum(final.stages_ms.values()))
+        vllm.answers.clear()
+    assert TURN_MS <= waited_ms[0] < 2 * TURN_MS <= waited_ms[1]

@@ -49,6 +49,7 @@ class SandboxCloudFormation(CloudFormationBackend):
         self, name: str, template: str, parameters: dict[str, str], **options: Json
     ) -> Stack:
         """Deploy a new stack; a failed one ends as ROLLBACK_COMPLETE, with the reasons in its events."""
+        self._refuse_namesake(name)
         with self._lock:
             wanted = self._read(template, parameters, options.get("tags"))
             stack = self._enter(name, options)
@@ -64,6 +65,7 @@ class SandboxCloudFormation(CloudFormationBackend):
         tags: dict[str, str] | None,
     ) -> Stack:
         """Bring a stack to a template; a failed update goes back to what was there before."""
+        _refuse_busy(self.get_stack(name))
         with self._lock:
             stack = self.get_stack(name)
             given = {
@@ -86,6 +88,9 @@ class SandboxCloudFormation(CloudFormationBackend):
             name_or_stack_id: Which stack; AWS too accepts the deletion of what is not there.
             retain: Logical ids of resources to leave alone.
         """
+        stack = self._live(name_or_stack_id)
+        if stack and stack.status.startswith("UPDATE_") and stack.status.endswith("_IN_PROGRESS"):
+            raise ValidationError(message=f"Stack [{stack.name}] cannot be deleted while in status {stack.status}")
         with self._lock:
             stack = self._live(name_or_stack_id)
             if stack is None:
@@ -132,6 +137,8 @@ class SandboxCloudFormation(CloudFormationBackend):
         **options: Json,
     ) -> tuple[str, str]:
         """Plan a change of a stack, or a stack yet to come; return the ids of change set and stack."""
+        if living := self._live(stack_name):
+            _refuse_busy(living)
         with self._lock:
             # moto says "no tags" of a request that does not mention them, which leaves those that there are.
             wanted = self._read(template, parameters, options.get("tags") or None)
@@ -183,6 +190,7 @@ class SandboxCloudFormation(CloudFormationBackend):
         Raises:
             ValidationError: If it cannot be executed.
         """
+        _refuse_busy(self.describe_change_set(change_set_name, stack_name).stack)
         with self._lock:
             change_set = self.describe_change_set(change_set_name, stack_name)
             if change_set.execution_status != "AVAILABLE":
@@ -237,9 +245,12 @@ class SandboxCloudFormation(CloudFormationBackend):
     def _live(self, name_or_id: str) -> Stack | None:
         return next((item for item in self.stacks.values() if name_or_id in (item.name, item.stack_id)), None)
 
-    def _enter(self, name: str, options: dict[str, Any]) -> Stack:
+    def _refuse_namesake(self, name: str) -> None:
         if self._live(name):
             raise AlreadyExistsException(f"Stack [{name}] already exists")
+
+    def _enter(self, name: str, options: dict[str, Any]) -> Stack:
+        self._refuse_namesake(name)
         stack = Stack(
             stack_id=generate_stack_id(name, self.region_name, self.account_id),
             name=name,
@@ -281,3 +292,9 @@ class SandboxCloudFormation(CloudFormationBackend):
         for name in mine:
             del self.exports[name]
         self.exports.update({name: Export(stack.stack_id, name, value) for name, value in values.items()})
+
+
+def _refuse_busy(stack: Stack) -> None:
+    """Refuse, before an operation waits for the one that goes on, what AWS refuses while it does."""
+    if stack.status.endswith("_IN_PROGRESS") and stack.status != "REVIEW_IN_PROGRESS":
+        raise ValidationError(message=f"Stack:{stack.stack_id} is in {stack.status} state and can not be updated.")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from blueprint.checks.network import NEEDED_ENDPOINTS
-from tests.blueprint.documents import ABSENT, BASE, Edits
+from tests.blueprint.documents import ABSENT, BASE, Edits, parsed
 
 VAD_RULE = "aws.vad.scaling.0"
 ASR_RULE = "aws.asr.1.scaling.0"
@@ -72,6 +72,18 @@ def period(seconds: int, datapoints: int = 3) -> Edits:
     return {f"{VAD_RULE}.period_s": seconds, f"{VAD_RULE}.evaluation_periods": datapoints}
 
 
+def agents(voice: str = "kokoro", load: Edits | None = None, **more: object) -> dict[str, object]:
+    section = {
+        "prompt": "Answer in one sentence.",
+        "voice": "af_heart",
+        "chat": {"url": "https://chat.callers.dev/v1", "model": "qwen3-8b"},
+        "speech": {"url": "https://speech.callers.dev/v1", "model": voice},
+        "tasks": {"min": 1, "max": 4},
+        **more,
+    }
+    return {"images.agent": DIGEST, "aws.agents": section, **({"load": load} if load else {})}
+
+
 def pages(count: int, size_mib: int = 2, instance_type: str = "c8g.12xlarge") -> Edits:
     return {"aws.vad.huge_pages": {"count": count, "size_mib": size_mib}, "aws.vad.instance_type": instance_type}
 
@@ -93,6 +105,16 @@ def thresholds(out: float, back: float) -> Edits:
     return {f"{VAD_RULE}.threshold": out, "aws.vad.scaling.1.threshold": back}
 
 
+def other_region(edits: Edits) -> Edits:
+    """The base document in a second region, with as many zones."""
+    zones = [f"us-west-2{letter}" for letter in "abc"]
+    return {"aws.other_regions": [{"region": "us-west-2", "availability_zones": zones}], **edits}
+
+
+ABSENT_IDS = [
+    {key: value for key, value in fleet.items() if key not in {"machine_image", "purchase"}}
+    for fleet in parsed(BASE)["aws"]["asr"]
+]
 MTU = "aws.vad.data_path.mtu"
 QUEUES = "aws.vad.data_path.rx_queues"
 RING = "aws.vad.data_path.rx_ring_size"
@@ -355,6 +377,19 @@ CASES: tuple[Case, ...] = (
          ("67%", "1.54 USD", "1,000 callers")),
     Case("artifacts-used", "aws.asr.0", {"environment": "production"},
          {"environment": "production", "aws.asr.0.artifacts": True}, ("from a hub",)),
+    # Agents, of whom base's 20 hosts of 221 calls hear 4,420
+    Case("agents-fit-core", "aws.agents.conversations", agents(conversations=9), agents(conversations=8),
+         ("9 conversations", "69%")),
+    Case("agents-fit-tiers", "aws.agents.tasks", agents(tasks={"min": 1, "max": 553}),
+         agents(tasks={"min": 1, "max": 552}), ("4,424", "asr carries 4,420")),
+    Case("load-fits-agents", "aws.agents.tasks", agents(load={"calls": 33, "conversation_share": 0.5}),
+         agents(load={"calls": 32, "conversation_share": 0.5}), ("32 conversations", "peak is 33")),
+    Case("voice-licence-allows-use", "aws.agents.speech.model", agents("voxtral-4b-tts"), agents(),
+         ("CC-BY-NC-4.0", "commercial")),
+    Case("voice-licence-allows-use", "aws.agents.speech.model", agents("mistralai/Voxtral-4B-TTS-2603"),
+         agents("voxtral-4b-tts", commercial=False)),
+    Case("voice-licence-allows-use", "aws.agents.speech.model", agents("voxtral-4b-tts"),
+         agents("voxtral-4b-tts", model_agreements=[{"model": "voxtral-4b-tts", "reference": "contract 2026-17"}])),
     # Supply
     Case("production-protected", "aws.deletion_protection", {"aws.deletion_protection": False},
          {"aws.deletion_protection": True}, ("can be deleted",)),
@@ -381,6 +416,10 @@ CASES: tuple[Case, ...] = (
     Case("images-have-digests", "images", VLLM,
          {**VLLM, "images.asr-vllm": DIGEST}, ("asr-vllm",)),
     Case("images-have-digests", "images", {"images": ABSENT}, {}, ("vad-dataplane",), present=False),
+    Case("regions-share-no-ids", "aws.other_regions.0", other_region({}),
+         other_region({"aws.vad.machine_image": "/voice/vad:3", "aws.asr": ABSENT_IDS}), ("in us-east-1 alone",)),
+    Case("regions-share-no-ids", "aws.other_regions.0", other_region({"aws.vad.machine_image": "/voice/vad:3"}),
+         other_region({"aws.vad.machine_image": "/voice/vad:3", "aws.asr": ABSENT_IDS}), ("cr-0123456789abcdef0",)),
     Case("accepted-checks-exist", "accepted_checks.0.id", {"accepted_checks.0.id": "load-fits-gpus"},
          {"accepted_checks.0.id": "vm-size-in-location"}, ("`load-fits-gpus` cannot be accepted",)),
     Case("accepted-checks-exist", "accepted_checks.0.id", {"accepted_checks.0.id": "ena-express-hop"},

@@ -293,6 +293,10 @@ def test_traffic_of_a_typed_load_on_azure_is_as_by_hand() -> None:
         "log-analytics-ingested": logged * 2.3,
         "prometheus-samples": samples / 1e7 * 0.16,
         "azure-nat-gateway-data": (logged + samples * 2 / 1e9) * 0.045,
+        # 0.1224 GB of audio and the text are 0.2768 Mbit/s a call: 87.28 units of 2.22 Mbit/s, 20 of them reserved.
+        "waf-gateway-capacity-unit": (700 * 0.2768 / 2.22 - 20) * 730 * 0.0144,
+        "azure-load-balancer-data": 511_000 * (0.1224 + 0.00216) * 0.005,
+        "private-endpoint-data": 511_000 * 0.058392 * 0.01,  # ten chunks of 3,244 bytes a second, half of the time
     }
     assert {item: each.expected for item, each in usd.items()} == pytest.approx(by_hand, rel=0.01)
     assert usd["azure-internet-data"].peak > usd["azure-internet-data"].expected
@@ -303,8 +307,17 @@ def test_a_typed_load_leaves_no_traffic_outside_the_sum() -> None:
     rented = tuple(aws_rented(loaded, templates(), 0.35)) + tuple(traffic_rented(loaded, 0.35))
     left = {each.what for each in price(Half("aws", "us-east-1", rented, NO_AUDIO, ()), price_book()).unpriced}
     assert not left & PRICED
-    without = {each.what for estimate in (priced(templates()), azure_priced(graphs())) for each in estimate.unpriced}
+    without = {
+        each.what for estimate in (priced(templates()), azure_priced(caller_graphs())) for each in estimate.unpriced
+    }
     assert without >= PRICED
+
+
+def test_the_edge_of_azure_is_in_the_sum_before_the_first_call() -> None:
+    estimate = azure_priced(caller_graphs())
+    assert of_item(estimate, "waf-gateway-capacity-unit").cases == pytest.approx([20 * 730 * 0.0144] * 3)
+    assert of_item(estimate, "azure-load-balancer-hour").cases == pytest.approx([2 * 730 * 0.025] * 3)
+    assert not of_item(azure_priced(graphs()), "azure-load-balancer-hour").peak, "nobody calls from outside"
 
 
 def test_azure_carries_the_audio_of_services_that_listen() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from blueprint import catalog
 from ops.cost.meters import aws_meter
 from ops.cost.offers import read_offer
 from ops.cost.prices import Price, PriceBook, load_fetched, price_book, save_fetched
@@ -237,6 +238,16 @@ def test_what_is_no_offer_file_is_said(name: str, text: str, tmp_path: Path) -> 
         read_offer(file)
     with pytest.raises(ValueError, match="AmazonPolly has no price of anything that is rented here"):
         read_offer(offer_file(tmp_path, "AmazonPolly", offer("AmazonPolly", "Chars", ("0", "1"), **REGION)))
+
+
+@pytest.mark.parametrize("item", [*catalog.instance_types(), *catalog.cache_node_types(), *catalog.vm_sizes()])
+def test_whatever_a_file_may_rent_has_a_dated_price_in_some_region(item: str) -> None:
+    nearest = price_book().nearest(item, "ap-south-2")
+    assert nearest
+    for each in nearest:
+        assert each.usd > 0
+        assert each.date
+        assert each.source
 
 
 def test_a_region_without_a_price_looks_to_its_nearest() -> None:

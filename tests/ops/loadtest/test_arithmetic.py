@@ -165,7 +165,6 @@ def test_an_endpoint_pays_for_its_share_of_an_instance() -> None:
     ("instance_type", "region", "gpus", "problem"),
     [
         ("p9.huge", None, 1, "the catalogue has no instance type p9.huge"),
-        ("p5e.48xlarge", None, 1, "no price of p5e.48xlarge"),
         ("p5.48xlarge", "eu-central-1", 1, "in eu-central-1, but in .*us-east-1"),
         ("p5.4xlarge", "us-east-1", 2, "has 1 accelerators, not the 2 of --gpus"),
     ],

@@ -65,6 +65,7 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[AwsAccount]:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "2")
+    monkeypatch.setenv("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")  # 1,300, for each test anew
     with mock_aws():
         quotas = install(monkeypatch)
         for code, name in EC2_QUOTAS.items():

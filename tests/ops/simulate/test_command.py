@@ -84,7 +84,10 @@ def test_replicas_of_azure_are_simulated_as_keda_is_told(course: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--load", "tide"], "no trace tide: choose diurnal, spike, az-outage, spot-wave, flash-crowd or a CSV file"),
+        (
+            ["--load", "tide"],
+            "no trace tide: choose diurnal, spike, az-outage, region-loss, ",
+        ),
         (["--load", "none.csv"], "none.csv: No such file"),
         (["--load", "none.csv", "--peak", "5"], "--peak is for traces that are built in"),
         (["--load", "spot-wave"], "--load spot-wave: no fleet of the file is bought as spot"),

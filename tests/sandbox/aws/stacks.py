@@ -34,6 +34,11 @@ class Deployed:
     def update(self, resources: dict[str, Any], **sections: dict[str, Any]) -> None:
         assert self.try_update(resources, **sections) == "UPDATE_COMPLETE", self.reasons
 
+    def plan(self, resources: dict[str, Any], **sections: dict[str, Any]) -> None:
+        """Make a change set."""
+        body = json.dumps({"Resources": resources, **sections})
+        self.cloudformation.create_change_set(StackName=self.name, ChangeSetName="plan", TemplateBody=body)
+
     def delete(self) -> None:
         self.cloudformation.delete_stack(StackName=self.name)
         assert not self.exists, self.reasons

@@ -5,9 +5,11 @@ from __future__ import annotations
 import base64
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from tests.sandbox.aws.samples import IMAGE_PARAMETER, fleet
 from tests.sandbox.aws.stacks import Deployed
@@ -63,7 +65,7 @@ def test_an_alarm_takes_an_update_back(deployed: Deployed) -> None:
     assert set(releases(deployed)) == {"first"}
 
 
-def test_an_update_that_is_cancelled_goes_back(deployed: Deployed) -> None:
+def test_an_update_that_is_cancelled_goes_back_and_takes_no_second_one_on_the_way(deployed: Deployed) -> None:
     held = rolling("second", CheckpointPercentages=[50, 100], CheckpointDelay=3600)
     update = threading.Thread(target=deployed.try_update, args=(held,), kwargs={"Parameters": IMAGE_PARAMETER})
     update.start()
@@ -75,6 +77,18 @@ def test_an_update_that_is_cancelled_goes_back(deployed: Deployed) -> None:
         assert time.monotonic() < limit
         time.sleep(0.05)
     assert set(releases(deployed)) == {"first", "second"}
+    # As AWS says it, and at once: a second deploy does not wait for the first, whose work it would undo.
+    busy = r"is in UPDATE_IN_PROGRESS state and can not be updated"
+    commands: list[tuple[Callable[[], object], str]] = [
+        (lambda: deployed.try_update(rolling("third"), Parameters=IMAGE_PARAMETER), busy),
+        (lambda: deployed.try_create(rolling("third"), Parameters=IMAGE_PARAMETER), "already exists"),
+        (deployed.delete, "cannot be deleted while in status UPDATE_IN_PROGRESS"),
+        (lambda: deployed.plan(rolling("third"), Parameters=IMAGE_PARAMETER), busy),
+    ]
+    for command, refusal in commands:
+        with pytest.raises(ClientError, match=refusal):
+            command()
+    assert update.is_alive()
     deployed.cloudformation.cancel_update_stack(StackName=deployed.name)
     update.join(LIMIT_S)
     assert deployed.status == "UPDATE_ROLLBACK_COMPLETE"

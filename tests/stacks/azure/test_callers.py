@@ -1,6 +1,7 @@
 """Callers on Azure: who gets in and how far, what each tier is told, and who signs in to the state store."""
 
 import re
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from blueprint.azure.names import CALLER_ACCOUNTS
 from blueprint.azure.ranges import gateway_address, nodes_range, small_ranges
 from blueprint.contract.environment import ENVIRONMENT, VALKEY_HOST, VALKEY_PASSWORD
 from blueprint.contract.images import Image
+from blueprint.contract.metrics import CONTROL_SOCKET
+from blueprint.engines.launch.base import ANY_ADDRESS
 from blueprint.file.errors import DeploymentFileError
 from sandbox.azure.graph import Graph, Resource
 from tests.blueprint.documents import ABSENT, Edits, load_text
@@ -19,6 +22,7 @@ from tests.stacks.azure.recorded import cluster, edited, inputs
 from voice_gateway.settings import GatewaySettings
 from voice_gateway.state_token import TokenSettings
 from voice_runtime.store import StoreSettings
+from voice_telemetry.settings import Settings as TelemetrySettings
 from voice_whisper.settings import EngineSettings, ModelSettings
 
 FILE = edited({"images": DIGESTS}, "production-azure")
@@ -81,6 +85,7 @@ def test_security_groups_let_in_what_the_contract_says_and_nothing_else(cloud: G
 
 def test_the_edge_leads_each_name_to_its_port_of_the_gateway(cloud: Graph, pods_graph: Graph) -> None:
     edge = inputs(_one(cloud, "network:ApplicationGateway"))
+    assert edge["autoscaleConfiguration"]["maxCapacity"] < IPv4Network(small_ranges(CIDR).edge).num_addresses - 5
     (service,) = (each for each in manifests(pods_graph, "Service") if each["metadata"]["name"] == "gateway")
     annotations = service["metadata"]["annotations"]
     ((backend,),) = (pool["backendAddresses"] for pool in edge["backendAddressPools"])
@@ -166,6 +171,12 @@ def test_programs_take_what_they_are_told(pods_graph: Graph, monkeypatch: pytest
                 patch.setenv(name, value)
             for kind in kinds:
                 kind()
+    for tier in (Component.VAD, Component.ASR):
+        with monkeypatch.context() as patch:
+            for name, value in _told(pod(pods_graph, tier.value).container("telemetry")).items():
+                patch.setenv(name, value)
+            told, _ = TelemetrySettings(), StoreSettings()
+        assert (told.fleet, told.region) == (tier, ""), "no CloudWatch is told"
     sidecar = pod(pods_graph, "vad").container("state-token")
     for name, value in _told(sidecar).items():
         monkeypatch.setenv(name, value)
@@ -181,6 +192,39 @@ def test_the_data_plane_is_told_what_it_asks_for(pods_graph: Graph) -> None:
     assert {name for name, fallback in asked.items() if fallback == "nullptr"} <= set(told)
     assert set(told) <= set(asked)
     assert told["VOICE_DATA_PATH"] == "socket", "an ordinary user has no other"
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_a_tiers_metrics_are_asked_for_where_they_are_shown(pods_graph: Graph, tier: Component) -> None:
+    (monitor,) = (each for each in manifests(pods_graph, "PodMonitor") if each["metadata"]["name"] == tier)
+    each = pod(pods_graph, tier.value)
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= each.labels.items()
+    (asked,) = monitor["spec"]["podMetricsEndpoints"]
+    ((container, port),) = (
+        (one, port["containerPort"])
+        for one in each.containers
+        for port in one.get("ports", [])
+        if port["name"] == asked["port"]
+    )
+    told = _told(container)
+    assert told["VOICE_PROMETHEUS_PORT"] == str(port)
+    if container["name"] == "telemetry":
+        assert told["VOICE_PROMETHEUS_ADDRESS"] == ANY_ADDRESS, "it is asked from outside the pod"
+    (policy,) = (
+        one for one in manifests(pods_graph, "NetworkPolicy") if one["metadata"]["name"] == f"{tier}-from-monitoring"
+    )
+    assert policy["spec"]["ingress"][0]["ports"] == [{"port": port, "protocol": "TCP"}]
+
+
+def test_telemetry_sees_the_data_planes_socket(pods_graph: Graph) -> None:
+    each, folder = pod(pods_graph, "vad"), str(Path(CONTROL_SOCKET).parent)
+    volumes = {
+        mount["name"]
+        for name in ("vad", "telemetry")
+        for mount in each.container(name)["volumeMounts"]
+        if mount["mountPath"] == folder
+    }
+    assert volumes == {"run"}
 
 
 def test_every_path_that_a_tier_is_told_is_mounted(pods_graph: Graph) -> None:
@@ -216,7 +260,7 @@ def test_the_identitys_token_is_the_sidecars_alone(pods_graph: Graph, tier: Comp
     (volume,) = (volume["name"] for volume in each.spec["volumes"] if "projected" in volume)
     holders = [one["name"] for one in each.containers if volume in {mount["name"] for mount in one["volumeMounts"]}]
     assert holders == ["state-token"]
-    (sidecar,) = each.sidecars
+    sidecar = each.container("state-token")
     assert sidecar["startupProbe"]["exec"]["command"][-1] == _told(sidecar)["VOICE_STATE_TOKEN_FILE"]
 
 

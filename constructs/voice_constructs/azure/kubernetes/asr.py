@@ -15,6 +15,7 @@ from voice_constructs.azure.kubernetes.cpu_replicas import CpuReplicas, CpuRepli
 from voice_constructs.azure.kubernetes.pods import LaunchedContainer, Share, http_probe, of_pod
 from voice_constructs.azure.kubernetes.scaling import Scaling
 from voice_constructs.azure.kubernetes.state_login import StateLogin
+from voice_constructs.azure.kubernetes.telemetry import telemetry_sidecar
 
 
 def asr_front(
@@ -44,7 +45,7 @@ def asr_front(
         props=CpuReplicasProps(
             component=Component.ASR,
             main=main,
-            sidecars=[login.sidecar(Component.ASR)],
+            sidecars=[login.sidecar(Component.ASR), telemetry_sidecar(context, Component.ASR, "engine", login)],
             bounds=settings.replicas,
             drain_s=settings.drain_timeout_s,
             images=CALLER_TIER_IMAGES[Component.ASR],

@@ -9,7 +9,7 @@ from blueprint.azure.ranges import gateway_address
 from blueprint.capacity import gateway_pod_sockets
 from blueprint.contract.environment import TOKEN_KEY
 from blueprint.contract.images import Image
-from blueprint.contract.network import GATEWAY_HTTP, GATEWAY_MEDIA
+from blueprint.contract.network import GATEWAY_HTTP, GATEWAY_MEDIA, PROMETHEUS
 from blueprint.contract.session_api import HEALTH_PATH
 from blueprint.engines.launch.callers import GATEWAY_DRAIN_TIMEOUT_S, gateway
 from blueprint.file.model.azure_callers import AzureEdge
@@ -20,6 +20,7 @@ from voice_constructs.azure.kubernetes.load_balancer import LoadBalancer
 from voice_constructs.azure.kubernetes.pods import PRE_STOP_S, LaunchedContainer, Mount, Share, Volume, http_probe
 from voice_constructs.azure.kubernetes.scaling import Scaling
 from voice_constructs.azure.kubernetes.state_login import StateLogin
+from voice_constructs.azure.kubernetes.telemetry import METRICS_PORT
 
 NAME = Component.GATEWAY.value
 SECRETS = "gateway-secrets"
@@ -113,7 +114,7 @@ class Gateway(pulumi.ComponentResource):
             image=context.image_uri(Image.GATEWAY),
             launcher=gateway(context.deployment, edge, gateway_pod_sockets(edge.gateway)),
             share=Share(edge.gateway.cpus, edge.gateway.memory_gib),
-            ports={"http": GATEWAY_HTTP, "media": GATEWAY_MEDIA},
+            ports={"http": GATEWAY_HTTP, "media": GATEWAY_MEDIA, METRICS_PORT: PROMETHEUS},
             startup=http_probe(GATEWAY_HTTP, HEALTH_PATH, period_s=2, failures=60),
             # It says that it is unwell while the store is away, which no restart mends.
             readiness=http_probe(GATEWAY_HTTP, HEALTH_PATH, period_s=5, failures=2),

@@ -8,7 +8,9 @@ import pulumi_kubernetes as k8s
 from blueprint.azure.contract import COMPONENT_LABEL, SERVICE_LABEL, SYSTEM_NAMESPACE, Component
 from blueprint.azure.metrics import POOL_SERIES, ROLE_SERIES, SCRAPE_INTERVAL_S, SERVICE_SERIES, CellRole, ClusterMetric
 from blueprint.azure.names import POOL_LABEL
+from blueprint.hosts import CALLER_TIER_IMAGES
 from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata
+from voice_constructs.azure.kubernetes.telemetry import METRICS_PORT
 
 ENGINE_PORTS: Mapping[str, CellRole | None] = {
     "http": None,
@@ -26,7 +28,7 @@ https://learn.microsoft.com/azure/azure-monitor/containers/prometheus-metrics-sc
 
 
 class Monitors(pulumi.ComponentResource):
-    """Pod monitors for engines, the router and GPUs.
+    """Pod monitors for engines, the router, GPUs and the tiers that carry callers.
 
     They are of Azure's own group of the Prometheus operator's types:
     https://learn.microsoft.com/azure/azure-monitor/containers/prometheus-metrics-scrape-crd
@@ -37,7 +39,9 @@ class Monitors(pulumi.ComponentResource):
         engines = [_endpoint(port, _labels_of(role)) for port, role in ENGINE_PORTS.items()]
         self._monitor(Component.ENGINE, context.namespace, engines)
         self._monitor(Component.ROUTER, context.namespace, [_endpoint("http")])
-        self._monitor(Component.GPU_METRICS, context.gpu_namespace, [_endpoint("metrics")])
+        self._monitor(Component.GPU_METRICS, context.gpu_namespace, [_endpoint(METRICS_PORT)])
+        for tier in CALLER_TIER_IMAGES if context.azure.callers else ():
+            self._monitor(tier, context.namespace, [_endpoint(METRICS_PORT)])
         self._keep_cluster_metrics()
         self.register_outputs({})
 

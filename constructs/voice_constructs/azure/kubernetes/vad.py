@@ -18,8 +18,11 @@ from voice_constructs.azure.kubernetes.load_balancer import LoadBalancer
 from voice_constructs.azure.kubernetes.pods import LaunchedContainer, Mount, Probe, Share, Volume, of_pod
 from voice_constructs.azure.kubernetes.scaling import Scaling
 from voice_constructs.azure.kubernetes.state_login import StateLogin
+from voice_constructs.azure.kubernetes.telemetry import telemetry_sidecar
 
 NAME = Component.VAD.value
+RUN = Mount(name="run", mount_path=VAD_RUN_DIR)
+"""Where the data plane's control socket is, which telemetry asks."""
 
 
 class Vad(pulumi.ComponentResource):
@@ -43,13 +46,14 @@ class Vad(pulumi.ComponentResource):
         super().__init__(f"{TYPE_PREFIX}:Vad", NAME, None, opts)
         child = pulumi.ResourceOptions(parent=self)
         run = k8s.core.v1.EmptyDirVolumeSourceArgs(medium="Memory", size_limit=f"{8 * settings.cpus}Mi")
+        reads = telemetry_sidecar(context, Component.VAD, "dataplane", login, [RUN])
         self.pods = CpuReplicas(
             context=context,
             scaling=scaling,
             props=CpuReplicasProps(
                 component=Component.VAD,
                 main=_container(context, settings, login),
-                sidecars=[login.sidecar(Component.VAD)],
+                sidecars=[login.sidecar(Component.VAD), reads],
                 bounds=settings.replicas,
                 drain_s=settings.drain_timeout_s,
                 images=CALLER_TIER_IMAGES[Component.VAD],
@@ -87,5 +91,5 @@ def _container(context: ClusterContext, settings: VadPods, login: StateLogin) ->
         readiness=Probe(tcp_socket=answers, period_seconds=5, failure_threshold=2),
         extra_environment=login.environment(Component.VAD),
         sources={HOST.name: of_pod("metadata.name"), HOST_ADDRESS.name: of_pod("status.podIP")},
-        mounts=[*login.mounts(), Mount(name="run", mount_path=VAD_RUN_DIR)],
+        mounts=[*login.mounts(), RUN],
     )

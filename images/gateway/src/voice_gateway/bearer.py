@@ -18,16 +18,19 @@ from voice_runtime.sessions import Session, SessionKind
 SCHEMES = ("bearer", "token")
 
 
-async def session_of(gateway: Gateway, connection: HTTPConnection, language: str | None) -> tuple[Session, bool]:
+async def session_of(
+    gateway: Gateway, connection: HTTPConnection, language: str | None, end_of_turn_ms: int | None = None
+) -> tuple[Session, bool]:
     """Return the session of a caller, and whether it outlives its socket: a caller with its token can come back.
 
     Raises:
         Refusal: The key opens nothing, or there is no session for it.
     """
     try:
-        wanted = SessionRequest(transport="websocket", language=language)
+        wanted = SessionRequest(transport="websocket", language=language, end_of_turn_ms=end_of_turn_ms)
     except ValidationError as error:
-        raise Refusal(400, "bad request", f"language: {error.errors()[0]['msg']}") from None
+        first = error.errors()[0]
+        raise Refusal(400, "bad request", f"{first['loc'][0]}: {first['msg']}") from None
     key = _key(connection)
     named = gateway.tokens.session_in(key)
     if named is None:
@@ -42,6 +45,8 @@ async def session_of(gateway: Gateway, connection: HTTPConnection, language: str
     if language:
         check_language(gateway, language)
         await gateway.sessions.note(session, language=language)
+    if end_of_turn_ms is not None:
+        await gateway.sessions.note(session, end_of_turn_ms=str(end_of_turn_ms))
     return session, True
 
 

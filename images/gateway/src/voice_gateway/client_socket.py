@@ -96,7 +96,8 @@ class ClientSocket(AudioSocket):
     @contextlib.asynccontextmanager
     async def _open(cls, gateway: Gateway, websocket: WebSocket) -> AsyncIterator[Self]:
         cls.check(websocket.query_params)
-        session, outlives = await session_of(gateway, websocket, cls.language(websocket.query_params))
+        asked = websocket.query_params
+        session, outlives = await session_of(gateway, websocket, cls.language(asked), cls.end_of_turn_ms(asked))
         try:
             lease, address = await let_in(gateway, session)
         except Refusal:
@@ -120,6 +121,11 @@ class ClientSocket(AudioSocket):
     @classmethod
     def language(cls, asked: QueryParams) -> str | None:  # noqa: ARG003  of some protocols
         """Return the spoken language that an address names."""
+        return None
+
+    @classmethod
+    def end_of_turn_ms(cls, asked: QueryParams) -> int | None:  # noqa: ARG003  of some protocols
+        """Return the silence that ends a turn, where an address says so."""
         return None
 
     @classmethod

@@ -8,13 +8,14 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from statistics import fmean
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError
 from starlette.datastructures import QueryParams
 from starlette.types import Message
 from starlette.websockets import WebSocket
 
+from blueprint.contract.session_api import MOST_END_OF_TURN_MS
 from voice_gateway.audio import AudioFormat, Encoding
 from voice_gateway.audio_socket import ENDED, Close
 from voice_gateway.client_socket import ClientSocket, Opening
@@ -39,6 +40,7 @@ class Listening(BaseModel):
         encoding: Needed: audio in containers is not read here.
         interim_results: Whether partials are told.
         vad_events: Whether the beginning of speech is told.
+        endpointing: Silence behind a finished sentence that ends an utterance, milliseconds; false: the longest.
         utterance_end_ms: Silence behind the last word after which the end of the utterance is told.
     """
 
@@ -47,6 +49,7 @@ class Listening(BaseModel):
     channels: Literal["1"] = "1"
     interim_results: bool = False
     vad_events: bool = False
+    endpointing: Annotated[int, Field(ge=0, le=MOST_END_OF_TURN_MS)] | Literal["false", "true"] | None = None
     utterance_end_ms: int | None = Field(default=None, ge=0)
 
     @property
@@ -84,6 +87,13 @@ class ListenSocket(ClientSocket):
     def language(cls, asked: QueryParams) -> str | None:
         language = asked.get("language")
         return None if language == "multi" else language
+
+    @classmethod
+    def end_of_turn_ms(cls, asked: QueryParams) -> int | None:
+        asked_for = Listening.model_validate(dict(asked)).endpointing
+        if asked_for == "false":
+            return MOST_END_OF_TURN_MS
+        return asked_for if isinstance(asked_for, int) else None
 
     @classmethod
     def headers(cls, session: Session) -> list[tuple[bytes, bytes]]:

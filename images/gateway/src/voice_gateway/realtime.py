@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from starlette.datastructures import QueryParams
 from starlette.websockets import WebSocket
 
+from blueprint.contract.session_api import MOST_END_OF_TURN_MS
 from voice_gateway.audio import AudioFormat, Encoding
 from voice_gateway.audio_socket import Close
 from voice_gateway.client_socket import ClientSocket, Opening
@@ -26,7 +27,6 @@ from voice_runtime.transcripts import EventKind, Transcript
 
 REALTIME_RATE = 24_000
 G711_RATE = 8_000
-TURN_DETECTION = {"type": "server_vad"}
 
 Json = Mapping[str, Any]
 
@@ -50,12 +50,20 @@ class Transcription(BaseModel):
     language: Language | None = None
 
 
+class TurnDetection(BaseModel):
+    """What ends a turn; thresholds are the deployment's own."""
+
+    model_config = ConfigDict(extra="allow")
+
+    silence_duration_ms: int | None = Field(default=None, ge=0, le=MOST_END_OF_TURN_MS)
+
+
 class Input(BaseModel):
     """Of a session."""
 
     format: Format | None = None
     transcription: Transcription | None = None
-    turn_detection: dict[str, Any] | None = None
+    turn_detection: TurnDetection | None = None
 
 
 class Audio(BaseModel):
@@ -132,13 +140,13 @@ class RealtimeSocket(ClientSocket):
         self._settings = Input(
             format=Format(type="audio/pcm", rate=REALTIME_RATE),
             transcription=Transcription(model=websocket.query_params.get("model"), language=opening.session.language),
-            turn_detection=TURN_DETECTION,
+            turn_detection=TurnDetection(type="server_vad", silence_duration_ms=opening.session.end_of_turn_ms),
         )
         self._set_format(AudioFormat(rate=REALTIME_RATE))
         self._items: deque[Item] = deque()
         self._previous: str | None = None
         self._audio_behind_mark = False
-        self._writing: asyncio.Task[None] | None = None
+        self._writing: set[asyncio.Task[None]] = set()
         self._tell([self._describe("session.created")])
 
     @classmethod
@@ -182,7 +190,9 @@ class RealtimeSocket(ClientSocket):
                 self._set_format(asked.format.audio())
             if asked.transcription and (language := asked.transcription.language):
                 check_language(self._gateway, language)
-                self._writing = asyncio.create_task(self._gateway.sessions.note(self._session, language=language))
+                self._note_settings(language=language)
+            if (turns := asked.turn_detection) and turns.silence_duration_ms is not None:
+                self._note_settings(end_of_turn_ms=str(turns.silence_duration_ms))
         except Refusal as refusal:
             self._refuse(refusal.detail, "session.audio.input.transcription.language", "unsupported_language")
             return
@@ -194,6 +204,11 @@ class RealtimeSocket(ClientSocket):
             given["turn_detection"] = asked.turn_detection
         self._settings = self._settings.model_copy(update=given)
         self._tell([self._describe("session.updated")])
+
+    def _note_settings(self, **fields: str) -> None:
+        writing = asyncio.create_task(self._gateway.sessions.note(self._session, **fields))
+        self._writing.add(writing)
+        writing.add_done_callback(self._writing.discard)
 
     def _commit(self) -> None:
         if not self._audio_behind_mark:

@@ -14,9 +14,10 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from voice_gateway.apps import media_api, session_api
 from voice_gateway.audio_socket import MESSAGE_BYTES
+from voice_gateway.exposed import Exposed
 from voice_gateway.gateway import Gateway
-from voice_gateway.metrics import Metrics
 from voice_gateway.settings import GatewaySettings
+from voice_runtime.metrics import Metrics
 from voice_runtime.store import StoreSettings, connect
 
 METRICS_EVERY_S = 1.0
@@ -99,7 +100,7 @@ async def serve(settings: GatewaySettings, store_settings: StoreSettings) -> Non
         OSError: A port is taken, or the file of a password cannot be read.
     """
     store = connect(store_settings)
-    gateway = Gateway(settings, store, Metrics(settings.deployment, settings.fleet))
+    gateway = Gateway(settings, store, _metrics(settings))
     listeners = [listen(settings, port) for port in (settings.http_port, settings.media_port)]
     servers = [_server(app, settings) for app in (session_api(gateway), media_api(gateway))]
     for each in (signal.SIGTERM, signal.SIGINT):
@@ -122,6 +123,12 @@ async def serve(settings: GatewaySettings, store_settings: StoreSettings) -> Non
     await asyncio.to_thread(gateway.traces.close)
     gateway.metrics.flush()
     log.info("stopped")
+
+
+def _metrics(settings: GatewaySettings) -> Metrics:
+    if settings.prometheus_port is None:
+        return Metrics(settings.deployment, settings.fleet)
+    return Exposed(settings.deployment, settings.fleet, settings.bind_address, settings.prometheus_port)
 
 
 async def _drain(gateway: Gateway) -> None:

@@ -21,6 +21,7 @@ class GatewaySettings(BaseSettings):
         idle_timeout_s: Seconds without audio, or with a reader that takes nothing, before a connection is closed.
         drain_timeout_s: Seconds that callers have to finish in, once the process is told to stop.
         reconnect_grace_s: Seconds that a session waits for its caller, once its audio socket has broken off.
+        end_of_turn_ms: Silence that ends a finished sentence, of sessions that do not say.
         session_max_s: Longest that a session lasts.
         caller_sessions: Live sessions of one caller.
         caller_creations_per_s: Sessions that one caller may open in a second, at all gateways together.
@@ -30,6 +31,7 @@ class GatewaySettings(BaseSettings):
         traced_share: Of calls that are traced.
         bind_address: Address that both ports are on.
         rtp_host: Host name that SRTP is sent to, where it is another than ``media_host``.
+        prometheus_port: Where metrics are asked for; without one they go to the log, for CloudWatch.
         media_tls: Whether something before ``media_port`` speaks TLS on port 443, as the load balancer does.
     """
 
@@ -49,6 +51,7 @@ class GatewaySettings(BaseSettings):
     idle_timeout_s: float = Field(gt=0)
     drain_timeout_s: float = Field(ge=0)
     reconnect_grace_s: int = Field(ge=1)
+    end_of_turn_ms: int = Field(ge=0)
     session_max_s: int = Field(ge=1)
     caller_sessions: int = Field(ge=1)
     caller_creations_per_s: int = Field(ge=1)
@@ -60,6 +63,7 @@ class GatewaySettings(BaseSettings):
     bind_address: str = "0.0.0.0"  # noqa: S104  a container: its ports are mapped, its security group lets in
     media_tls: bool = True
     rtp_host: str = ""
+    prometheus_port: Port | None = None
 
     @field_validator("token_key")
     @classmethod

@@ -21,8 +21,9 @@ from voice_runtime.sessions import Session
 from voice_runtime.transcripts import Transcript
 
 NS = 1_000_000_000
-STAGES = ("ingest", "queue", "encode", "decode")
-"""Of an engine, in their order; what else a final says is not in a row with them."""
+STAGES = ("ingest", "queue", "encode", "decode", "turn")
+"""Of an engine, in their order; in the last one a transcript waits for the end of the turn. What else a final says is
+not in a row with them."""
 
 
 class _Ids(RandomIdGenerator):

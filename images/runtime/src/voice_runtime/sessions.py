@@ -1,5 +1,6 @@
 """Sessions as Valkey has them: who may send audio, and how far its transcript has come."""
 
+import base64
 import time
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,6 +8,7 @@ from typing import Any, Self
 
 from redis.asyncio import Redis
 
+from blueprint.contract.session_api import END_OF_TURN_MS, SRTP_SUITES
 from blueprint.contract.state import SessionField
 from voice_runtime import state
 from voice_runtime.media import OF_GATEWAYS, Media
@@ -39,6 +41,7 @@ class Session:
         refused_at: Seconds since 1970 at which a full ASR host did not take its audio; 0: none has refused.
         begins_at: RTP timestamp of its first frame; ``None``: none is known.
         srtp_key: Base64 of master key and salt; of external sessions only.
+        end_of_turn_ms: Silence that ends a finished sentence.
         last_sequence: ``sequence`` of the last chunk that the VAD tier shipped; -1: none yet.
         chunks: That the VAD tier has shipped.
         transcribed_to: ``sequence`` of the last chunk that a final transcript covers; -1: none yet.
@@ -58,6 +61,7 @@ class Session:
     srtp_key: str | None = None
     media: Media = OF_GATEWAYS
     language: str | None = None
+    end_of_turn_ms: int = END_OF_TURN_MS
     last_sequence: int = -1
     chunks: int = 0
     transcribed_to: int = -1
@@ -71,6 +75,12 @@ class Session:
         """Whether it takes no audio any more."""
         ends_at = min(self.expires_at, self.lapses_at or self.expires_at)
         return self.state is SessionState.CLOSED or time.time() >= ends_at
+
+    @property
+    def srtp_suite(self) -> str | None:
+        """What its packets are encrypted with, as the length of its key says; ``None``: plain RTP."""
+        size = len(base64.b64decode(self.srtp_key)) if self.srtp_key else 0
+        return next((suite for suite, key_bytes in SRTP_SUITES.items() if key_bytes == size), None)
 
     @property
     def all_transcribed(self) -> bool:
@@ -93,6 +103,7 @@ class Session:
                 srtp_key=read.get(SessionField.SRTP_KEY),
                 media=Media.of(read.get(SessionField.MEDIA, str(OF_GATEWAYS))),
                 language=read.get(SessionField.LANGUAGE),
+                end_of_turn_ms=int(read.get(SessionField.END_OF_TURN_MS, END_OF_TURN_MS)),
                 told=read.get(SessionField.TOLD, ""),
                 last_sequence=int(read.get(SessionField.LAST_SEQUENCE, -1)),
                 chunks=int(read.get(SessionField.CHUNKS, 0)),
@@ -167,7 +178,7 @@ class Sessions:
             await pipe.execute()
 
     async def note(self, session: Session, **fields: str) -> None:
-        """Write fields of a session that its caller settles while it lasts: ``language``, ``told``."""
+        """Write fields of a session that its caller settles while it lasts, such as ``language`` and ``told``."""
         key = state.session(session.ssrc)
         # A record that has expired is not made anew: it would never expire.
         if await self._store.exists(key):
@@ -224,5 +235,6 @@ def _fields(session: Session) -> dict[Any, str]:
         SessionField.SRTP_KEY: session.srtp_key,
         SessionField.MEDIA: str(session.media),
         SessionField.LANGUAGE: session.language,
+        SessionField.END_OF_TURN_MS: str(session.end_of_turn_ms),
     }
     return {name: value for name, value in fields.items() if value is not None}

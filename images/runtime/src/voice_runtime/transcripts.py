@@ -32,6 +32,8 @@ class EventKind(StrEnum):
     """The caller has said goodbye, and all that it said is transcribed; the gateway tells it in its own words."""
 
 
+LATEST = 256
+"""Events among which the last final is looked for; of an utterance without one there are fewer."""
 GAP_NUMBER = 2**31
 """Of a gap inside an utterance, and its place in there: behind all partials, ahead of the end."""
 NUMBERS = {
@@ -189,6 +191,12 @@ class Transcripts:
             ]
             for key, found in answer or ()
         }
+
+    async def last_final(self, ssrc: int) -> Transcript | None:
+        """Return the last final that was told."""
+        answer: Any = await self._store.xrevrange(state.transcript(ssrc), count=LATEST)
+        told = (Transcript.model_validate_json(fields[_FIELD]) for _, fields in entries(answer))
+        return next((event for event in told if event.kind is EventKind.FINAL), None)
 
     async def _keep(self, ssrc: int, key: str) -> None:
         """Let the transcript live as long as its session's record."""

@@ -37,7 +37,7 @@ def make(name: SourceName, settings: Settings, store: StoreSettings) -> Source:
         case SourceName.DATAPLANE:
             return DataPlane(settings.control_socket)
         case SourceName.NIC:
-            return Nic(settings.interface)
+            return Nic()
         case SourceName.NEURON:
             return Neuron(settings.neuron_monitor, Path(tempfile.gettempdir()) / "neuron-monitor.json")
         case SourceName.GPU:
@@ -79,22 +79,24 @@ class Readers:
 
 
 async def run(
-    settings: Settings, store: StoreSettings, cloudwatch: CloudWatch, newest: Newest, stop: asyncio.Event
+    settings: Settings, store: StoreSettings, cloudwatch: CloudWatch | None, newest: Newest, stop: asyncio.Event
 ) -> None:
     """Read and publish until told to stop; then send what is left."""
     sources = {name.value: make(name, settings, store) for name in settings.telemetry_sources}
     readers = Readers(sources, limit_s=settings.read_every_s)
-    publishing = asyncio.create_task(_publish(settings, cloudwatch, stop))
+    publishing = asyncio.create_task(_publish(settings, cloudwatch, stop)) if cloudwatch else None
     next_at = time.monotonic()
     while not stop.is_set():
         samples = await readers.read()
         newest.keep(samples, time.time() - SHOWN_FOR_S)
-        cloudwatch.add(samples)
+        if cloudwatch:
+            cloudwatch.add(samples)
         # Readings that were missed are not made up for.
         next_at = max(next_at + settings.read_every_s, time.monotonic())
         await _sleep(stop, next_at - time.monotonic())
-    await publishing
-    await cloudwatch.publish()
+    if cloudwatch and publishing:
+        await publishing
+        await cloudwatch.publish()
     await readers.close()
 
 
@@ -112,16 +114,20 @@ async def _sleep(stop: asyncio.Event, seconds: float) -> None:
         return
 
 
+def _cloudwatch(settings: Settings) -> CloudWatch:
+    # Our own pauses between calls are longer than the library's.
+    config = Config(connect_timeout=_CALL_TIMEOUT_S, read_timeout=_CALL_TIMEOUT_S, retries={"total_max_attempts": 1})
+    client = boto3.client("cloudwatch", region_name=settings.region, config=config)
+    return CloudWatch(client, deployment=settings.deployment, fleet=settings.fleet)
+
+
 async def _main(settings: Settings, store: StoreSettings) -> None:
     stop = asyncio.Event()
     for sign in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(sign, stop.set)
-    # Our own pauses between calls are longer than the library's.
-    config = Config(connect_timeout=_CALL_TIMEOUT_S, read_timeout=_CALL_TIMEOUT_S, retries={"total_max_attempts": 1})
-    client = boto3.client("cloudwatch", region_name=settings.region, config=config)
-    cloudwatch = CloudWatch(client, deployment=settings.deployment, fleet=settings.fleet)
+    cloudwatch = _cloudwatch(settings) if settings.region else None
     newest = Newest(deployment=settings.deployment, fleet=settings.fleet)
-    server = serve(newest, settings.prometheus_port)
+    server = serve(newest, settings.prometheus_port, settings.prometheus_address)
     try:
         await run(settings, store, cloudwatch, newest, stop)
     finally:

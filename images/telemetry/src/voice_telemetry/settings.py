@@ -9,6 +9,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from blueprint.contract.metrics import CONTROL_SOCKET, ENGINE_METRICS_PATH, NEURON_TOOLS_DIR, START_PHASES_FILE
 from blueprint.contract.network import ENGINE_HEALTH
+from voice_telemetry.prometheus import LOOPBACK
 
 
 class SourceName(StrEnum):
@@ -33,10 +34,11 @@ class Settings(BaseSettings):
     deployment: str = Field(min_length=1)
     fleet: str = Field(min_length=1)
     host: str = Field(min_length=1)
-    region: str = Field(min_length=1)
-    interface: str = Field(min_length=1)
+    region: str = ""
+    """Whose CloudWatch is told; without one Prometheus alone is."""
     telemetry_sources: Annotated[tuple[SourceName, ...], NoDecode, BeforeValidator(_split)] = Field(min_length=1)
     prometheus_port: int = Field(ge=1, le=65535)
+    prometheus_address: str = LOOPBACK
     control_socket: Path = Path(CONTROL_SOCKET)
     engine_metrics_url: str = f"http://127.0.0.1:{ENGINE_HEALTH.number}{ENGINE_METRICS_PATH}"
     neuron_monitor: Path = Path(NEURON_TOOLS_DIR) / "bin/neuron-monitor"

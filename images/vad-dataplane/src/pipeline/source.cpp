@@ -61,6 +61,7 @@ public:
     }
     admission::Requests& requests() override { return requests_; }
     admission::Gate& gate() override { return gate_; }
+    [[nodiscard]] control::Group allowances() const override { return dpdk_.counters("_allowance_exceeded"); }
     void set_healthy(bool healthy) override { dpdk_.set_healthy(healthy); }
 
 private:

@@ -7,7 +7,7 @@
 
 #include "admission/gate.hpp"
 #include "config/config.hpp"
-#include "control/drop_reason.hpp"
+#include "control/telemetry.hpp"
 #include "pipeline/poller.hpp"
 #include "pipeline/session_slots.hpp"
 
@@ -21,6 +21,8 @@ public:
     virtual admission::Gate& gate() = 0;
     // Adds what was dropped before a poller saw it.
     virtual void add_drops(control::Drops&) {}
+    // What the network held back before the interface, by ENA's names; empty where the kernel has the interface.
+    [[nodiscard]] virtual control::Group allowances() const { return {}; }
     // Says whether the load balancer's health checks are to find us well, where the kernel does not answer them.
     virtual void set_healthy(bool) {}
     // Whether an idle poller may sleep: on machines that have other work than ours.

@@ -6,6 +6,7 @@
 #include <rte_mbuf_pool_ops.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <stdexcept>
 
 namespace voice::receive {
@@ -117,6 +118,31 @@ Dpdk::~Dpdk() {
     rte_eth_dev_stop(port_);
     rte_eth_dev_close(port_);
     rte_eal_cleanup();
+}
+
+std::vector<std::pair<std::string, std::uint64_t>> Dpdk::counters(std::string_view ending) const {
+    const int count = rte_eth_xstats_get_names(port_, nullptr, 0);
+    std::vector<rte_eth_xstat_name> names(static_cast<std::size_t>(std::max(0, count)));
+    if (rte_eth_xstats_get_names(port_, names.data(), static_cast<unsigned>(names.size())) != count) {
+        return {};
+    }
+    std::vector<std::uint64_t> ids;
+    for (std::size_t id = 0; id < names.size(); ++id) {
+        if (std::string_view(names[id].name).ends_with(ending)) {
+            ids.push_back(id);
+        }
+    }
+    const auto wanted = static_cast<unsigned>(ids.size());
+    std::vector<std::uint64_t> values(wanted);
+    // Without ids it would tell how many there are.
+    if (wanted == 0 || rte_eth_xstats_get_by_id(port_, ids.data(), values.data(), wanted) != static_cast<int>(wanted)) {
+        return {};
+    }
+    std::vector<std::pair<std::string, std::uint64_t>> found;
+    for (std::size_t i = 0; i < wanted; ++i) {
+        found.emplace_back(names[ids[i]].name, values[i]);
+    }
+    return found;
 }
 
 void Dpdk::configure(const DpdkOptions& options) {

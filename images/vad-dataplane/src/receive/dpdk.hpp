@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "receive/burst.hpp"
@@ -112,6 +114,9 @@ public:
 
     // Whether health checks find the port open, where we answer them.
     void set_healthy(bool healthy) noexcept { healthy_.store(healthy, std::memory_order_relaxed); }
+
+    // The port's counters whose names end so, by name. None where its driver has no such counter or does not answer.
+    [[nodiscard]] std::vector<std::pair<std::string, std::uint64_t>> counters(std::string_view ending) const;
 
 private:
     void configure(const DpdkOptions& options);

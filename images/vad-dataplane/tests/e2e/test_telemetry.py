@@ -1,12 +1,13 @@
 """The telemetry image's reader, against the program that it reads in production."""
 
 import asyncio
+from pathlib import Path
 
 from audio import silence, speech
 from running import Caller, DataPlane, wait_for
 
 from blueprint.contract.images import Image
-from blueprint.contract.metrics import METRICS, DataPlaneEvent
+from blueprint.contract.metrics import METRICS, Allowance, DataPlaneEvent
 from blueprint.contract.network import Tier
 from voice_telemetry.sources.dataplane import SUSTAINED_OVER
 from voice_telemetry.sources.dataplane import DataPlane as Reader
@@ -40,3 +41,9 @@ def test_the_publisher_reads_what_the_program_counts(plane: DataPlane, caller: C
     assert found["RxDropped", "not-rtp"] == plane.drops()["not-rtp"]
     assert 0 <= found["RxRingOccupancy", ""] <= 100
     assert found["SilenceDropped", ""] > 30, "nine seconds of silence beside one sentence"
+
+
+def test_dpdks_driver_for_ena_has_the_counters_that_are_published() -> None:
+    (driver, *_) = Path("/usr/lib").glob("*/librte_net_ena.so.*")
+    words = driver.read_bytes().split(b"\0")
+    assert {word.decode() for word in words if word.endswith(b"_allowance_exceeded")} == set(Allowance)

@@ -97,6 +97,20 @@ TEST_F(ProbeTest, AConnectionIsRefusedWhileWeAreNot) {
     EXPECT_EQ(probe(), 0);
 }
 
+TEST_F(ProbeTest, CountersOfThePortAreFoundByHowTheirNamesEnd) {
+    dpdk_->set_healthy(true);
+    const auto before = dpdk_->counters("_good_packets");
+    EXPECT_EQ(probe(), 0);
+    const auto after = dpdk_->counters("_good_packets");
+    ASSERT_EQ(before.size(), 2U);
+    ASSERT_EQ(after.size(), 2U);
+    for (const std::size_t each : {0U, 1U}) {
+        EXPECT_EQ(after[each].first, each == 0 ? "rx_good_packets" : "tx_good_packets");
+        EXPECT_GT(after[each].second, before[each].second) << after[each].first;
+    }
+    EXPECT_TRUE(dpdk_->counters("_allowance_exceeded").empty()) << "only ENA has them";
+}
+
 TEST(Probe, IsNothingElse) {
     std::vector<std::uint8_t> syn{
         2,    0, 0,  0,    0, 1, 2, 0, 0,  0, 0, 2, 8,  0,                       // Ethernet

@@ -7,9 +7,10 @@ from collections.abc import Coroutine
 from enum import StrEnum
 
 from voice_runtime.chunk import AudioChunk, MalformedChunkError
-from voice_runtime.sessions import Session, Sessions, primary_language
+from voice_runtime.sessions import Session, Sessions
 from voice_whisper.live_session import LiveSession, Services
 from voice_whisper.patience import STORE_ERRORS, until_done
+from voice_whisper.window import FRAME_MS
 
 REFUSED_FOR_S = 5.0
 """A session that Valkey does not know is not asked for again for that long."""
@@ -195,14 +196,10 @@ class Admission:
             self._lead(chunk, datagram)
 
     async def _open(self, ssrc: int, record: Session) -> None:
-        language = primary_language(record.language) if record.language else None
-        session = LiveSession(
-            ssrc,
-            language,
-            self._services,
-            done_until=record.transcribed_to + 1,
-            next_number=record.transcribed_chunks,
-        )
+        told = await until_done("admission", lambda: self._services.transcripts.last_final(ssrc))
+        # A final may be told, and what it covers not be noted: its host died in between.
+        done_until = max(record.transcribed_to + 1, told.end_ms // FRAME_MS if told else 0)
+        session = LiveSession(record, self._services, done_until=done_until)
         await session.restore()
         self.live[ssrc] = session
         if record.refused_at:

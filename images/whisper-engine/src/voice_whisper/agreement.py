@@ -20,6 +20,8 @@ LONGEST_OVERLAP = 5
 MOST_COMPRESSED = 2.4
 """Whisper's own sign of a text that goes round in circles (`compression_ratio_threshold`): such a hypothesis is not
 heard."""
+ENDS_OF_SENTENCES = (".", "?", "!", "\u3002", "\uff1f", "\uff01", "\u061f", "\u0964")
+"""Full stop, question and exclamation mark; the same in Chinese, Arabic and Hindi."""
 REPEATS = 3
 """A few words so many times in a row, to the end: the model is caught in a loop."""
 
@@ -79,6 +81,11 @@ class Agreement:
                 fresh = fresh[count:]
                 break
         return _without_loop(fresh)
+
+
+def sounds_over(text: str) -> bool:
+    """Return whether a text ends like a sentence."""
+    return text.endswith(ENDS_OF_SENTENCES) and not text.endswith("...")
 
 
 def text_of(words: Sequence[Word]) -> str:

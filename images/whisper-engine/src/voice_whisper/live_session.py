@@ -5,14 +5,16 @@ import logging
 import time
 from collections import deque
 from collections.abc import Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any, TypeVar
 
 from blueprint.contract.chunk import ChunkFlag
 from voice_runtime.chunk import AudioChunk, MalformedChunkError
 from voice_runtime.journal import Journal
+from voice_runtime.sessions import Session, primary_language
 from voice_runtime.transcripts import GAP_NUMBER, EventKind, TimedWord, Transcript, Transcripts
-from voice_whisper.agreement import LEAST_AUDIO_S, shifted, text_of
+from voice_whisper.agreement import LEAST_AUDIO_S, shifted, sounds_over, text_of
 from voice_whisper.backends.base import Word
 from voice_whisper.counters import Counters
 from voice_whisper.job import GivenUpError, Heard, StaleError, Wanted
@@ -33,6 +35,8 @@ LONG_FRAMES = 8000 // FRAME_MS
 """Of more, what is certain is cut off."""
 FRAME_S = FRAME_MS / 1000
 NOTHING = Heard("", None, {}, 0.0)
+
+Result = TypeVar("Result")
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +66,22 @@ class _Due:
     over: Utterance | None = None
 
 
+@dataclass(eq=False)
+class _Ahead:
+    """What is heard of an utterance whose speaker is silent: its final, unless speech goes on.
+
+    Attributes:
+        end: Place behind the last frame that is heard.
+        hearing: Gives nothing where it failed.
+    """
+
+    utterance: Utterance
+    end: int
+    hearing: asyncio.Task[Heard | None] = field(init=False)
+    begun_at: float = field(default_factory=time.monotonic)
+    done_at: float = 0.0
+
+
 class LiveSession:
     """Hears a session's chunks, and publishes its transcripts in the order of its audio.
 
@@ -70,21 +90,20 @@ class LiveSession:
         touched_at: When the last one came.
     """
 
-    def __init__(
-        self, ssrc: int, language: str | None, services: Services, *, done_until: int, next_number: int
-    ) -> None:
+    def __init__(self, record: Session, services: Services, *, done_until: int) -> None:
         self.is_sent_here = False
         self.touched_at = time.monotonic()
-        self._ssrc = ssrc
-        self._language = language
-        self._audio = SessionAudio(done_until, next_number)
+        self._ssrc = record.ssrc
+        self._language = primary_language(record.language) if record.language else None
+        self._audio = SessionAudio(done_until, record.transcribed_chunks, record.end_of_turn_ms / 1000)
         self._services = services
         self._outbox: deque[_Due] = deque()
         self._publishing = asyncio.Lock()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._partial: asyncio.Task[None] | None = None
         self._partial_of: Utterance | None = None
         self._partial_frames = 0
+        self._ahead: _Ahead | None = None
 
     @property
     def is_busy(self) -> bool:
@@ -119,10 +138,12 @@ class LiveSession:
 
     def advance(self) -> None:
         """Begin whatever is due: finals of utterances that are over, a partial of the one that is spoken."""
-        for utterance in self._audio.finished(time.monotonic()):
-            if self._partial and self._partial_of is utterance:
-                self._partial.cancel()
+        now = time.monotonic()
+        for utterance in self._audio.finished(now):
+            self._stop_partial(utterance)
             self._end(utterance)
+        if silent := self._audio.to_be_heard(now):
+            self._hear_ahead(silent)
         if begun := self._audio.begun():
             self._announce(begun)
         self._consider_partial()
@@ -139,7 +160,7 @@ class LiveSession:
             return None
         return added
 
-    def _begin(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+    def _begin(self, work: Coroutine[None, None, Result]) -> asyncio.Task[Result]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -179,18 +200,58 @@ class LiveSession:
 
     async def _transcribe(self, final: _Due, utterance: Utterance) -> None:
         counters = self._services.counters
-        ingest_ms = 1000 * (time.monotonic() - utterance.touched_at)
-        heard = NOTHING
-        try:
-            if not (utterance.is_mark or utterance.is_steady(utterance.frames)):
-                heard = await self._services.transcriber.transcribe(utterance, self._language, Wanted.FINAL)
-        except GivenUpError as error:
-            log.error("session %s: utterance %s has no transcript: %s", self._ssrc, utterance.start, error)  # noqa: TRY400  an answer
+        over_at = begun_at = time.monotonic()
+        heard, ahead = None, self._ahead
+        if ahead and (ahead.utterance, ahead.end) == (utterance, utterance.end) and (heard := await ahead.hearing):
+            begun_at = ahead.begun_at
+            heard = replace(heard, stages_ms=heard.stages_ms | {"turn": max(0.0, 1000 * (over_at - ahead.done_at))})
+        heard = heard or await self._hear(utterance)
+        if heard is None:
             counters.events["given_up"] += 1
+            heard = NOTHING
+        ingest_ms = 1000 * (begun_at - utterance.touched_at)
         utterance.agreement.end(shifted(heard.words, utterance.begin * FRAME_S))
-        counters.worked(time.monotonic(), heard.processing_s, utterance.frames * FRAME_MS / 1000)
+        counters.worked(time.monotonic(), 0.0, utterance.frames * FRAME_MS / 1000)
         final.transcript = _transcript(EventKind.FINAL, utterance, utterance.frames, heard, ingest_ms)
         await self._publish()
+
+    def _stop_partial(self, utterance: Utterance) -> None:
+        if self._partial and self._partial_of is utterance:
+            self._partial.cancel()
+
+    async def _hear(self, utterance: Utterance) -> Heard | None:
+        if utterance.is_mark or utterance.is_steady(utterance.frames):
+            return NOTHING
+        try:
+            heard = await self._services.transcriber.transcribe(utterance, self._language, Wanted.FINAL)
+        except GivenUpError as error:
+            log.error("session %s: utterance %s has no transcript: %s", self._ssrc, utterance.start, error)  # noqa: TRY400  an answer
+            return None
+        self._services.counters.worked(time.monotonic(), heard.processing_s)
+        return heard
+
+    def _hear_ahead(self, utterance: Utterance) -> None:
+        """Transcribe what may be all that is said, once for each silence."""
+        end = utterance.start + utterance.frames
+        if self._outbox or (self._ahead and (self._ahead.utterance, self._ahead.end) == (utterance, end)):
+            return
+        self._stop_partial(utterance)
+        ahead = self._ahead = _Ahead(utterance, end)
+        ahead.hearing = self._begin(self._hear_in_silence(ahead, utterance.frames))
+
+    async def _hear_in_silence(self, ahead: _Ahead, frames: int) -> Heard | None:
+        utterance = ahead.utterance
+        begin_s, heard_s = utterance.begin * FRAME_S, utterance.heard_frames * FRAME_S
+        heard = await self._hear(utterance)
+        ahead.done_at = time.monotonic()
+        if heard is None:
+            return None
+        if frames == utterance.frames:
+            utterance.says_all = sounds_over(heard.text) or heard is NOTHING
+        if not utterance.marks:
+            utterance.agreement.hear(shifted(heard.words, begin_s), votes=heard_s >= LEAST_AUDIO_S)
+            await self._publish_partial(utterance, frames, replace(heard, stages_ms={}))  # the final tells them
+        return heard
 
     async def _publish(self) -> None:
         """Publish what is ready, in its order."""
@@ -247,6 +308,10 @@ class LiveSession:
             return
         self._services.counters.worked(time.monotonic(), heard.processing_s)
         utterance.agreement.hear(shifted(heard.words, begin_s), votes=heard_s >= LEAST_AUDIO_S)
+        await self._publish_partial(utterance, frames, heard)
+        self._trim(utterance)
+
+    async def _publish_partial(self, utterance: Utterance, frames: int, heard: Heard) -> None:
         said = _transcript(EventKind.PARTIAL, utterance, frames, heard)
         async with self._publishing:
             # Behind a partial of a later utterance Valkey would refuse the final of an earlier one.
@@ -258,7 +323,6 @@ class LiveSession:
             except STORE_ERRORS:
                 return
             self._services.counters.events["partials"] += 1
-        self._trim(utterance)
 
     def _trim(self, utterance: Utterance) -> None:
         """Give the certain part of a long utterance its final, so that what is heard anew stays short."""

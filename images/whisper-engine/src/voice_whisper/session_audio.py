@@ -1,7 +1,7 @@
 """Cuts one session's chunks into utterances, however late, doubled or incomplete they come.
 
-Every cut depends on sequences alone, never on the clock, so that two hosts that see the same chunks cut alike. The
-clock decides only how long a missing chunk is waited for.
+The VAD tier cuts at every pause. A short one belongs to the utterance: the clock and what was said decide how long it
+may be. Every other cut depends on sequences alone, so that two hosts that see the same chunks cut alike.
 """
 
 from enum import StrEnum
@@ -13,6 +13,10 @@ from voice_whisper.window import FRAME_MS, LONGEST_FRAMES
 
 STARTED_FRAMES = 500 // FRAME_MS
 """Of an utterance that has so many frames, the start does not come any more."""
+UNFINISHED = 2
+"""Times as long a silence ends what does not sound like the end of a sentence."""
+HEAR_AFTER_S = 0.24
+"""Into a silence what was said is transcribed, so that it is ready when the silence has lasted for long enough."""
 REORDER_S = 0.1
 """A chunk that is overtaken by others is waited for that long."""
 
@@ -33,12 +37,18 @@ class Dropped(StrEnum):
 class SessionAudio:
     """The utterances of one session that are still being heard.
 
+    Args:
+        end_of_turn_s: Silence that ends an utterance.
+
     Attributes:
         done_until: Place behind all that has been handed out: what comes of before it is too late.
     """
 
-    def __init__(self, done_until: int = 0, next_number: int = 0) -> None:
+    def __init__(self, done_until: int = 0, next_number: int = 0, end_of_turn_s: float = 0.0) -> None:
         self.done_until = done_until
+        self._end_of_turn_s = end_of_turn_s
+        self._longest_pause = round(UNFINISHED * end_of_turn_s * 1000 / FRAME_MS)
+        self._last_mark = -1
         self._finished_to = done_until
         self._next_number = next_number
         self._utterances: list[Utterance] = []
@@ -63,12 +73,21 @@ class SessionAudio:
         if chunk.sequence < self.done_until - is_mark(chunk):
             return Dropped.LATE
         utterance = self._utterance_of(chunk)
-        if chunk.sequence in utterance:
+        if chunk.sequence in utterance or (is_mark(chunk) and chunk.sequence == self._last_mark):
             return Dropped.DUPLICATE
         if chunk.kind is not utterance.kind:
             return Dropped.MIXED_KIND
         utterance.add(chunk, now)
+        if is_mark(chunk):
+            self._last_mark = chunk.sequence
         return utterance
+
+    def to_be_heard(self, now: float) -> Utterance | None:
+        """Return the utterance whose speaker is silent, when it may be over soon."""
+        last = self.current
+        if last is None or last.is_mark or self._end_of_turn_s <= HEAR_AFTER_S:
+            return None
+        return last if last.end is not None and now - last.touched_at >= HEAR_AFTER_S else None
 
     def finished(self, now: float) -> list[Utterance]:
         """Take out the utterances that are over, in their order."""
@@ -96,10 +115,14 @@ class SessionAudio:
             utterance.gap_before = (self._finished_to, utterance.start)
 
     def _is_over(self, utterance: Utterance, now: float) -> bool:
-        if utterance.is_whole:
-            return True
-        known_to_be_over = utterance.end is not None or utterance is not self._utterances[-1]
-        return now - utterance.touched_at >= (REORDER_S if known_to_be_over else UNENDED_S)
+        silence_s, is_last = now - utterance.touched_at, utterance is self._utterances[-1]
+        if utterance.end is None and is_last:
+            return silence_s >= UNENDED_S
+        if silence_s < REORDER_S and not utterance.is_whole:
+            return False
+        sounds_over = utterance.says_all or self._end_of_turn_s <= HEAR_AFTER_S
+        enough_s = self._end_of_turn_s * (1 if sounds_over else UNFINISHED)
+        return bool(utterance.marks) or not is_last or silence_s >= enough_s
 
     def _utterance_of(self, chunk: AudioChunk) -> Utterance:
         starts = bool(chunk.flags & ChunkFlag.START_OF_SPEECH)
@@ -114,10 +137,12 @@ class SessionAudio:
 
     def _at_or_behind(self, place: int, chunk: AudioChunk, *, starts: bool) -> Utterance:
         utterance = self._utterances[place]
+        if chunk.sequence in utterance:
+            return utterance
         another = starts and chunk.sequence != utterance.start
         ended = utterance.end is not None and chunk.sequence >= utterance.end
         gap = chunk.sequence - utterance.last > LARGEST_GAP_FRAMES
-        if another or ended or gap:
+        if (another or ended or gap) and not self._goes_on(place, chunk):
             return self._begin(place + 1, Utterance(chunk.sequence, chunk.kind, opened=starts))
         pieces = (chunk.sequence - utterance.begin) // LONGEST_FRAMES
         if pieces <= 0:
@@ -125,6 +150,16 @@ class SessionAudio:
         utterance.end, utterance.has_ended = utterance.begin + LONGEST_FRAMES, True
         start = utterance.begin + pieces * LONGEST_FRAMES
         return self._begin(place + 1, Utterance(start, chunk.kind, opened=False, continues=True))
+
+    def _goes_on(self, place: int, chunk: AudioChunk) -> bool:
+        """Return whether a chunk behind a pause belongs to the utterance before it."""
+        utterance = self._utterances[place]
+        if utterance.marks or place < len(self._utterances) - 1:
+            return False
+        if is_mark(chunk):
+            return utterance.end is not None and self._end_of_turn_s > 0
+        pause = chunk.sequence - (utterance.start + utterance.frames)
+        return pause <= self._longest_pause and self._longest_pause > 0
 
     def _begin(self, place: int, utterance: Utterance) -> Utterance:
         self._utterances.insert(place, utterance)

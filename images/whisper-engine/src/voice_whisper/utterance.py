@@ -28,7 +28,7 @@ SILENCE = -10.0
 
 
 class Utterance:
-    """One stretch of speech, from its first frame on.
+    """What a caller says in one go, from its first frame on: a stretch of speech, or several with short pauses between.
 
     Attributes:
         start: Place of its first 20 ms frame in the session; names it.
@@ -36,8 +36,9 @@ class Utterance:
         kind: What all of its chunks hold.
         entries: Its chunks' entries in the journal, and the sequence of each.
         agreement: What of it is certain.
-        end: Place behind its last frame, once that is known.
+        end: Place behind its last frame, once that is known; unknown again where speech goes on behind a pause.
         has_ended: Whether its last chunk has come, or it was cut off itself.
+        says_all: Whether its text ends like a sentence; unknown until it has been heard to its end.
         touched_at: When the last chunk came, in the caller's clock.
         opened: Whether the chunk that starts it has come.
         continues: Whether it was cut off from the utterance before it.
@@ -57,6 +58,7 @@ class Utterance:
         self._is_late_by_a_row = False
         self.end: int | None = None
         self.has_ended = False
+        self.says_all: bool | None = None
         self.touched_at = 0.0
         self.opened = opened
         self.continues = continues
@@ -76,19 +78,26 @@ class Utterance:
         if chunk.sequence < self._extracted_to:
             self._extractor = None  # what was made of a gap is wrong
         self.opened = self.opened or bool(chunk.flags & ChunkFlag.START_OF_SPEECH)
-        if chunk.flags & ChunkFlag.END_OF_SPEECH:
-            self.end = place_behind(chunk)
-            self.has_ended = True
         first, behind = self.numbers or (chunk.number, chunk.number)
         self.numbers = min(first, chunk.number), max(behind, chunk.number + 1)
         self.marks |= chunk.flags & MARKS
-        self._chunks[chunk.sequence] = chunk
+        if not (self._chunks and is_mark(chunk)):  # in a pause a mark ends it where the voice did
+            self._chunks[chunk.sequence] = chunk
+            self._move_end(chunk)
+            self.touched_at = now
         self.last = max(self.last, chunk.sequence)
-        self.touched_at = now
+
+    def _move_end(self, chunk: AudioChunk) -> None:
+        if chunk.sequence < self.last:
+            return  # it may be the end of a stretch that another has followed already
+        if chunk.flags & ChunkFlag.END_OF_SPEECH:
+            self.end, self.has_ended = place_behind(chunk), True
+        elif self.end is not None and chunk.sequence >= self.end:
+            self.end, self.has_ended, self.says_all = None, False, None
 
     def keep(self, entry_id: str, sequence: int) -> None:
         """Note a chunk's entry in the journal; what was cut off keeps its own."""
-        of = self._rest if self._rest and sequence + CHUNK_FRAMES > self._rest.start else self
+        of = self._rest if self._rest and sequence >= self._rest.start else self
         of.entries[entry_id] = sequence
 
     def split(self, at: int) -> "Utterance":
@@ -96,19 +105,18 @@ class Utterance:
 
         Between chunks: another host that goes on with the rest begins it there, and names it alike.
         """
-        at -= (at - self.begin) % CHUNK_FRAMES
-        first = min(self._chunks)
+        late = self._are_late_by_a_row()
+        at = max((sequence for sequence in late if sequence <= at), default=self.begin)
         rest = Utterance(at, self.kind, opened=False, continues=True)
-        rest.begin = first + max(0, at - KEPT_FRAMES - first) // CHUNK_FRAMES * CHUNK_FRAMES
+        rest.begin = max((sequence for sequence in late if sequence <= at - KEPT_FRAMES), default=min(late))
         rest._chunks = {sequence: chunk for sequence, chunk in self._chunks.items() if sequence >= rest.begin}
-        rest._is_late_by_a_row = self._is_late_by_a_row or self.opened
+        rest._is_late_by_a_row = late[rest.begin]
         rest.agreement = self.agreement.rest()
         rest.touched_at, rest.last, rest.announced, rest.numbers = self.touched_at, self.last, True, self.numbers
         self.end, self.has_ended, self._rest = at, True, rest
-        covered = [sequence for sequence in self._chunks if sequence + CHUNK_FRAMES <= at]
-        self.last = max(covered, default=self.start)
+        self.last = max((sequence for sequence in late if sequence < at), default=self.start)
         for entry_id, sequence in list(self.entries.items()):
-            if sequence + CHUNK_FRAMES > at:
+            if sequence >= at:
                 rest.entries[entry_id] = self.entries.pop(entry_id)
         return rest
 
@@ -146,21 +154,23 @@ class Utterance:
     @property
     def lost(self) -> int:
         """Chunks that are missing between those that have come."""
-        return len(self._missing)
+        return sum(-(-(behind - first) // CHUNK_FRAMES) for first, behind in self.gaps)
 
     @property
     def gaps(self) -> list[tuple[int, int]]:
-        """Where those belong: first frame and the one behind the last of each stretch."""
-        found: list[tuple[int, int]] = []
-        for sequence in self._missing:
-            begins = found.pop()[0] if found and found[-1][1] == sequence else sequence
-            found.append((begins, sequence + CHUNK_FRAMES))
+        """Where those belong: first frame and the one behind the last of each stretch. A pause is no gap."""
+        found, heard_to, before = [], self.begin, None
+        for _, chunk in sorted(self._chunks.items()):
+            ends = bool(chunk.flags & ChunkFlag.END_OF_SPEECH)
+            first = place_behind(chunk) if ends and not frames_of(chunk) else chunk.sequence
+            heard_to = max(heard_to, self.start)
+            if first > heard_to and not _is_pause(before, chunk):
+                found.append((heard_to, first))
+            heard_to = place_behind(chunk) if ends else first + CHUNK_FRAMES
+            before = chunk
+        if self.end is not None and self.end > heard_to:
+            found.append((heard_to, self.end))
         return found
-
-    @property
-    def _missing(self) -> list[int]:
-        wanted = range(self.begin, self.end if self.end is not None else self.last, CHUNK_FRAMES)
-        return [sequence for sequence in wanted if sequence not in self._chunks and sequence >= self.start]
 
     @property
     def is_whole(self) -> bool:
@@ -196,20 +206,31 @@ class Utterance:
         return audio
 
     def _streamed(self) -> Rows:
-        places = [(self._first_row(chunk), chunk.values) for chunk in self._chunks.values()]
+        late = self._are_late_by_a_row()
+        places = [(self._first_row(chunk, late=late[at]), chunk.values) for at, chunk in self._chunks.items()]
         rows = np.full((max((at + len(some) for at, some in places), default=0), CHUNK_MEL_BINS), SILENCE, np.float32)
         for at, some in places:
             rows[at : at + len(some)] = some
         return rows
 
-    def _first_row(self, chunk: AudioChunk) -> int:
-        # A row is due 200 samples past its centre: the first chunk of an utterance brings one less than it is long, and
-        # the last one makes up for it.
-        behind = 1 if self.opened or self._is_late_by_a_row else 0
+    def _are_late_by_a_row(self) -> dict[int, bool]:
+        """Return of each chunk whether its stretch began with one that brought a row less than it is long.
+
+        A row is due 200 samples past its centre; the last chunk of a stretch makes up for it.
+        """
+        found, late = {}, self._is_late_by_a_row or self.opened
+        for sequence, chunk in sorted(self._chunks.items()):
+            found[sequence] = late = late or bool(chunk.flags & ChunkFlag.START_OF_SPEECH)
+            late = late and not chunk.flags & ChunkFlag.END_OF_SPEECH
+        return found
+
+    def _first_row(self, chunk: AudioChunk, *, late: bool) -> int:
         at = ROWS_PER_FRAME * (chunk.sequence - self.begin)
+        if chunk.flags & ChunkFlag.START_OF_SPEECH:
+            return at
         if chunk.flags & ChunkFlag.END_OF_SPEECH:
             at = ROWS_PER_FRAME * (place_behind(chunk) + 1 - self.begin) - len(chunk.values)
-        return max(0, at - behind)
+        return max(0, at - late)
 
     def _own(self, bins: int, *, to_the_end: bool) -> Rows:
         if self._extractor is None:
@@ -218,9 +239,11 @@ class Utterance:
         fresh = audio[(self._extracted_to - self.begin) * CHUNK_FRAME_SAMPLES :]
         self._extracted.append(self._extractor.push(fresh))
         self._extracted_to = self.start + self.frames
-        if to_the_end:
-            self._extracted.append(self._extractor.flush())
-        return np.concatenate(self._extracted)
+        if not to_the_end:
+            return np.concatenate(self._extracted)
+        rows = np.concatenate([*self._extracted, self._extractor.flush()])
+        self._extractor = None  # speech may go on behind a pause
+        return rows
 
 
 def _levels(chunk: AudioChunk) -> NDArray[np.float64]:
@@ -230,6 +253,12 @@ def _levels(chunk: AudioChunk) -> NDArray[np.float64]:
     whole = chunk.values[: len(chunk.values) // CHUNK_FRAME_SAMPLES * CHUNK_FRAME_SAMPLES]
     frames = whole.reshape(-1, CHUNK_FRAME_SAMPLES).astype(np.float64)
     return np.asarray(np.log10((frames**2).mean(axis=1) + 1))
+
+
+def _is_pause(before: AudioChunk | None, chunk: AudioChunk) -> bool:
+    """Return whether nothing is missing between two chunks that are not next to each other."""
+    ended = bool(before and before.flags & ChunkFlag.END_OF_SPEECH and chunk.flags & ChunkFlag.START_OF_SPEECH)
+    return ended and before is not None and chunk.number <= before.number + 1
 
 
 def is_mark(chunk: AudioChunk) -> bool:

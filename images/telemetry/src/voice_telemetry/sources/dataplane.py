@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from blueprint.contract.metrics import DataPlaneEvent, DropReason
+from blueprint.contract.metrics import Allowance, DataPlaneEvent, DropReason
 from voice_telemetry.sample import Sample
 from voice_telemetry.sources import SourceError
 
@@ -39,6 +39,11 @@ class Counters(BaseModel):
     def event(self, event: DataPlaneEvent) -> int:
         part, name = event.split(".")
         return self.events.get(part, {}).get(name, 0)
+
+    @property
+    def allowances(self) -> dict[str, int]:
+        """ENA's counters, where DPDK has the interface and the kernel none."""
+        return self.events.get("allowances", {})
 
 
 class DataPlane:
@@ -71,6 +76,11 @@ class DataPlane:
         ]
         samples += [
             Sample("DataPlaneEvents", _added(now.event(event), before.event(event)), event) for event in DataPlaneEvent
+        ]
+        samples += [
+            Sample("AllowanceExceeded", _added(now.allowances[allowance], before.allowances[allowance]), allowance)
+            for allowance in Allowance
+            if allowance in now.allowances.keys() & before.allowances.keys()
         ]
         if judged := now.vad.frames - before.vad.frames:
             silent = _added(now.vad.silent_frames, before.vad.silent_frames)
