@@ -35,6 +35,7 @@ from sandbox.hosts.disk import CACHE, Disk, HostsError, disk
 from sandbox.hosts.facts import vad_facts
 from sandbox.hosts.network import namespace
 from sandbox.hosts.rehearsal import balanced, detached, launch, terminate, wait_for_growth, with_digests
+from sandbox.hosts.router import lossy
 from sandbox.hosts.servers import filling, push
 from sandbox.hosts.timeline import timeline
 
@@ -155,6 +156,11 @@ def _calls(cloud: Cloud, host: Host, neighbours: Neighbours, progress: Progress)
     yield Claim(f"{target.passed_on} packets came through the load balancer", target.passed_on > 0)
     more = [state for instance, state in cloud.instances(host.group).items() if instance not in before]
     yield Claim(f"by its own metrics its fleet grows: {', '.join(more)}", more == [HELD])
+    with progress.phase("a call through a network that loses packets"), lossy(cloud, host) as router:
+        heard = asyncio.run(speak(gateway))
+        lost = router.lost()
+    yield _understood(heard)
+    yield Claim(f"netem lost {lost} of its packets", lost > 0)
     with progress.phase("terminate it in its group while a call runs"):
         # The load balancer moves the flows of a host that leaves, and has no other here: this caller sends past it.
         heard = asyncio.run(speak(gateway, meanwhile=lambda: terminate(cloud, host), to=host.address))
