@@ -5,7 +5,6 @@ Containers run the machine's own programs, under Docker's filter of system calls
 """
 
 import base64
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -147,18 +146,10 @@ def test_a_pod_may_not_bind_memory(node: Node) -> None:
         node.run("numactl", "--membind=0", "--", "true")
 
 
-@pytest.mark.parametrize("is_right", [True, False])
-def test_the_start_up_check_asks_this_kernel_for_its_numa_nodes(node: Node, is_right: bool) -> None:
+def test_the_start_up_check_finds_the_catalogues_numa_nodes(node: Node) -> None:
     check = TopologyCheck(SIZE, SIZE.gpu_count)
     ((program, text),) = check.files().items()
     node.install("check.py", text.encode())
     ((variable, expected),) = check.environment().items()
-    if not is_right:
-        expected = json.dumps({**json.loads(expected), "numa_nodes": [1, 0, 2, 3]})
     command = [word if word != program else f"{_TOOLS}/check.py" for word in check.command()]
-    options = f"--env={variable}='{expected}'"
-    if is_right:
-        node.run(*command, options=options)
-    else:
-        with pytest.raises(HostsError, match="GPU 0 is on 0, not 1, GPU 1 is on 1, not 0"):
-            node.run(*command, options=options)
+    node.run(*command, options=f"--env={variable}='{expected}'")
