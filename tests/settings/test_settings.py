@@ -167,7 +167,7 @@ def rendering(tmp_path_factory: pytest.TempPathFactory) -> Rendering:
     return Rendering(tmp_path_factory.mktemp("settings"))
 
 
-NOT_DEPLOYED = {"Aws.agents", "Azure.agents"}
+NOT_DEPLOYED = {"Aws.agents"}
 """Sections that nothing deploys yet."""
 KEYS = [key for key in dict.fromkeys(declared(Deployment)) if not NOT_DEPLOYED & set(key)]
 
