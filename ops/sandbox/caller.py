@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx2
+import numpy as np
 
 from blueprint.aws import names
 from blueprint.contract import network as contract
@@ -92,11 +93,21 @@ class Heard:
     words_wrong: float
 
 
-async def speak(gateway: Gateway, meanwhile: Callable[[], None] | None = None, to: str | None = None) -> Heard:
+def _nothing() -> None:
+    pass
+
+
+async def speak(
+    gateway: Gateway,
+    meanwhile: Callable[[], None] = _nothing,
+    times: int = 1,
+    to: str | None = None,
+) -> Heard:
     """Speak the demo's sample and hear it out.
 
     Args:
         meanwhile: Done in another thread while the caller speaks.
+        times: How often the caller says it, without a pause.
         to: Address to send to, past the load balancer.
 
     Raises:
@@ -118,11 +129,13 @@ async def speak(gateway: Gateway, meanwhile: Callable[[], None] | None = None, t
         if media is None:
             raise CallError("the gateway offers no SRTP")
         listening = asyncio.create_task(listen(session, time.monotonic()))
-        beside = asyncio.create_task(asyncio.to_thread(meanwhile or (lambda: None)))
-        await SrtpSender(media.model_copy(update={"host": to or media.host})).send(read(SAMPLE))
+        beside = asyncio.create_task(asyncio.to_thread(meanwhile))
+        await SrtpSender(media.model_copy(update={"host": to or media.host})).send(np.tile(read(SAMPLE), times))
         await session.close()
         await asyncio.wait_for(listening, LAST_WORDS_S)
         await beside
     if not first:
         raise CallError("the caller heard nothing")
-    return Heard(first[0], word_error_rate(SAMPLE_TEXT.read_text(encoding="utf-8"), " ".join(finals)))
+    return Heard(
+        first[0], word_error_rate(" ".join([SAMPLE_TEXT.read_text(encoding="utf-8")] * times), " ".join(finals))
+    )

@@ -30,16 +30,19 @@ from ops.progress import Progress
 from ops.sandbox.caller import Heard, Neighbours, speak
 from sandbox.aws.claim import Claim
 from sandbox.aws.rehearsal import Rehearsal
-from sandbox.hosts.cloud import Cloud, Host
+from sandbox.hosts.cloud import HELD, Cloud, Host
 from sandbox.hosts.disk import CACHE, Disk, HostsError, disk
 from sandbox.hosts.facts import vad_facts
 from sandbox.hosts.network import namespace
-from sandbox.hosts.rehearsal import balanced, detached, launch, terminate, wait_for_metrics, with_digests
+from sandbox.hosts.rehearsal import balanced, detached, launch, terminate, wait_for_growth, with_digests
+from sandbox.hosts.router import lossy
 from sandbox.hosts.servers import filling, push
 from sandbox.hosts.timeline import timeline
 
 MINUTES = 15
 """What this is to take on two idle cores, once root and images are there."""
+LONG = 3
+"""How often a caller says the sample, of 24 s, who is to fill a host for as long as the alarm of its fleet asks."""
 _SHARED = ("blueprint/contract", "images/runtime", "images/bases.yaml", ".dockerignore")
 """What more than one image is built from."""
 
@@ -144,14 +147,20 @@ def _calls(cloud: Cloud, host: Host, neighbours: Neighbours, progress: Progress)
         gateway = neighbours.start()
     with progress.phase("the load balancer finds it healthy"):
         target = balanced(cloud, host)
-    with progress.phase("a call through it"):
+    before = cloud.instances(host.group)
+    with progress.phase("a call through it, for which its fleet grows"):
         host.machine.note("call")
-        heard = asyncio.run(speak(gateway))
+        heard = asyncio.run(speak(gateway, meanwhile=lambda: wait_for_growth(cloud, host), times=LONG))
         host.machine.note("heard")
     yield _understood(heard)
     yield Claim(f"{target.passed_on} packets came through the load balancer", target.passed_on > 0)
-    with progress.phase("its metrics in CloudWatch"):
-        wait_for_metrics(cloud, host)
+    more = [state for instance, state in cloud.instances(host.group).items() if instance not in before]
+    yield Claim(f"by its own metrics its fleet grows: {', '.join(more)}", more == [HELD])
+    with progress.phase("a call through a network that loses packets"), lossy(cloud, host) as router:
+        heard = asyncio.run(speak(gateway))
+        lost = router.lost()
+    yield _understood(heard)
+    yield Claim(f"netem lost {lost} of its packets", lost > 0)
     with progress.phase("terminate it in its group while a call runs"):
         # The load balancer moves the flows of a host that leaves, and has no other here: this caller sends past it.
         heard = asyncio.run(speak(gateway, meanwhile=lambda: terminate(cloud, host), to=host.address))

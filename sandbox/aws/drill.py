@@ -166,6 +166,15 @@ class Drill:
                     self._act(other, HALF_BUSY)
         return Outcome(scenario, before, self._capacities(scenario.fleet))
 
+    def look(self, fleet: str, rule: ScalingRule, at: datetime) -> bool:
+        """Evaluate a rule's alarm at a moment, on what others have published; where it fires, act and return true."""
+        alarm = LiveAlarm(self._cloudwatch, names.scaling_alarm(self._deployment, fleet, rule))
+        newest = alarm.datapoint(at - alarm.period)
+        if newest is None or alarm.state(at, AlarmState.OK) is not AlarmState.ALARM:
+            return False
+        self._act(alarm, newest)
+        return True
+
     def _act(self, alarm: LiveAlarm, value: float) -> None:
         """Do what the alarm's actions say, as EC2 Auto Scaling would."""
         for policy in self._autoscaling.describe_policies()["ScalingPolicies"]:

@@ -66,9 +66,10 @@ class LiveAlarm:
     def state(self, at: datetime, current: AlarmState) -> AlarmState:
         """Return the state after the period that ends ``at``, from what CloudWatch's statistics say."""
         ages = range(evaluation_range(self.rule), 0, -1)
-        return evaluate(self.rule, [self._datapoint(at - age * self.period) for age in ages], current)
+        return evaluate(self.rule, [self.datapoint(at - age * self.period) for age in ages], current)
 
-    def _datapoint(self, start: datetime) -> float | None:
+    def datapoint(self, start: datetime) -> float | None:
+        """Return the statistic of the period that begins at a moment, or nothing where none was published."""
         statistic = self._alarm["Statistic"]
         found = self._cloudwatch.get_metric_statistics(
             Namespace=self._alarm["Namespace"],

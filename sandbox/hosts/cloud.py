@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import threading
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network
@@ -19,11 +20,12 @@ from sandbox.hosts.balancer import Balancer, Rules
 from sandbox.hosts.certificates import Authority
 from sandbox.hosts.disk import Disk, HostsError, run
 from sandbox.hosts.front import Front
-from sandbox.hosts.machine import COMMON, Hardware, Machine
+from sandbox.hosts.machine import COMMON, Hardware, Link, Machine
 from sandbox.hosts.metadata import Facts, MetadataService, Tree
 from sandbox.hosts.network import METADATA_ADDRESS, Network
 from sandbox.hosts.servers import REGISTRY_PORT, Registry, Store, StoreUser
 
+EVERYWHERE = "0.0.0.0"  # noqa: S104  of a namespace that nobody else is in
 HELD = "Pending:Wait"
 """State of an instance that a launch hook holds."""
 _REGISTRY_NAME = ".dkr.ecr."
@@ -58,6 +60,7 @@ class Cloud:
         folder: Keeps every program's log and every machine's console.
 
     Attributes:
+        disk: Of its machines.
         registry_refuses: Connections to the registry that end at once, from now on.
     """
 
@@ -65,7 +68,7 @@ class Cloud:
         self.deployment = deployment
         self.aws = aws
         self.folder = folder
-        self._disk = disk
+        self.disk = disk
         self._registry = registry
         self._stack = ExitStack()
         self.hosts: list[Host] = []
@@ -77,11 +80,13 @@ class Cloud:
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             vpc = self.deployment.aws.network.cidr
-            self.network = Network(self.folder, IPv4Network(str(vpc)), self._subnets(IPv4Network(str(vpc))))
+            self.network = Network(
+                self.folder, IPv4Network(str(vpc)), self._subnets(IPv4Network(str(vpc))), self._private_names()
+            )
             stack.callback(self.network.close)
             self._metadata = MetadataService(METADATA_ADDRESS)
             stack.callback(self._metadata.close)
-            front = Front(self.network.services, self.authority, self.folder, self._port_behind)
+            front = Front(EVERYWHERE, self.authority, self.folder, self._port_behind)
             stack.callback(front.close)
             stack.callback(Registry(self._registry, self.folder, self._registry_password()).close)
             self.store = self._open_store(self.authority)
@@ -111,26 +116,48 @@ class Cloud:
             raise ConnectionRefusedError
         return REGISTRY_PORT
 
-    def _subnets(self, vpc: IPv4Network) -> list[IPv4Network]:
-        found = [IPv4Network(subnet["CidrBlock"]) for subnet in self.aws.client("ec2").describe_subnets()["Subnets"]]
-        return [subnet for subnet in found if subnet.subnet_of(vpc)]
+    def _subnets(self, vpc: IPv4Network) -> dict[IPv4Network, bool]:
+        """Return the VPC's subnets, and whether the deployed route table of each leads to the internet."""
+        client = self.aws.client("ec2")
+        open_ = {
+            association.get("SubnetId")
+            for table in client.describe_route_tables()["RouteTables"]
+            for association in table["Associations"]
+            if any(route.get("DestinationCidrBlock") == "0.0.0.0/0" for route in table["Routes"])
+        }
+        found = {
+            IPv4Network(each["CidrBlock"]): each["SubnetId"] in open_ for each in client.describe_subnets()["Subnets"]
+        }
+        return {subnet: has_route for subnet, has_route in found.items() if subnet.subnet_of(vpc)}
+
+    def _private_names(self) -> Iterator[str]:
+        """Yield what leads to an address in the VPC: the store, and services with an endpoint there."""
+        yield self._store_endpoint()[0]
+        region = self.deployment.aws.region
+        for endpoint in self.aws.client("ec2").describe_vpc_endpoints()["VpcEndpoints"]:
+            if endpoint["VpcEndpointType"] == "Interface":
+                service = endpoint["ServiceName"].removeprefix(f"com.amazonaws.{region}.").split(".")
+                yield ".".join((*reversed(service), region, "amazonaws.com"))
+
+    def _store_endpoint(self) -> tuple[str, int]:
+        client = self.aws.client("elasticache")
+        name = names.state_group(self.deployment)
+        (group,) = client.describe_replication_groups(ReplicationGroupId=name)["ReplicationGroups"]
+        endpoint = group["NodeGroups"][0]["PrimaryEndpoint"]
+        return str(endpoint["Address"]), int(endpoint["Port"])
 
     def _registry_password(self) -> str:
         return f"{self.aws.account}-auth-token"
 
     def _open_store(self, authority: Authority) -> Store:
         """Start the store with the users and passwords that the deployment has made."""
-        client = self.aws.client("elasticache")
-        name = names.state_group(self.deployment)
-        (group,) = client.describe_replication_groups(ReplicationGroupId=name)["ReplicationGroups"]
-        endpoint = group["NodeGroups"][0]["PrimaryEndpoint"]
         passwords = self._passwords()
         users = [
             StoreUser(user["UserName"], user["AccessString"], passwords.get(user["UserName"]))
-            for user in client.describe_users()["Users"]
+            for user in self.aws.client("elasticache").describe_users()["Users"]
             if user["UserGroupIds"]
         ]
-        at = (str(endpoint["Address"]), int(endpoint["Port"]))
+        at = self._store_endpoint()
         return Store(self.network.services, at, users, authority=authority, folder=self.folder)
 
     def _open_balancer(self) -> Balancer:
@@ -213,7 +240,7 @@ class Cloud:
         described = self._described(instance)
         mac, address = described["NetworkInterfaces"][0]["MacAddress"], described["PrivateIpAddress"]
         tap = self.network.attach(mac, address, route=route)
-        machine = Machine(instance, self._disk, hardware, tap=tap, mac=mac, folder=self.folder)
+        machine = Machine(instance, self.disk, hardware, link=Link(tap, mac), folder=self.folder)
         host = Host(instance, group, address, mac, tap, machine)
         self.hosts.append(host)
         self._introduce(host, described)
@@ -223,6 +250,15 @@ class Cloud:
         """Take a machine back to a snapshot, from where it is the next instance of its group, at the same address."""
         host.machine.restore(snapshot)
         host.instance, host.notice = self.launched(host.group), {}
+        # What the instance has waited for its machine is not of its own launch.
+        client = self.aws.client("autoscaling")
+        for hook in client.describe_lifecycle_hooks(AutoScalingGroupName=host.group)["LifecycleHooks"]:
+            if hook["LifecycleTransition"] == "autoscaling:EC2_INSTANCE_LAUNCHING":
+                client.record_lifecycle_action_heartbeat(
+                    AutoScalingGroupName=host.group,
+                    LifecycleHookName=hook["LifecycleHookName"],
+                    InstanceId=host.instance,
+                )
         self._introduce(host, self._described(host.instance))
 
     def _described(self, instance: str) -> dict[str, Any]:

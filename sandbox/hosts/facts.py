@@ -13,6 +13,7 @@ from blueprint.file.model.deployment import Deployment
 from blueprint.images import BuiltImage, specs
 from sandbox.aws.claim import Claim
 from sandbox.hosts.cloud import Host
+from sandbox.hosts.network import INTERNET
 
 _DRIVER_MODE = 1
 """Of ``ip``'s answer: the program runs in the driver. 2 is the kernel's slower generic mode."""
@@ -26,6 +27,7 @@ _CAPABILITIES = {
     "BPF": 39,
 }
 """Bits of capabilities. Source: include/uapi/linux/capability.h"""
+_REACHED = "Connection refused"
 _FILTERED = "2"
 """``Seccomp`` of a process with a filter. Source: proc_pid_status(5)"""
 
@@ -44,6 +46,10 @@ def vad_facts(deployment: Deployment, host: Host) -> Iterator[Claim]:
     yield Claim(f"the MTU is {interface['mtu']}", interface["mtu"] == path.mtu)
     if path.mode is DataPathMode.AF_XDP:
         yield from _af_xdp(path, interface, ask("ethtool -l ens5; ethtool -g ens5"), ask("ss --xdp --no-header"))
+    # bash says why it has no connection; nobody listens there.
+    said = ask(f"timeout 20 bash -c 'exec 3<>/dev/tcp/{INTERNET}/80' 2>&1 || true").strip().rpartition(": ")[2]
+    has_way_out = bool(deployment.aws.network.nat_gateways)
+    yield Claim(f"asked for the internet, the VPC says: {said}", (said == _REACHED) == has_way_out)
     process = ask("pgrep --exact --oldest vad-dataplane").strip()
     yield from _pollers(ask(f"grep -H -e Name: -e Cpus_allowed_list: /proc/{process}/task/*/status"), path.rx_queues)
     yield from _grants(ask(f"cat /proc/{process}/status"))

@@ -33,8 +33,9 @@ _KERNEL = " ".join(
         # On a busy machine the emulated clock looks unstable: a kernel that then changed its own code panicked (int3 in
         # sched_clock_cpu).
         "tsc=reliable",
-        # It leaps when a machine goes back to a snapshot; that is no stall.
-        "rcupdate.rcu_cpu_stall_suppress=1",
+        # It leaps when a machine goes back to a snapshot: that is no stall, and no service has missed its watchdog.
+        # systemd killed networkd, and the host had no network when its user data began.
+        "rcupdate.rcu_cpu_stall_suppress=1 systemd.service_watchdogs=no",
         # Nobody logs in: systemd waited 90 s for the terminal.
         "systemd.mask=serial-getty@ttyS0.service",
     ]
@@ -51,15 +52,30 @@ class Hardware:
             over all of them; with one less it keeps to what user data asked for, as ENA does.
         mtu: The largest that its interface takes; EC2's.
         disks: NVMe disks of 1 GiB beside the root's.
+        numa: CPUs of each NUMA node, each of which has a PCI device of its own too; empty is one node of ``cpus``.
     """
 
     memory_mib: int = 8192
     queues: int = 4
     mtu: int = MTU
     disks: int = 0
+    cpus: int = CPUS
+    numa: tuple[int, ...] = ()
 
 
 COMMON = Hardware()
+
+
+@dataclass(frozen=True)
+class Link:
+    """A machine's place in the network.
+
+    Attributes:
+        mac: Of its interface, which gets its address by DHCP.
+    """
+
+    tap: str
+    mac: str
 
 
 @dataclass(frozen=True)
@@ -76,14 +92,17 @@ class Machine:
     Acceleration is not asked for: a KVM that opens and never boots was seen.
 
     Args:
-        mac: Of its interface, which gets its address by DHCP.
+        link: Where its interface is; without one it has none.
+        is_instance: Whether EC2 gives it user data.
         folder: Keeps the console after the machine is gone.
 
     Attributes:
         console: File of all that it said.
     """
 
-    def __init__(self, name: str, disk: Disk, hardware: Hardware, *, tap: str, mac: str, folder: Path) -> None:
+    def __init__(
+        self, name: str, disk: Disk, hardware: Hardware, *, link: Link | None, is_instance: bool = True, folder: Path
+    ) -> None:
         self.name = name
         self.console = folder / f"{name}.console"
         self._agent_path, self._monitor_path = folder / f"{name}.agent", folder / f"{name}.monitor"
@@ -91,11 +110,14 @@ class Machine:
         self._lines: list[Line] = []
         self._changed = threading.Lock()
         command = [
-            *_qemu(disk, hardware, tap, mac),
+            *_qemu(disk, is_instance=is_instance),
+            *(_interface(hardware, link) if link else ()),
             *_disks(hardware.disks, folder / name),
             *("-serial", "stdio", "-qmp", f"unix:{self._monitor_path},server=on,wait=off"),
             *("-chardev", f"socket,id=agent,path={self._agent_path},server=on,wait=off", "-device", "virtio-serial"),
             *("-device", "virtserialport,chardev=agent,name=org.qemu.guest_agent.0"),
+            # Last: where another bus is, QEMU puts what comes next there.
+            *_memory(hardware),
         ]
         self._start = time.monotonic()
         self._process = subprocess.Popen(  # noqa: S603
@@ -244,24 +266,41 @@ def _disks(count: int, path: Path) -> Iterator[str]:
         yield from ("-device", f"nvme,drive=nvme{number},serial=nvme{number}")
 
 
-def _qemu(disk: Disk, hardware: Hardware, tap: str, mac: str) -> list[str]:
-    memory, queues = f"{hardware.memory_mib}M", hardware.queues
-    # cloud-init knows EC2 by these.
-    identity = "ec2" + str(uuid.uuid4())[3:]
+def _interface(hardware: Hardware, link: Link) -> list[str]:
     # Without checksum and segmentation offload: native XDP refuses an interface that hands out merged packets.
     offloads = [f"guest_{offload}=off" for offload in ("tso4", "tso6", "ecn", "ufo", "csum")]
-    interface = ["virtio-net-pci", "netdev=net", f"mac={mac}", "addr=5", "mq=on", f"vectors={2 * queues + 2}"]
-    interface += [f"host_mtu={hardware.mtu}", "rx_queue_size=1024", *offloads]
+    interface = ["virtio-net-pci", "netdev=net", f"mac={link.mac}", "addr=5", "mq=on"]
+    interface += [f"vectors={2 * hardware.queues + 2}", f"host_mtu={hardware.mtu}", "rx_queue_size=1024", *offloads]
+    tap = f"tap,id=net,ifname={link.tap},script=no,downscript=no,queues={hardware.queues}"
+    return ["-netdev", tap, "-device", ",".join(interface)]
+
+
+def _memory(hardware: Hardware) -> Iterator[str]:
+    """Yield CPUs and memory. Pages that nobody has touched take no memory here."""
+    yield from ("-m", f"{hardware.memory_mib}M", "-smp", str(sum(hardware.numa) or hardware.cpus))
+    if not hardware.numa:
+        yield from ("-object", f"memory-backend-ram,id=memory,size={hardware.memory_mib}M,reserve=off")
+        yield from ("-machine", "memory-backend=memory")
+    first = 0
+    for node, cpus in enumerate(hardware.numa):
+        size = hardware.memory_mib // len(hardware.numa)
+        yield from ("-object", f"memory-backend-ram,id=node{node},size={size}M,reserve=off")
+        yield from ("-numa", f"node,nodeid={node},cpus={first}-{first + cpus - 1},memdev=node{node}")
+        yield from ("-device", f"pxb,id=bus{node},bus=pci.0,bus_nr={16 * (node + 1)},numa_node={node}")
+        yield from ("-device", f"virtio-rng-pci,bus=bus{node},addr=1")
+        first += cpus
+
+
+def _qemu(disk: Disk, *, is_instance: bool) -> list[str]:
+    # cloud-init knows EC2 by these.
+    identity = "ec2" + str(uuid.uuid4())[3:]
+    words = f"root=/dev/vda rw console=ttyS0 {_KERNEL} quiet" + ("" if is_instance else " cloud-init=disabled")
     return [
-        *("qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", str(CPUS), "-nodefaults"),
-        # Pages that nobody has touched take no memory here.
-        *("-object", f"memory-backend-ram,id=memory,size={memory},reserve=off"),
-        *("-machine", "pc,memory-backend=memory", "-m", memory, "-display", "none"),
+        *("qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-nodefaults"),
+        *("-machine", "pc", "-display", "none"),
         *("-smbios", f"type=1,manufacturer=Amazon EC2,uuid={identity},serial={identity}"),
-        *("-kernel", str(disk.kernel), "-initrd", str(disk.initial_memory_disk)),
-        *("-append", f"root=/dev/vda rw console=ttyS0 {_KERNEL} quiet"),
+        *("-kernel", str(disk.kernel), "-initrd", str(disk.initial_memory_disk), "-append", words),
         # What the machine writes, and its snapshots, go into a file that QEMU removes.
-        *("-drive", f"file={disk.root},format=raw,if=virtio,snapshot=on"),
-        *("-netdev", f"tap,id=net,ifname={tap},script=no,downscript=no,queues={queues}"),
-        *("-device", ",".join(interface)),
+        *("-drive", f"file={disk.root},format=raw,if=none,id=root,snapshot=on"),
+        *("-device", "virtio-blk-pci,drive=root"),
     ]

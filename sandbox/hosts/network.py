@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from ipaddress import IPv4Network
+from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
 from sandbox.hosts.disk import run
 
 BRIDGE = "vpc"
 METADATA_ADDRESS = "169.254.169.254"
+INTERNET = "203.0.113.1"
+"""What is reached through a NAT gateway alone. It is of nobody: RFC 5737 keeps it for examples."""
 MTU = 9001
 """Of EC2's interfaces, before a host sets its own."""
 _CLONE_NEWNET = 0x40000000
@@ -39,17 +41,25 @@ def namespace() -> Iterator[None]:
 class Network:
     """Bridge, routers, DNS and DHCP of a VPC, in the namespace of the calling thread.
 
-    Every AWS name leads to one address, where the rehearsal's servers are; no other name exists.
+    The rehearsal's servers have one address. Names that are private in the VPC lead there, all others of AWS to the
+    internet, which is another address of theirs; no more names exist.
+
+    Args:
+        subnets: Whether each has a route to the internet.
+        private: Names of interface endpoints and of the store, each with all names below it.
 
     Attributes:
         services: That address: the VPC's second, where AWS has its DNS.
         public: Where the load balancer takes callers' packets.
     """
 
-    def __init__(self, folder: Path, vpc: IPv4Network, subnets: Iterable[IPv4Network]) -> None:
+    def __init__(
+        self, folder: Path, vpc: IPv4Network, subnets: Mapping[IPv4Network, bool], private: Iterable[str]
+    ) -> None:
         self.services, self.public = str(vpc[2]), str(vpc[3])
         self._folder = folder
         self._subnets = list(subnets)
+        self._private = list(private)
         self._reserved: dict[str, str] = {}
         self._taps = 0
         self._log = (folder / "dnsmasq.log").open("w")
@@ -57,9 +67,19 @@ class Network:
         run("ip", "link", "add", BRIDGE, "type", "bridge")
         run("ip", "link", "set", BRIDGE, "mtu", str(MTU), "up")
         routers = [f"{subnet[1]}/{subnet.prefixlen}" for subnet in self._subnets]
-        for address in (*routers, f"{self.services}/32", f"{self.public}/32", f"{METADATA_ADDRESS}/32"):
+        own = (self.services, self.public, METADATA_ADDRESS, INTERNET)
+        for address in (*routers, *(f"{each}/32" for each in own)):
             run("ip", "address", "add", address, "dev", BRIDGE)
+        # Before the rule by which the kernel takes what is for its own addresses.
+        run("ip", "rule", "add", "priority", "2", "lookup", "local")
+        run("ip", "rule", "delete", "priority", "0")
+        for subnet in (subnet for subnet, has_route in subnets.items() if not has_route):
+            run("ip", "rule", "add", "priority", "1", "from", str(subnet), "to", INTERNET, "unreachable")
         Path("/proc/sys/net/ipv4/ip_forward").write_text("1", encoding="ascii")
+
+    def subnet_of(self, address: str) -> IPv4Network:
+        (found,) = [subnet for subnet in self._subnets if IPv4Address(address) in subnet]
+        return found
 
     def attach(self, mac: str, address: str, *, route: bool = True) -> str:
         """Return a new tap for a machine, which gets its address by DHCP."""
@@ -87,8 +107,9 @@ class Network:
         self._dnsmasq = subprocess.Popen(  # noqa: S603
             [
                 *("dnsmasq", "--no-daemon", "--conf-file=/dev/null", "--no-resolv", "--no-hosts", "--user=root"),
-                *(f"--interface={BRIDGE}", "--bind-interfaces", "--except-interface=lo", "--log-dhcp"),
-                *(f"--address=/amazonaws.com/{self.services}", "--local=/#/", "--local-ttl=60"),
+                *(f"--interface={BRIDGE}", "--bind-interfaces", "--log-dhcp"),
+                *(f"--address=/amazonaws.com/{INTERNET}", "--local=/#/", "--local-ttl=60"),
+                *(f"--address=/{name}/{self.services}" for name in self._private),
                 *(f"--dhcp-range={subnet[0]},static,{subnet.netmask},1h" for subnet in self._subnets),
                 *(f"--dhcp-hostsfile={hosts}", f"--dhcp-leasefile={leases}", "--domain=ec2.internal"),
                 *(f"--dhcp-option=option:dns-server,{self.services}", f"--dhcp-option=option:mtu,{MTU}"),

@@ -14,7 +14,7 @@ import yaml
 from blueprint.aws import names
 from blueprint.contract import network as contract
 from blueprint.contract.images import Image
-from blueprint.contract.metrics import FLEET_DIMENSION, NAMESPACE
+from sandbox.aws.drill import Drill
 from sandbox.hosts.balancer import Target
 from sandbox.hosts.cloud import Cloud, Host
 from sandbox.hosts.disk import HostsError
@@ -24,7 +24,6 @@ READY_S = 2700
 DRAINED_S = 600
 METRICS_S = 300
 HEALTHY_S = 120
-_METRIC = "VadSessions"
 _POLL_S = 2
 
 
@@ -129,18 +128,18 @@ def detached(host: Host) -> bool:
     return "xdp" not in interface
 
 
-def wait_for_metrics(cloud: Cloud, host: Host) -> None:
-    """Wait until telemetry has reached CloudWatch; no other host of the tier is switched on.
+def wait_for_growth(cloud: Cloud, host: Host) -> None:
+    """Wait until what a host itself has published fires its fleet's alarm, and let the fleet grow.
 
     Raises:
-        HostsError: None comes.
+        HostsError: It does not fire.
     """
-    wanted = [{"Name": FLEET_DIMENSION, "Value": names.VAD_FLEET}]
-    client = cloud.aws.client("cloudwatch")
-    _wait_until(
-        "it publishes metrics",
-        # By name: the local AWS looks through all values that it has, and these grow by hundreds a second.
-        lambda: bool(client.list_metrics(Namespace=NAMESPACE, MetricName=_METRIC, Dimensions=wanted)["Metrics"]),
-        host,
-        METRICS_S,
-    )
+    client = cloud.aws.client
+    drill = Drill(cloud.deployment, cloudwatch=client("cloudwatch"), autoscaling=client("autoscaling"))
+    (rule,) = cloud.deployment.aws.vad.scaling
+
+    def fires() -> bool:
+        now = int(time.time())
+        return drill.look(names.VAD_FLEET, rule, datetime.fromtimestamp(now - now % rule.period_s, UTC))
+
+    _wait_until(f"{rule.name} fires", fires, host, METRICS_S)

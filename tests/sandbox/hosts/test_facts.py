@@ -21,6 +21,9 @@ ANSWERS = {
         "Current hardware settings:\nRX:\t\t\t256\nRX Mini:\t\tn/a\nTX:\t\t\t256\n"
     ),
     "ss": "0      0      ens5:q1 *\n0      0      ens5:q0 *\n",
+    "timeout": (
+        "bash: connect: Network is unreachable\nbash: line 1: /dev/tcp/203.0.113.1/80: Network is unreachable\n"
+    ),
     "pgrep": "1189\n",
     "grep": "".join(
         f"/proc/1189/task/{thread}/status:Name:\t{name}\n/proc/1189/task/{thread}/status:Cpus_allowed_list:\t{cores}\n"
@@ -43,7 +46,7 @@ def host(answers: dict[str, str]) -> Host:
 
 def test_a_host_that_serves_shows_all_facts() -> None:
     claims = list(vad_facts(DEPLOYMENT, host(ANSWERS)))
-    assert len(claims) == 13
+    assert len(claims) == 14
     assert [claim.text for claim in claims if not claim.holds] == []
 
 
@@ -63,6 +66,12 @@ def test_a_host_that_serves_shows_all_facts() -> None:
         ("ethtool", "RX:\t\t\t256", "RX:\t\t\t1024", "its receive rings have 1024 descriptors"),
         ("ethtool", "Combined:\t2", "Combined:\t5", "the interface has 5 queues"),
         ("ss", "ens5:q1", "ens5:q3", "AF_XDP sockets are on queues [0, 3]"),
+        (
+            "timeout",
+            "80: Network is unreachable",
+            "80: Connection refused",
+            "asked for the internet, the VPC says: Connection refused",
+        ),
         ("grep", "list:\t1", "list:\t2", "pollers are on cores 2, 2"),
         ("grep", "list:\t1", "list:\t0-2", "pollers are on cores 0-2, 2"),
         ("cat /proc/1189", "CapBnd:\t000000c000a07000", "CapBnd:\t000001ffffffffff", "CapBnd is 000001ffffffffff"),

@@ -1,16 +1,18 @@
-"""A VPC's DHCP in a namespace, asked as a machine asks it: by frames on its tap."""
+"""A VPC's DHCP in a namespace, asked as a machine asks it: by frames on its tap. Its DNS, and its way out."""
 
 import fcntl
 import os
 import select
+import socket
 import struct
 from collections.abc import Iterator
+from errno import ECONNREFUSED, ENETUNREACH
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
 import pytest
 
-from sandbox.hosts.network import Network, namespace
+from sandbox.hosts.network import INTERNET, Network, namespace
 
 pytestmark = pytest.mark.nightly
 
@@ -21,7 +23,8 @@ ANSWER_S = 10
 @pytest.fixture
 def network(tmp_path: Path) -> Iterator[Network]:
     with namespace():
-        made = Network(tmp_path, IPv4Network("10.40.0.0/16"), [IPv4Network("10.40.64.0/19")])
+        subnets = {IPv4Network("10.40.64.0/19"): False, IPv4Network("10.40.96.0/19"): True}
+        made = Network(tmp_path, IPv4Network("10.40.0.0/16"), subnets, ["logs.us-east-1.amazonaws.com"])
         yield made
         made.close()
 
@@ -59,3 +62,31 @@ def test_a_host_gets_the_address_of_one_that_is_gone(network: Network) -> None:
         tap = network.attach(mac, "10.40.64.4")
         assert offered(tap, mac) == IPv4Address("10.40.64.4")
         network.detach(tap)
+
+
+@pytest.mark.usefixtures("network")
+@pytest.mark.parametrize(("router", "found"), [("10.40.64.1", ENETUNREACH), ("10.40.96.1", ECONNREFUSED)])
+def test_a_subnet_reaches_the_internet_where_it_has_a_route(router: str, found: int) -> None:
+    with socket.socket() as asking:
+        asking.bind((router, 0))
+        assert asking.connect_ex((INTERNET, 80)) == found
+
+
+def resolved(server: str, name: str) -> str:
+    """Return the address of a name (RFC 1035)."""
+    labels = b"".join(bytes((len(label),)) + label.encode() for label in name.split("."))
+    question = struct.pack(">HHHHHH", 7, 0x0100, 1, 0, 0, 0) + labels + bytes((0, 0, 1, 0, 1))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        for _ in range(ANSWER_S):
+            asking.sendto(question, (server, 53))
+            if select.select([asking], [], [], 1)[0]:
+                return socket.inet_ntoa(asking.recv(512)[-4:])
+    raise TimeoutError
+
+
+@pytest.mark.parametrize(
+    ("name", "address"), [("logs.us-east-1.amazonaws.com", "10.40.0.2"), ("sts.us-east-1.amazonaws.com", INTERNET)]
+)
+def test_a_service_without_an_endpoint_is_on_the_internet(network: Network, name: str, address: str) -> None:
+    network.reserve("02:00:00:00:00:01", "10.40.64.4", route=True)
+    assert resolved(network.services, name) == address
