@@ -14,7 +14,7 @@ from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
 from blueprint.aws import names
-from blueprint.aws.edge import FARGATE_STOP_TIMEOUT_S, GATEWAY_DRAIN_TIMEOUT_S
+from blueprint.aws.edge import FARGATE_STOP_TIMEOUT_S, GATEWAY_DRAIN_TIMEOUT_S, api_host
 from blueprint.capacity import FILL, gateway_sockets
 from blueprint.contract.environment import (
     ALLOWED_ORIGINS,
@@ -32,6 +32,7 @@ from blueprint.contract.environment import (
     MAX_CONNECTIONS,
     MEDIA_HOST,
     MEDIA_PORT,
+    OTHER_REGIONS,
     RECONNECT_GRACE_S,
     RTP_PORT,
     SESSION_MAX_S,
@@ -151,6 +152,7 @@ class Gateway(Construct):
             JWT_ISSUER: jwt.issuer if jwt else "",
             JWT_AUDIENCE: jwt.audience if jwt else "",
             ALLOWED_ORIGINS: ",".join(settings.allowed_origins),
+            OTHER_REGIONS: ",".join(f"https://{api_host(domain)}" for domain in self._deployment.elsewhere),
             TRACE_COLLECTOR: settings.trace_collector or "",
             TRACED_SHARE: str(settings.traced_share),
             RECONNECT_GRACE_S: str(settings.reconnect_grace_s),
