@@ -18,7 +18,9 @@ from blueprint.engines.launch.whisper import DEFAULT_MODELS
 from blueprint.engines.sizing.memory import kv_memory, session_bytes
 from blueprint.engines.sizing.result import DoesNotFitError
 from blueprint.engines.sizing.service import size_fleet
+from blueprint.file.model.agents import AgentRules, ClusterService
 from blueprint.file.model.aws import AsrFleet, Aws, StateStore, VadFleet
+from blueprint.file.model.azure import Azure, TtsService
 from blueprint.file.model.azure_callers import Callers, GatewayPods, VadPods
 from blueprint.file.model.base import HostCount
 from blueprint.file.model.edge import GatewayService
@@ -53,8 +55,9 @@ SPEECH_SHARE = 0.5
 
 SOCKETS_PER_CALL = 2
 """A caller's audio socket and event stream."""
-EDGE_INSTANCES, EDGE_UNITS = (2, 20), 10
-"""Of Azure's application gateway, least and most: two survive the loss of one. Each reserves so many capacity units, of
+EDGE_INSTANCES, EDGE_UNITS = (2, 50), 10
+"""Of Azure's application gateway, least and most: two survive the loss of one, and its range of addresses
+(blueprint/azure/ranges.py) has no room for many more. Each reserves so many capacity units, of
 which one is 2,500 connections, 2.22 Mbit/s or, with a web firewall, ten requests a second.
 https://learn.microsoft.com/azure/application-gateway/understanding-pricing"""
 GATEWAY_WORK = 0.28
@@ -63,6 +66,11 @@ shared x86 machine on 2026-11-22 (docs/measurements.md, the gateway). ``CORE_SPE
 GATEWAY_BASE_MIB, SOCKET_KIB = 256, 128
 """What a gateway task takes without callers, decoders of two files with it (90 MiB each), and for each open socket.
 ASSUMED."""
+
+CONVERSATION_WORK = 4.6
+"""Seconds of a core that an agent's process takes for a minute of a conversation: measured on a shared x86 machine."""
+CONVERSATIONS_PER_CORE = 8
+"""Of the 13 that would fill a core: the models of voice and of turns have to answer at once. ASSUMED."""
 
 STORE_SHARE = 0.75
 """Of a node's memory: ElastiCache keeps a quarter for snapshots and replication (``reserved-memory-percent``).
@@ -184,6 +192,70 @@ def caller_capacities(callers: Callers) -> tuple[Capacity, ...]:
         Capacity(Tier.VAD, "vad", vad.replicas, vad_pod(vad), (*place, "vad", "replicas")),
         Capacity(Tier.ASR, "asr", asr.replicas, (slots,), (*place, "asr", "replicas")),
         Capacity(Tier.STATE, "state", HostCount(min=1, max=1), (held,), (*place, "state", "sku")),
+    )
+
+
+@dataclass(frozen=True)
+class Link:
+    """A part of the chain that a conversation takes a place in.
+
+    Attributes:
+        low: Conversations that it carries at its fewest units.
+        most: The same at its most.
+        location: Where the file says how many units.
+        source: Where the numbers come from.
+    """
+
+    name: str
+    low: int
+    most: int
+    location: Location
+    source: str
+
+
+def agent_capacity(agents: AgentRules, units: HostCount, location: Location) -> Capacity:
+    """Return what an agent tier carries: each process holds as many conversations as the file says."""
+    slots = Bound("slots", agents.conversations, "assumed", "agents.conversations of the deployment file")
+    return Capacity(Tier.AGENT, "agent", units, (slots,), location)
+
+
+def conversations_on_aws(aws: Aws) -> tuple[Link, ...]:
+    """Return the chain of a conversation: the agents, then each tier that a call goes through. Without agents nothing.
+
+    Language model and speech are endpoints elsewhere: what they carry is not in the file.
+    """
+    if aws.agents is None:
+        return ()
+    tasks = HostCount(min=aws.agents.tasks.min, max=aws.agents.tasks.max)
+    return _chain((agent_capacity(aws.agents, tasks, ("aws", "agents", "tasks")), *capacities(aws)))
+
+
+def conversations_on_azure(azure: Azure) -> tuple[Link, ...]:
+    """Return the same of a cluster, with the services that answer and speak."""
+    agents, callers = azure.agents, azure.callers
+    if agents is None or callers is None:
+        return ()
+    own = agent_capacity(agents, agents.replicas, ("azure", "agents", "replicas"))
+    services = {each.name: (index, each) for index, each in enumerate(azure.services)}
+    engines = []
+    for engine in (agents.chat, agents.speech):
+        if not isinstance(engine, ClusterService):
+            continue
+        index, service = services[engine.service]
+        if isinstance(service, TtsService):
+            carried, source = int(service.sessions / SPEECH_SHARE), f"sessions, each spoken to {SPEECH_SHARE:.0%} of it"
+        else:
+            carried, source = service.load.sessions, "load.sessions of the deployment file"
+        engines.append(Link(service.name, carried, carried, ("azure", "services", index), source))
+    return (*_chain((own, *caller_capacities(callers))), *engines)
+
+
+def _chain(found: tuple[Capacity, ...]) -> tuple[Link, ...]:
+    room = by_tier(found)
+    first = {each.tier: each for each in reversed(found)}
+    return tuple(
+        Link(tier.value, low, most, first[tier].location, first[tier].binding.source)
+        for tier, (low, most) in room.items()
     )
 
 

@@ -14,7 +14,7 @@ from blueprint.file.model.deployment import Deployment
 VAD_IMAGES = (Image.VAD_DATAPLANE, Image.TELEMETRY)
 GATEWAY_IMAGES = (Image.GATEWAY,)
 AGENT_IMAGES = (Image.AGENT,)
-"""Made for both clouds; no section of the deployment file starts it yet."""
+"""Of both clouds; a section of the file describes it, and nothing deploys it yet."""
 AWS_IMAGES = (
     *GATEWAY_IMAGES,
     Image.VAD_DATAPLANE,
@@ -69,12 +69,16 @@ def images_of(deployment: Deployment) -> tuple[Image, ...]:
     images: list[Image] = []
     if deployment.aws_half:
         images += [*GATEWAY_IMAGES, *VAD_IMAGES]
+        if deployment.aws_half.agents:
+            images += AGENT_IMAGES
         for fleet in deployment.aws_half.asr:
             images += asr_images(fleet)
     if deployment.azure_half:
         images += CLUSTER_IMAGES
         if deployment.azure_half.callers:
             images += CALLER_IMAGES
+        if deployment.azure_half.agents:
+            images += AGENT_IMAGES
         for service in deployment.azure_half.services:
             images += service_images(service)
     return tuple(dict.fromkeys(images))

@@ -40,7 +40,7 @@ def _stages(axis: Axes, ceiling: Sequence[Measurement]) -> None:
     for name in names:
         heights = [one.median for one in ceiling if one.name == name]
         bars = axis.bar(
-            [group.split()[0] + " SRTP" * group.endswith("SRTP") for group in groups],
+            [" ".join([group.split()[0], *group.split(", ")[3:]]) for group in groups],
             heights,
             bottom=bottom,
             label=name,

@@ -53,8 +53,8 @@ class Live:
 
 
 def ceiling(rounds: int, audio: Path) -> list[Measurement]:
-    """Measure what a packet costs from memory, plain and of SRTP."""
-    streams = [*map(str, CEILING_STREAMS), f"{BATCH_STREAMS}/srtp"]
+    """Measure what a packet costs from memory: plain, and of SRTP with either suite."""
+    streams = [*map(str, CEILING_STREAMS), *(f"{BATCH_STREAMS}/{suite}" for suite in ("srtp", "gcm"))]
     return native.run("time_streams", str(rounds), str(native.VAD_MODULE), str(audio), *streams)
 
 

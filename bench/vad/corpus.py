@@ -227,7 +227,8 @@ def without_speech() -> Iterator[Track]:
     time = np.arange(count) / RATE
     for name, (first, second, on, off) in {
         "dial tone": (350, 440, 1, 0), "ringing (US)": (440, 480, 2, 4), "ringing (Europe)": (425, 425, 1, 4),
-        "busy (US)": (480, 620, 0.5, 0.5),
+        "busy (US)": (480, 620, 0.5, 0.5), "busy (Europe)": (425, 425, 0.5, 0.5),
+        "congestion (US)": (480, 620, 0.25, 0.25), "congestion (Europe)": (425, 425, 0.25, 0.25),
     }.items():  # fmt: skip
         tones = np.sin(2 * np.pi * first * time) + np.sin(2 * np.pi * second * time)
         sounds[name] = loud * tones / tones.std() * (time % (on + off) < on) + random.standard_normal(count) * 3

@@ -24,11 +24,13 @@ void trace(const int16_t* samples, int frames, float* rows) {
             audio_.samples[PAST + i] = samples[f * FRAME + i];
         }
         int gated = 0;
-        decide(s, judge(s, &gated));
+        copy_words(now_.words, (const uint64_t*)s, STATE_WORDS);
+        decide(judge(s, &gated));
+        copy_words((uint64_t*)s, now_.words, STATE_WORDS);
         for (int i = 0; i < INPUTS; ++i) {
             rows[i] = inputs_[i];
         }
         rows[INPUTS] = (float)gated;
-        rows[INPUTS + 1] = (float)(!gated && s->looked);
+        rows[INPUTS + 1] = (float)(!gated && now_.stream.looked);
     }
 }

@@ -5,6 +5,7 @@ from dataclasses import replace
 from types import ModuleType
 
 from blueprint.checks import (
+    agents,
     azure_callers,
     azure_capacity,
     azure_models,
@@ -55,7 +56,7 @@ def _of(*modules: ModuleType) -> tuple[Check, ...]:
 
 AWS_CHECKS = _of(vad_host, capacity, load, network, edge, scaling)
 AZURE_CHECKS = _of(azure_capacity, azure_pools, azure_topology, azure_sizing, azure_models, azure_callers)
-COMMON_CHECKS = (*_of(supply, live), accepted_checks_exist)
+COMMON_CHECKS = (*_of(supply, live, agents), accepted_checks_exist)
 REGION_CHECKS = _of(regions)
 """Of all regions together."""
 CHECKS: tuple[Check, ...] = (*AWS_CHECKS, *REGION_CHECKS, *AZURE_CHECKS, *COMMON_CHECKS)

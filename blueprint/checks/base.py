@@ -37,6 +37,11 @@ class Violation:
     remedy: str
 
 
+def place(location: Location) -> str:
+    """Return a place of the file as a person writes it, such as ``aws.asr[1].hosts``."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).lstrip(".")
+
+
 Examine = Callable[[Deployment], Iterator[Violation]]
 """Yields every place of a deployment where a rule does not hold."""
 Judge = Callable[[Cluster], Iterator[Violation]]

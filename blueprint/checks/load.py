@@ -15,7 +15,7 @@ from blueprint.capacity import (
     sized,
     vad_host,
 )
-from blueprint.checks.base import Level, Violation, check
+from blueprint.checks.base import Level, Violation, check, place
 from blueprint.checks.fleets import fleets
 from blueprint.contract.network import Tier
 from blueprint.file.model.deployment import Deployment, Environment
@@ -43,7 +43,7 @@ def load_fits_tiers(deployment: Deployment) -> Iterator[Violation]:
                 members[0][0].location,
                 f"tier {tier} carries {room[tier][1]:,} calls at the most, the load's peak is {peak:,} "
                 f"({load.calls:,} x {load.peak_factor:g})",
-                "set " + ", ".join(f"{_place(each)} to {text}" for each, text in members),
+                "set " + ", ".join(f"{place(each.location)} to {text}" for each, text in members),
             )
 
 
@@ -111,10 +111,6 @@ def _worth(deployment: Deployment, each: Capacity, hosts: int) -> str:
     kind = catalog.instance_types().get(names.get(each.name, ""))
     price = kind.usd_per_hour.get(aws.region) if kind else None
     return f": up to {price * hosts * HOURS_PER_MONTH:,.0f} USD a month" if price else ""
-
-
-def _place(each: Capacity) -> str:
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in each.location).lstrip(".")
 
 
 @check(

@@ -76,8 +76,10 @@ CONVERSATIONS = Variable("VOICE_CONVERSATIONS", "Most conversations of an agent 
 GATEWAY_URL = Variable("VOICE_GATEWAY_URL", "The gateway inside the network: what hears an agent's callers")
 CHAT_URL = Variable("VOICE_CHAT_URL", "OpenAI-compatible API of an agent's language model, up to /v1")
 CHAT_MODEL = Variable("VOICE_CHAT_MODEL", "That model's name")
+CHAT_KEY = Variable("VOICE_CHAT_KEY", "Key of that API (may be an injected secret); empty: it asks for none")
 SPEECH_URL = Variable("VOICE_SPEECH_URL", "OpenAI-compatible API of what an agent speaks with, up to /v1")
 SPEECH_MODEL = Variable("VOICE_SPEECH_MODEL", "That model's name")
+SPEECH_KEY = Variable("VOICE_SPEECH_KEY", "Key of that API (may be an injected secret); empty: it asks for none")
 SPEECH_VOICE = Variable("VOICE_SPEECH_VOICE", "The voice of that model")
 SPEECH_RATE = Variable("VOICE_SPEECH_RATE", "Sample rate of its raw PCM, Hz; OpenAI's is 24000")
 PROMPT = Variable("VOICE_PROMPT", "What the language model is told to be (may be an injected secret)")
@@ -105,7 +107,7 @@ ENVIRONMENT: dict[Image, tuple[Variable, ...]] = {
     Image.PD_ROUTER: (),
     Image.DEVICE_PLUGIN: (),
     Image.DCGM_EXPORTER: (),
-    Image.TELEMETRY: (DEPLOYMENT, FLEET, HOST, REGION, INTERFACE, *_STATE, TELEMETRY_SOURCES, PROMETHEUS_PORT),
+    Image.TELEMETRY: (DEPLOYMENT, FLEET, HOST, REGION, *_STATE, TELEMETRY_SOURCES, PROMETHEUS_PORT),
     Image.GATEWAY: (
         DEPLOYMENT, FLEET, VALKEY_HOST, VALKEY_PORT, VALKEY_USER, VALKEY_PASSWORD, HTTP_PORT, MEDIA_PORT, RTP_PORT,
         TOKEN_KEY, TOKEN_TTL_S, AUTHORIZER, JWT_ISSUER, JWT_AUDIENCE, ALLOWED_ORIGINS, OTHER_REGIONS, RECONNECT_GRACE_S,
@@ -113,9 +115,9 @@ ENVIRONMENT: dict[Image, tuple[Variable, ...]] = {
         IDLE_TIMEOUT_S, DRAIN_TIMEOUT_S, TRACE_COLLECTOR, TRACED_SHARE,
     ),
     Image.AGENT: (
-        VALKEY_HOST, VALKEY_PORT, VALKEY_USER, VALKEY_PASSWORD, HTTP_PORT, TOKEN_KEY, TOKEN_TTL_S, IDLE_TIMEOUT_S,
-        DRAIN_TIMEOUT_S, CONVERSATIONS, GATEWAY_URL, CHAT_URL, CHAT_MODEL, SPEECH_URL, SPEECH_MODEL, SPEECH_VOICE,
-        SPEECH_RATE, PROMPT, TOOLS_URL, LANGUAGE, ANSWER_TOKENS,
+        DEPLOYMENT, FLEET, VALKEY_HOST, VALKEY_PORT, VALKEY_USER, VALKEY_PASSWORD, HTTP_PORT, TOKEN_KEY, TOKEN_TTL_S,
+        IDLE_TIMEOUT_S, DRAIN_TIMEOUT_S, CONVERSATIONS, GATEWAY_URL, CHAT_URL, CHAT_MODEL, CHAT_KEY, SPEECH_URL,
+        SPEECH_MODEL, SPEECH_KEY, SPEECH_VOICE, SPEECH_RATE, PROMPT, TOOLS_URL, LANGUAGE, ANSWER_TOKENS,
     ),
 }  # fmt: skip
 """What each image's program reads of it, all set by its launcher. What else a program reads stays at its default."""

@@ -211,6 +211,7 @@ class Metric:
 _VAD = (Tier.VAD,)
 _ASR = (Tier.ASR,)
 _GATEWAY = (Tier.GATEWAY,)
+_AGENT = (Tier.AGENT,)
 _TELEMETRY = Image.TELEMETRY
 
 METRICS: dict[str, Metric] = {
@@ -266,5 +267,12 @@ METRICS: dict[str, Metric] = {
                "Begin of a call's first speech to its first words.", _GATEWAY),
         Metric("TimeToFinal", "Milliseconds", Image.GATEWAY,
                "End of a call's first speech to its final transcript.", _GATEWAY),
+        Metric("Conversations", "Count", Image.AGENT, "Conversations of a task; a full one refuses more.", _AGENT,
+               "rises"),
+        Metric("ConversationsRefused", "Count", Image.AGENT, "Callers that an agent did not let in.", _AGENT),
+        Metric("TurnLatency", "Milliseconds", Image.AGENT,
+               "End of a caller's speech to the first sound of the answer.", _AGENT),
+        Metric("BargeInLatency", "Milliseconds", Image.AGENT,
+               "Onset of speech into an answer to the message that silences it.", _AGENT),
     )
 }  # fmt: skip

@@ -34,7 +34,9 @@ class Tier(StrEnum):
     INTERNET = "internet"
     PUBLIC_LOAD_BALANCER = "public-load-balancer"
     API_LOAD_BALANCER = "api-load-balancer"
+    AGENT_LOAD_BALANCER = "agent-load-balancer"
     GATEWAY = "gateway"
+    AGENT = "agent"
     VAD = "vad"
     ASR = "asr"
     STATE = "state"
@@ -57,12 +59,18 @@ FLOWS: tuple[Flow, ...] = (
     Flow(Tier.PUBLIC_LOAD_BALANCER, Tier.VAD, RTP),
     Flow(Tier.PUBLIC_LOAD_BALANCER, Tier.VAD, VAD_HEALTH),
     Flow(Tier.API_LOAD_BALANCER, Tier.GATEWAY, GATEWAY_HTTP),
+    Flow(Tier.INTERNET, Tier.AGENT_LOAD_BALANCER, PUBLIC_TLS),
+    Flow(Tier.AGENT_LOAD_BALANCER, Tier.AGENT, AGENT_HTTP),
+    # Beside API Gateway; the port's words are a rule's description, which EC2 does not change under a rule in use.
+    Flow(Tier.AGENT, Tier.API_LOAD_BALANCER, GATEWAY_HTTP),
     Flow(Tier.GATEWAY, Tier.VAD, RTP),
     Flow(Tier.VAD, Tier.ASR, CHUNK),
     Flow(Tier.GATEWAY, Tier.STATE, VALKEY),
+    Flow(Tier.AGENT, Tier.STATE, VALKEY),
     Flow(Tier.VAD, Tier.STATE, VALKEY),
     Flow(Tier.ASR, Tier.STATE, VALKEY),
     Flow(Tier.GATEWAY, Tier.AWS, AWS_API),
+    Flow(Tier.AGENT, Tier.AWS, AWS_API),
     Flow(Tier.VAD, Tier.AWS, AWS_API),
     Flow(Tier.ASR, Tier.AWS, AWS_API),
 )

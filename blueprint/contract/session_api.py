@@ -49,8 +49,10 @@ EXPOSED_HEADERS = ("Retry-After",)
 HEARTBEATS_PER_IDLE_TIMEOUT = 3
 """Comments that an event stream sends in the longest silence that is allowed: two may be lost."""
 
+SRTP_SUITES = {"AES_CM_128_HMAC_SHA1_80": 30, "AEAD_AES_128_GCM": 28}
+"""Bytes of master key and salt (RFC 4568, section 6.2; RFC 7714, section 14.2), first of the suite that all have."""
 SRTP_KEY_BASE64_CHARACTERS = 40
-"""AES_CM_128_HMAC_SHA1_80: 16 bytes of key and 14 of salt, in base64 (RFC 4568, section 6.2)."""
+"""Of either, with its padding."""
 
 END_OF_TURN_MS = 500
 """Silence behind a finished sentence that ends a turn, unless a session or the deployment file says otherwise."""
@@ -102,6 +104,11 @@ SESSION_REQUEST: Schema = {
             "maxLength": 35,
             "description": "Spoken language (BCP 47); found out from the audio where it is missing.",
         },
+        "suite": {
+            "type": "string",
+            "enum": [*SRTP_SUITES],
+            "description": f"Encrypts packets of `srtp`; `{next(iter(SRTP_SUITES))}` unless another is named.",
+        },
         "end_of_turn_ms": {
             "type": "integer",
             "minimum": 0,
@@ -142,7 +149,7 @@ SESSION: Schema = {
                         "host": {"type": "string"},
                         "port": {"type": "integer"},
                         "ssrc": {"type": "integer", "description": "Synchronization source that packets must carry."},
-                        "suite": {"type": "string", "enum": ["AES_CM_128_HMAC_SHA1_80"]},
+                        "suite": {"type": "string", "enum": [*SRTP_SUITES]},
                         "key": {
                             "type": "string",
                             "minLength": SRTP_KEY_BASE64_CHARACTERS,

@@ -18,6 +18,7 @@ _SAFE = "-@all +@connection +@read +@write +@stream +@hash +@keyspace +@transact
 STATE_USERS: tuple[StateAccess, ...] = (
     StateAccess(Tier.GATEWAY, f"on resetkeys ~session:* ~file:* %R~transcript:* %R~host:* resetchannels {_SAFE}"),
     StateAccess(Tier.VAD, f"on resetkeys ~session:* ~host:* resetchannels {_SAFE}"),
+    StateAccess(Tier.AGENT, f"on resetkeys ~conversation:* resetchannels {_SAFE}"),
     StateAccess(Tier.ASR, f"on resetkeys ~session:* ~file:* ~transcript:* ~audio:* ~host:* resetchannels {_SAFE}"),
 )
 """Who may touch which of the keys below."""
@@ -79,7 +80,7 @@ class SessionField(StrEnum):
     KIND = "kind"
     """Gateway: ``gateway`` for plain RTP from inside the network, ``external`` for SRTP."""
     SRTP_KEY = "srtp_key"
-    """Gateway: base64 of the master key and salt (30 bytes); with ``external`` only."""
+    """Gateway: base64 of the master key and salt, whose length says the suite; with ``external`` only."""
     GATEWAY = "gateway"
     """Gateway: IPv4 address that plain RTP comes from, written when the session's socket opens; none is taken from
     elsewhere."""

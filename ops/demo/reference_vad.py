@@ -50,6 +50,10 @@ _RTP = struct.Struct(">BBHII")
 _SEQUENCES = 1 << 16
 _TIMESTAMPS = 1 << 32
 _REPORTS = range(192, 224)
+_PROFILES = {
+    "AES_CM_128_HMAC_SHA1_80": Policy.SRTP_PROFILE_AES128_CM_SHA1_80,
+    "AEAD_AES_128_GCM": Policy.SRTP_PROFILE_AEAD_AES_128_GCM,
+}
 _MARKS = {b"\xcb": ChunkFlag.LAST, b"\xcc": ChunkFlag.COMMIT}
 """By the second RTCP packet in a datagram: BYE, and APP, which only says `cmit`."""
 
@@ -142,10 +146,11 @@ class Stream:
 
 
 def _srtp_of(session: Session) -> SrtpSession | None:
-    if session.kind is SessionKind.GATEWAY or session.srtp_key is None:
+    if session.kind is SessionKind.GATEWAY or session.srtp_key is None or session.srtp_suite is None:
         return None
-    policy = Policy(key=base64.b64decode(session.srtp_key), ssrc_type=Policy.SSRC_SPECIFIC, ssrc_value=session.ssrc)
-    return SrtpSession(policy=policy)
+    profile = _PROFILES[session.srtp_suite]
+    key = base64.b64decode(session.srtp_key)
+    return SrtpSession(Policy(key, Policy.SSRC_SPECIFIC, session.ssrc, srtp_profile=profile))
 
 
 class ReferenceVad(asyncio.DatagramProtocol):

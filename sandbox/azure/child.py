@@ -1,51 +1,61 @@
-"""Children that end with their parent; `python -m sandbox.azure.child <module> <arguments>` makes one of any module.
-
-The parent holds the other end of stdin and never writes to it; when it closes, be it by a crash, the child ends.
-"""
+"""The language host in a process of its own, as the engine and its callers see it."""
 
 from __future__ import annotations
 
-import gc
+import json
 import os
-import runpy
 import signal
+import socket
 import subprocess
 import sys
-import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from tempfile import TemporaryFile
+from typing import Any
 
 _FOREIGN = ("ARM_", "AZURE_", "PULUMI_", "OTEL_", "KUBECONFIG", "TRACEPARENT")
 _STOP_S = 5.0
+_LONGEST_ANSWER = 4096
+"""Bytes of one answer: a line of JSON with a number."""
 
 
 class Child(AbstractContextManager["Child"]):
-    """A module running in a process of its own, in a `with` block that neither it nor what it forks outlives.
+    """A language host, in a `with` block that neither it nor what it forks outlives.
+
+    Its processes hold the other end of stdin, on which nothing is written; when it closes, be it by a crash, they end.
 
     Args:
-        module: What to run; it calls `end_with_parent`, or is run by this module.
-        arguments: Its command line.
-        cwd: Where it runs.
-        environment: Variables beyond the caller's own; credentials and proxies of the caller are withheld.
-        keep_stdout: Whether stdout is a pipe for the caller to read; otherwise it goes where stderr goes.
+        programs: Pulumi programs that it will run; it starts to import what they import at once.
     """
 
-    def __init__(
-        self, module: str, *arguments: str, cwd: Path, environment: Mapping[str, str], keep_stdout: bool = False
-    ) -> None:
+    def __init__(self, programs: Sequence[Path] = ()) -> None:
         self._errors = TemporaryFile("w+b")  # noqa: SIM115 - closed by `stop`
-        self.process = subprocess.Popen(  # noqa: S603
-            [sys.executable, "-u", "-m", module, *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE if keep_stdout else self._errors,
-            stderr=self._errors,
-            cwd=cwd,
-            env=_own_environment() | dict(environment),
-            # Ctrl-C is for the parent, which stops the child.
-            start_new_session=True,
-        )
+        self._requests, theirs = socket.socketpair()
+        with theirs:
+            own = [str(theirs.fileno()), *map(str, programs)]
+            self.process = subprocess.Popen(  # noqa: S603
+                [sys.executable, "-P", "-u", "-m", "sandbox.azure.host", *own],
+                stdin=subprocess.PIPE,
+                stdout=self._errors,
+                stderr=self._errors,
+                pass_fds=[theirs.fileno()],
+                env=_own_environment(),
+                # Ctrl-C is for the parent, which stops the child.
+                start_new_session=True,
+            )
+
+    def ask(self, request: Mapping[str, Any], timeout_s: float) -> Mapping[str, Any] | None:
+        """Return the answer to a request, which is empty where the host has crashed; `None` where it takes too long."""
+        self._requests.settimeout(timeout_s)
+        try:
+            self._requests.sendall(json.dumps(request).encode() + b"\n")
+            answer: Mapping[str, Any] = json.loads(self._requests.recv(_LONGEST_ANSWER) or "{}")
+        except TimeoutError:
+            return None
+        except ConnectionError:
+            return {}
+        return answer
 
     def errors(self) -> str:
         """Return what it has written to stderr so far."""
@@ -61,7 +71,7 @@ class Child(AbstractContextManager["Child"]):
             except subprocess.TimeoutExpired:
                 os.killpg(self.process.pid, signal.SIGKILL)
                 self.process.wait()
-        for stream in (self.process.stdin, self.process.stdout, self._errors):
+        for stream in (self.process.stdin, self._requests, self._errors):
             if stream:
                 stream.close()
 
@@ -77,26 +87,3 @@ def _own_environment() -> dict[str, str]:
         if not name.startswith(_FOREIGN) and not name.lower().endswith("_proxy")
     }
     return own | {"PYTHONHASHSEED": "0"}
-
-
-def end_with_parent() -> None:
-    """End this process when its parent ends."""
-    threading.Thread(target=_wait_for_end, daemon=True).start()
-
-
-def main() -> None:
-    """Run the module that the command line names."""
-    end_with_parent()
-    # What it makes lives until it ends, and the SDKs' modules are large.
-    gc.disable()
-    sys.argv = sys.argv[1:]
-    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
-
-
-def _wait_for_end() -> None:
-    os.read(0, 1)
-    os._exit(1)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,8 @@
-"""The language host: runs one Pulumi program through `pulumi.runtime`, once for each engine, in a fork of its own.
+"""The language host: one process that imports what programs and policies need, and runs each in a fork of its own.
 
-`python -m sandbox.azure.host <settings as JSON>`; the last lines of a run's output name the program's error, if it has
-one. Exits with 1 when a run fails.
+`python -m sandbox.azure.host <socket> <programs>`: a request is a line of JSON, and so is its answer. Runs of a program
+through `pulumi.runtime`, one for each engine, are answered by `code`, which is 0 where none failed; the last lines of a
+run's output name the program's error, if it has one. A policy pack is answered by the `port` on which it listens.
 """
 
 from __future__ import annotations
@@ -12,13 +13,17 @@ import gc
 import json
 import os
 import runpy
+import signal
+import socket
 import sys
+import threading
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 # What a program and its SDKs make lives until the program ends.
 gc.disable()
@@ -29,20 +34,57 @@ from pulumi.runtime.proto.source_pb2 import StackTrace  # noqa: E402
 from pulumi.runtime.settings import Settings, configure  # noqa: E402
 from pulumi.runtime.stack import run_in_stack  # noqa: E402
 
-from sandbox.azure.child import end_with_parent  # noqa: E402
 from sandbox.azure.errors import FAILURE_MARK  # noqa: E402
+from sandbox.azure.sdk_imports import import_by_file  # noqa: E402
+
+_OPEN: list[IO[str]] = []
+"""What the policy packs write to stdout: open as long as they may write."""
 
 
-def main() -> int:
-    """Run the program for each engine; return 1 where a run fails."""
-    settings = json.loads(sys.argv[1])
-    program = Path(settings["program"])
-    _import_first(program)
-    for run in settings["runs"]:
-        _fork(settings, run, program)
-    end_with_parent()
-    # The first that fails ends the others: they see their parent gone.
-    return int(any(os.wait()[1] for _ in settings["runs"]))
+def main() -> None:
+    """Answer requests until the caller ends."""
+    import_by_file()
+    with socket.socket(fileno=int(sys.argv[1])) as caller, caller.makefile() as requests:
+        for program in sys.argv[2:]:
+            _import_first(Path(program))
+        for line in requests:
+            request = json.loads(line)
+            answer = _run_pack(request["pack"]) if "pack" in request else _run_program(request)
+            caller.sendall(json.dumps(answer).encode())
+
+
+def _run_program(request: Mapping[str, Any]) -> dict[str, int]:
+    """Run a program for each engine; the first run that fails ends the others."""
+    program = Path(request["program"])
+    runs = {_fork(program.parent, partial(_run, request, run, program)) for run in request["runs"]}
+    code = 0
+    while runs and not code:
+        ended, code = os.wait()
+        runs.discard(ended)
+    for run in runs:
+        os.kill(run, signal.SIGKILL)
+        os.waitpid(run, 0)
+    return {"code": code}
+
+
+def _run_pack(pack: Mapping[str, Any]) -> dict[str, int | None]:
+    """Start a policy pack, and wait until it says where it listens; the port is null where it ends before."""
+    read, write = os.pipe()
+
+    def run() -> int:
+        os.dup2(write, sys.stdout.fileno())
+        os.close(write)
+        os.environ["PULUMI_CONFIG"] = json.dumps(pack["config"])
+        sys.argv = ["pulumi.policy", pack["engine"], pack["folder"]]
+        runpy.run_module("pulumi.policy", run_name="__main__", alter_sys=True)
+        return 0
+
+    _fork(Path(pack["folder"]), run)
+    os.close(write)
+    # The pack may write more, so the pipe stays open.
+    lines = os.fdopen(read)
+    _OPEN.append(lines)
+    return {"port": next((int(line) for line in lines if line.strip().isdigit()), None)}
 
 
 def _import_first(program: Path) -> None:
@@ -60,22 +102,29 @@ def _import_first(program: Path) -> None:
                     __import__(node.module, fromlist=[alias.name for alias in node.names])
 
 
-def _fork(settings: Mapping[str, Any], run: Mapping[str, Any], program: Path) -> None:
-    """Run the program in a process of its own."""
-    if os.fork():
-        return
+def _fork(folder: Path, work: Callable[[], int]) -> int:
+    """Do work in a process of its own, which ends with the caller; return its id."""
+    if process := os.fork():
+        return process
     code = 1
     try:
-        end_with_parent()
-        output = os.open(run["output"], os.O_WRONLY | os.O_CREAT, 0o600)
-        os.dup2(output, sys.stdout.fileno())
-        os.dup2(output, sys.stderr.fileno())
-        code = _run(settings, run, program)
+        threading.Thread(target=_end_with_caller, daemon=True).start()
+        os.chdir(folder)
+        sys.path.insert(0, str(folder))
+        code = work()
     finally:
         os._exit(code)
 
 
+def _end_with_caller() -> None:
+    os.read(sys.stdin.fileno(), 1)
+    os._exit(1)
+
+
 def _run(settings: Mapping[str, Any], run: Mapping[str, Any], program: Path) -> int:
+    output = os.open(run["output"], os.O_WRONLY | os.O_CREAT, 0o600)
+    os.dup2(output, sys.stdout.fileno())
+    os.dup2(output, sys.stderr.fileno())
     pulumi.runtime.set_all_config(settings["config"], settings["secret_keys"])
     configure(
         Settings(
@@ -94,7 +143,6 @@ def _run(settings: Mapping[str, Any], run: Mapping[str, Any], program: Path) -> 
     pulumi.resource.collapse_alias_to_urn = _ignore  # type: ignore[attr-defined, assignment]
     # Nor is it told where in a program each resource is declared, which would be read from the sources.
     pulumi.runtime.resource._get_stack_trace = StackTrace
-    sys.path.insert(0, str(program.parent))
     sys.argv = [str(program)]
     try:
         asyncio.run(_in_stack(program))
@@ -136,4 +184,4 @@ def _is_own(filename: str, program: Path) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import threading
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
@@ -47,34 +45,25 @@ class PolicyViolation:
 
 
 class PolicyPack(AbstractContextManager["PolicyPack"]):
-    """A policy pack that is running; it starts at once and is waited for when it is asked.
+    """A policy pack; it starts when it is asked first.
 
     Args:
         folder: The pack's folder, with PulumiPolicy.yaml and `__main__.py`.
         config: The stacks' configuration by full key; the pack reads it as it does Pulumi's own.
+        host: Where it runs; without one a host is made, which `stop` stops.
 
     Raises:
         PolicyPackError: There is no pack in the folder.
     """
 
-    def __init__(self, folder: Path, config: Mapping[str, str] | None = None) -> None:
+    def __init__(self, folder: Path, config: Mapping[str, str] | None = None, host: Child | None = None) -> None:
         missing = [name for name in ("PulumiPolicy.yaml", "__main__.py") if not (folder / name).is_file()]
         if missing:
             raise PolicyPackError(f"{folder}: no {' and no '.join(missing)} there, which make a policy pack")
         self._folder = folder.resolve()
+        self._config = dict(config or {})
         self._cleanup = ExitStack()
-        address = self._cleanup.enter_context(serve(None, Messages()))
-        self._child = self._cleanup.enter_context(
-            Child(
-                "sandbox.azure.child",
-                "pulumi.policy",
-                address,
-                str(self._folder),
-                cwd=self._folder,
-                environment={"PULUMI_CONFIG": json.dumps(dict(config or {}))},
-                keep_stdout=True,
-            )
-        )
+        self._host = host or self._cleanup.enter_context(Child())
         self._analyzer: Any = None
 
     def policies(self) -> list[str]:
@@ -122,19 +111,14 @@ class PolicyPack(AbstractContextManager["PolicyPack"]):
         return self._analyzer
 
     def _port(self) -> int:
-        """Wait for the line on which the pack says where it listens."""
-        stdout = self._child.process.stdout
-        assert stdout is not None  # noqa: S101 - asked for above
-        watchdog = threading.Timer(_START_S, self._child.process.kill)
-        watchdog.start()
-        try:
-            for line in stdout:
-                if line.strip().isdigit():
-                    return int(line)
-        finally:
-            watchdog.cancel()
-        self._child.process.wait()
-        raise PolicyPackError(f"{self._folder}: the policy pack did not start\n{self._child.errors().strip()[-2000:]}")
+        """Start the pack and return where it listens."""
+        engine = self._cleanup.enter_context(serve(None, Messages()))
+        request = {"folder": str(self._folder), "engine": engine, "config": self._config}
+        port: int | None = (self._host.ask({"pack": request}, _START_S) or {}).get("port")
+        if port is None:
+            said = self._host.errors().strip()[-2000:]
+            raise PolicyPackError(f"{self._folder}: the policy pack did not start\n{said}")
+        return port
 
     def stop(self) -> None:
         self._cleanup.close()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from blueprint.file.model.deployment import Deployment
+from sandbox.azure.child import Child
 from sandbox.azure.order import Teardown, teardown
 from sandbox.azure.policy import PolicyPack, PolicyViolation
 from sandbox.azure.project import Project
@@ -60,9 +61,11 @@ class Rehearsal(AbstractContextManager["Rehearsal"]):
         policy_pack: Path = POLICY_PACK,
     ) -> None:
         self.projects = [Project.load(folder, stack, config) for folder in projects]
-        self._pack = PolicyPack(
-            policy_pack, {key: value for project in self.projects for key, value in project.config.items()}
-        )
+        config_of_all = {key: value for project in self.projects for key, value in project.config.items()}
+        with ExitStack() as until_made:
+            self._host = until_made.enter_context(Child([project.program for project in self.projects]))
+            self._pack = until_made.enter_context(PolicyPack(policy_pack, config_of_all, self._host))
+            self._cleanup = until_made.pop_all()
         self._done: list[Rehearsed] = []
 
     @classmethod
@@ -84,7 +87,7 @@ class Rehearsal(AbstractContextManager["Rehearsal"]):
         existing = Existing()
         self._done = []
         for project in self.projects:
-            preview, up = run_modes(project, (Mode.PREVIEW, Mode.UP), existing)
+            preview, up = run_modes(project, (Mode.PREVIEW, Mode.UP), existing, host=self._host)
             self._done.append(Rehearsed(project, preview, up))
             existing = existing.with_stack(project.full_stack, up.graph)
         return list(self._done)
@@ -114,4 +117,4 @@ class Rehearsal(AbstractContextManager["Rehearsal"]):
         return teardown(done.up.graph for done in self._done)
 
     def __exit__(self, *_: object) -> None:
-        self._pack.stop()
+        self._cleanup.close()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from sandbox.azure.child import Child
 from sandbox.azure.errors import FAILURE_MARK, ProgramError
@@ -21,7 +20,6 @@ from sandbox.azure.recorder import Existing, Mode, Recorder
 
 TIMEOUT_S = 120.0
 _LAST_LINES = 12
-_POLL_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -57,7 +55,11 @@ def run(project: Project, mode: Mode, existing: Existing | None = None, timeout_
 
 
 def run_modes(
-    project: Project, modes: Sequence[Mode], existing: Existing | None = None, timeout_s: float = TIMEOUT_S
+    project: Project,
+    modes: Sequence[Mode],
+    existing: Existing | None = None,
+    timeout_s: float = TIMEOUT_S,
+    host: Child | None = None,
 ) -> list[Run]:
     """Run a project's program once in each mode, at a time; nothing outside this machine is asked or changed.
 
@@ -67,7 +69,8 @@ def run_modes(
         project: The project and stack.
         modes: Preview, or simulated up. An up also proves that every resource waits for what it needs.
         existing: Outputs and resources of stacks that were created before.
-        timeout_s: Seconds after which the program is stopped.
+        timeout_s: Seconds after which the program is given up.
+        host: Where it runs; without one a host is made, and stopped in the end.
 
     Raises:
         ProgramError: The program raised or did not end in time; the text has its own traceback's last lines.
@@ -84,7 +87,7 @@ def run_modes(
             address = until_done.enter_context(serve(Monitor(project, recorder), each.messages))
             served.append(each)
             runs.append({"engine": address, "dry_run": mode is Mode.PREVIEW, "output": str(each.output)})
-        settings = {
+        request = {
             "program": str(project.program),
             "project": project.name,
             "stack": project.stack,
@@ -92,8 +95,7 @@ def run_modes(
             "secret_keys": list(project.secret_keys),
             "runs": runs,
         }
-        with Child("sandbox.azure.host", json.dumps(settings), cwd=project.folder, environment={}) as child:
-            _wait(child, project, served, timeout_s)
+        _wait(host or until_done.enter_context(Child([project.program])), request, project, served, timeout_s)
     graphs = [each.recorder.graph() for each in served]
     took = time.monotonic() - start
     for each, graph in zip(served, graphs, strict=True):
@@ -102,38 +104,26 @@ def run_modes(
     return [Run(graph, each.mode, took, tuple(each.messages.lines)) for each, graph in zip(served, graphs, strict=True)]
 
 
-def _wait(child: Child, project: Project, served: list[_Served], timeout_s: float) -> None:
-    code = _exit_code(child, timeout_s)
+def _wait(host: Child, request: Mapping[str, Any], project: Project, served: list[_Served], timeout_s: float) -> None:
+    answer = host.ask(request, timeout_s)
     for each in served:
         if each.recorder.failure:
             raise each.recorder.failure
-    if code is None:
+    if answer is None:
         raise ProgramError(
             f"{project.name}: the program did not end within {timeout_s:g} s, after "
             f"{len(served[0].recorder.graph())} resources; it was stopped. "
-            f"Its last output:\n{_tail(_output(child, served[0]))}"
+            f"Its last output:\n{_tail(_output(host, served[0]))}"
         )
-    if code:
-        said = [_output(child, each) for each in served]
+    if answer.get("code") != 0:
+        said = [_output(host, each) for each in served]
         text = next((text for text in said if FAILURE_MARK in text), said[0])
         raise ProgramError(f"{project.name}: the program failed\n{_tail(text.rpartition(FAILURE_MARK)[2])}")
 
 
-def _output(child: Child, served: _Served) -> str:
+def _output(host: Child, served: _Served) -> str:
     own = served.output.read_text(encoding="utf-8", errors="replace") if served.output.exists() else ""
-    return own or child.errors()
-
-
-def _exit_code(child: Child, timeout_s: float) -> int | None:
-    """Wait for the end of every run; return `None` where one has not ended in time."""
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
-        # In short steps, as Ctrl-C is heard between them.
-        try:
-            return child.process.wait(_POLL_S)
-        except subprocess.TimeoutExpired:
-            continue
-    return None
+    return own or host.errors()
 
 
 def _tail(text: str) -> str:

@@ -96,7 +96,7 @@ def resource_shape(token: str) -> Shape | None:
     if package not in SDKS or token not in tokens(package):
         return None
     module, name = tokens(package)[token]
-    file = f"{module}.{name}" if package == "kubernetes" else f"{module}.{_snake(name)}"
+    file = f"{module}.{name}" if package == "kubernetes" else f"{module}.{file_of(name)}"
     return _shape(file, name)
 
 
@@ -104,7 +104,7 @@ def resource_shape(token: str) -> Shape | None:
 def api_version(token: str) -> str:
     """Return the version of the service's API that azure-native speaks for a type."""
     module, name = tokens(token.partition(":")[0])[token]
-    found = _API_VERSION.search(_source(f"{module}.{_snake(name)}"))
+    found = _API_VERSION.search(_source(f"{module}.{file_of(name)}"))
     return found[1] if found else ""
 
 
@@ -181,6 +181,6 @@ def _source(module: str) -> str:
     return file.read_text(encoding="utf-8") if file.is_file() else ""
 
 
-def _snake(name: str) -> str:
+def file_of(name: str) -> str:
     """Return the file name of a class: `IoTHub` is `io_t_hub`, as the SDK generator splits words."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()

@@ -4,6 +4,7 @@ from aws_cdk import App
 
 from blueprint.aws import names
 from blueprint.contract.network import Tier
+from blueprint.contract.state import STATE_USERS
 from blueprint.file.model.deployment import Deployment
 from stacks.aws.network import NetworkStack
 from stacks.aws.stack import VoiceStack
@@ -24,6 +25,9 @@ class StateStack(VoiceStack):
             props=StateStoreProps(
                 name=names.state_prefix(deployment),
                 group=names.state_group(deployment),
+                users=tuple(
+                    user for user in STATE_USERS if user.tier is not Tier.AGENT or deployment.aws.agents is not None
+                ),
                 host_parameter=names.state_host(deployment),
                 region=deployment.aws.region,
                 store=deployment.aws.state,

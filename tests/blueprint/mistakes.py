@@ -12,6 +12,14 @@ class Mistake(NamedTuple):
     says: tuple[str, ...]
 
 
+ENDPOINT = "{url: https://engines.callers.dev/v1, model: any}"
+AGENTS = f"""\
+  agents:
+    voice: any
+    chat: {ENDPOINT}
+    tasks: {{min: 1, max: 2}}
+"""
+
 MISTAKES = {
     # Unknown keys, at every depth
     "unknown key": Mistake("name: base", "name: base\nregoin: x", "regoin", ("`regoin` is no setting",)),
@@ -53,6 +61,17 @@ MISTAKES = {
     "null key": Mistake("name: base", "name: base\n? \n: 1", "? \n", ("a key must be a plain word",)),
     "list as key": Mistake("name: base", "name: base\n? [a]\n: 1", "? [a]", ("a key must be a plain word",)),
     "merge key": Mistake("name: base", "name: base\n<<: {environment: staging}", "<<", ("`<<` is no setting",)),
+    # Agents
+    "agents that cannot speak": Mistake(
+        "  edge:\n", f"{AGENTS}    prompt: Be brief.\n  edge:\n", "agents:", ("aws.agents.speech", "missing")
+    ),
+    "agents that are told nothing": Mistake(
+        "  edge:\n", f"{AGENTS}    speech: {ENDPOINT}\n  edge:\n", "agents:", ("either `prompt` or `prompt_secret`",)
+    ),
+    "an engine on a port that agents are not let out to": Mistake(
+        "  edge:\n", f"{AGENTS}    prompt: Be brief.\n    speech: {ENDPOINT.replace('/v1', ':8000/v1')}\n  edge:\n",
+        "speech:", ("aws.agents.speech.url",),
+    ),
     # Names that no catalogue has
     "instance type of the VAD fleet": Mistake(
         "c8g.12xlarge", "c8g.12xlarg", "c8g.12xlarg", ("EC2 instance type", "did you mean `c8g.12xlarge`?")

@@ -95,13 +95,9 @@ def test_no_two_services_of_a_tier_share_a_port(tier: Tier) -> None:
     assert repeated((port.number, port.protocol) for port in ports) == []
 
 
-OF_NO_TIER = {"AGENT_HTTP"}
-"""No section of the deployment file starts its image yet."""
-
-
 def test_every_port_is_either_reachable_or_on_the_loopback() -> None:
     reachable = {flow.port for flow in FLOWS}
-    assert {name for name, port in PORTS.items() if port not in reachable} == LOOPBACK | OF_NO_TIER
+    assert {name for name, port in PORTS.items() if port not in reachable} == LOOPBACK
     assert all("loopback only" in PORTS[name].purpose for name in LOOPBACK)
 
 
@@ -114,15 +110,16 @@ def test_flows_are_listed_once_and_never_lead_back() -> None:
     assert not {(there, here) for here, there in pairs} & pairs
 
 
-def test_the_internet_reaches_the_public_load_balancer_and_nothing_else() -> None:
-    assert {flow.destination for flow in FLOWS if flow.source is Tier.INTERNET} == {Tier.PUBLIC_LOAD_BALANCER}
+def test_the_internet_reaches_the_public_load_balancers_and_nothing_else() -> None:
+    doors = {Tier.PUBLIC_LOAD_BALANCER, Tier.AGENT_LOAD_BALANCER}
+    assert {flow.destination for flow in FLOWS if flow.source is Tier.INTERNET} == doors
     assert {flow.port for flow in FLOWS if flow.source is Tier.INTERNET} == {PUBLIC_TLS, RTP}
 
 
-def test_only_the_state_port_of_the_state_store_is_open_and_only_to_hosts_and_gateway() -> None:
+def test_only_the_state_port_of_the_state_store_is_open_and_only_to_hosts_gateway_and_agents() -> None:
     flows = [flow for flow in FLOWS if flow.destination is Tier.STATE]
     assert {flow.port for flow in flows} == {VALKEY}
-    assert {flow.source for flow in flows} == {Tier.GATEWAY, Tier.VAD, Tier.ASR}
+    assert {flow.source for flow in flows} == {Tier.AGENT, Tier.GATEWAY, Tier.VAD, Tier.ASR}
 
 
 def test_stores_and_aws_open_no_connection() -> None:
@@ -152,8 +149,13 @@ def test_no_metric_hides_another() -> None:
 @EACH_METRIC
 def test_metric_has_a_publisher_on_every_tier_that_it_is_for(metric: Metric) -> None:
     assert isinstance(metric.publisher, Image)
-    # The gateway measures itself; every host has a telemetry container.
-    by_tier = {Tier.GATEWAY: Image.GATEWAY, Tier.VAD: Image.TELEMETRY, Tier.ASR: Image.TELEMETRY}
+    # Gateway and agents measure themselves; every host has a telemetry container.
+    by_tier = {
+        Tier.GATEWAY: Image.GATEWAY,
+        Tier.AGENT: Image.AGENT,
+        Tier.VAD: Image.TELEMETRY,
+        Tier.ASR: Image.TELEMETRY,
+    }
     assert metric.tiers
     assert {by_tier[tier] for tier in metric.tiers} == {metric.publisher}
 
@@ -178,7 +180,7 @@ def test_metric_is_named_and_explained(metric: Metric) -> None:
 
 def test_every_tier_of_ours_has_a_metric_to_scale_on() -> None:
     loads = [m for m in METRICS.values() if m.load and m.is_of_whole_fleet]
-    assert {tier for metric in loads for tier in metric.tiers} >= {Tier.VAD, Tier.ASR, Tier.GATEWAY}
+    assert {tier for metric in loads for tier in metric.tiers} >= {Tier.VAD, Tier.ASR, Tier.GATEWAY, Tier.AGENT}
 
 
 def test_namespace_is_not_one_of_aws() -> None:
@@ -230,6 +232,7 @@ def test_image_name_can_be_a_repository_and_a_folder(image: Image) -> None:
 
 NEEDS = {
     Tier.GATEWAY: {"session:*": "RW", "file:*": "RW", "transcript:*": "R", "host:*": "R"},
+    Tier.AGENT: {"conversation:*": "RW"},
     Tier.VAD: {"session:*": "RW", "host:*": "RW"},
     Tier.ASR: {"session:*": "RW", "file:*": "RW", "transcript:*": "RW", "audio:*": "RW", "host:*": "RW"},
 }

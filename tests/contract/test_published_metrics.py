@@ -127,7 +127,6 @@ async def published_by_telemetry(
         fleet=FLEET,
         host=engine.host,
         region="us-east-1",
-        interface="ens5",
         telemetry_sources=tuple(SourceName),
         prometheus_port=1,
         control_socket=folder / "s",
@@ -201,6 +200,7 @@ async def test_programs_publish_what_the_contract_declares(
     driver = Driver([{1: 80.0, 60: 10.0, 61: 20.0}, {1: 40.0, 60: 30.0, 61: 40.0}])
     monkeypatch.setattr(telemetry, "Gpu", lambda: Gpu(driver))
     readings = itertools.count()
+    monkeypatch.setattr(nic, "default_interface", lambda: "ens5")
     monkeypatch.setattr(nic, "counters", lambda _: dict.fromkeys(Allowance, next(readings)))
     by_gateway = await published_by_gateway(store, store_server)
     names = {metric.name for metric in METRICS.values() if metric.publisher is Image.TELEMETRY}

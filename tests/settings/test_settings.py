@@ -167,7 +167,9 @@ def rendering(tmp_path_factory: pytest.TempPathFactory) -> Rendering:
     return Rendering(tmp_path_factory.mktemp("settings"))
 
 
-KEYS = list(dict.fromkeys(declared(Deployment)))
+NOT_DEPLOYED = {"Aws.agents", "Azure.agents"}
+"""Sections that nothing deploys yet."""
+KEYS = [key for key in dict.fromkeys(declared(Deployment)) if not NOT_DEPLOYED & set(key)]
 
 
 @pytest.mark.parametrize("key", [key for key in KEYS if not unseen(key) and key[-1] not in UNREAD], ids=".".join)

@@ -210,6 +210,10 @@ UNSEEN: Mapping[str, Unseen] = {
     "AggregatedService.load.Load.sessions": Unseen("load-fits", {"azure.services.3.load.sessions": 10**6}),
     "ChatService.load.Load.sessions": Unseen("load-fits", {"azure.services.5.load.sessions": 10**6}),
     "CallLoad.calls": Unseen("load-fits-tiers", {"load.calls": 10**6}),
+    "CallLoad.conversation_share": Unseen("load-fits-agents", {"aws.agents": {
+        "prompt": "Be brief.", "voice": "any", "tasks": {"min": 1, "max": 1},
+        **{role: {"url": "https://engines.callers.dev/v1", "model": "any"} for role in ("chat", "speech")},
+    }}),
     "CallLoad.peak_factor": Unseen("load-fits-tiers", {"load.peak_factor": 1000}),
     **{
         f"{kind}.load.Load.longest_call_s": Unseen(

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from blueprint.base import Model
+from blueprint.file.model.agents import AwsAgents
 from blueprint.file.model.base import HostCount, Name, private_network
 from blueprint.file.model.edge import Edge
 from blueprint.file.model.load import Measured
@@ -317,6 +318,8 @@ class Aws(Model):
     vad: VadFleet
     asr: tuple[AsrFleet, ...]
     edge: Edge
+    agents: AwsAgents | None = None
+    """Who answers callers by speech. Without it callers get transcripts."""
     observability: Observability
     other_regions: tuple[OtherRegion, ...] = ()
     """Further regions, for the loss of one. Callers who find one full are told of the others."""

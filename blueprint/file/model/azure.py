@@ -6,10 +6,11 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from blueprint.base import Model
+from blueprint.file.model.agents import AgentPods, ClusterService
 from blueprint.file.model.azure_callers import Callers, CpuPool
 from blueprint.file.model.base import HostCount, Name, private_network
 from blueprint.file.model.observability import AzureObservability
-from blueprint.file.model.serving import KvCacheType, Load, Profile, Quantization, Revision
+from blueprint.file.model.serving import KvCacheType, Load, ModelAgreement, Profile, Quantization, Revision
 
 CPU_POOL = "cpu"
 """Name of the nodes of `cpu_pool`."""
@@ -338,15 +339,6 @@ class Router(Model):
     """Pods of the router; two or more make it survive the loss of one."""
 
 
-class ModelAgreement(Model):
-    """A licence that was agreed with a model's owner, beyond the published one."""
-
-    model: str
-    """The model of the catalogue that was agreed on."""
-    reference: Annotated[str, Field(min_length=10)]
-    """Where the agreement can be found."""
-
-
 class MaintenanceWindow(Model):
     """When AKS may upgrade the cluster and its node images, UTC."""
 
@@ -382,6 +374,8 @@ class Azure(Model):
     """Nodes of what carries callers; needed where there are `callers`."""
     callers: Callers | None = None
     """Who is let in. Without it only pods of the cluster reach its services, through the router."""
+    agents: AgentPods | None = None
+    """Who answers callers by speech; needs `callers`."""
     model_cache_gib: int = Field(default=1024, ge=100)
     """Shared file storage for weights and compile caches; Azure's premium shares start at 100 GiB."""
     hub_token_secret: Annotated[str, Field(pattern=r"^[0-9a-zA-Z-]{1,127}$")] | None = None
@@ -420,6 +414,24 @@ class Azure(Model):
         model = self.callers.asr.model
         if model not in {each.model for each in self.services if each.kind in {"aggregated", "prefill-decode-cell"}}:
             raise ValueError(f"callers.asr.model {model} is served by no aggregated service and no cell of this file")
+        return self
+
+    @model_validator(mode="after")
+    def _agents_have_engines(self) -> "Azure":
+        if self.agents is None:
+            return self
+        if self.callers is None:
+            raise ValueError("`agents` need `callers`: the gateway hears for them")
+        for role, engine, kinds in (
+            ("chat", self.agents.chat, {"chat", "aggregated", "prefill-decode-cell"}),
+            ("speech", self.agents.speech, {"tts"}),
+        ):
+            named = {each.name for each in self.services if each.kind in kinds}
+            if isinstance(engine, ClusterService) and engine.service not in named:
+                raise ValueError(
+                    f"agents.{role}.service {engine.service} is no service of kind {' or '.join(sorted(kinds))}; there "
+                    f"are {', '.join(sorted(named)) or 'none: name an endpoint'}"
+                )
         return self
 
     @model_validator(mode="after")

@@ -17,8 +17,6 @@ Name = Annotated[
 ImageDigest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
 """Content address of a container image; tags float and are not accepted."""
 
-Percent = Annotated[float, Field(ge=0, le=100)]
-
 PRIVATE_RANGES = tuple(map(IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")))
 """RFC 1918; Python's ``is_private`` also holds for loopback, link-local and reserved ranges."""
 

@@ -19,6 +19,8 @@ class CallLoad(Model):
     """Mean length of a call, minutes."""
     speech_share: float = Field(default=0.5, gt=0, le=1)
     """Share of a call in which the caller speaks; the rest is not transcribed."""
+    conversation_share: float = Field(default=1.0, ge=0, le=1)
+    """Share of the calls that are conversations with an agent, where there are `agents`."""
     peak_factor: float = Field(default=2.0, ge=1)
     """Calls at the peak, over that mean; of a day of office hours it is about 2."""
 

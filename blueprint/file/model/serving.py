@@ -11,6 +11,15 @@ Revision = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
 """Commit of a model's repository."""
 
 
+class ModelAgreement(Model):
+    """A licence that was agreed with a model's owner, beyond the published one."""
+
+    model: str
+    """The model of the catalogue that was agreed on."""
+    reference: Annotated[str, Field(min_length=10)]
+    """Where the agreement can be found."""
+
+
 class Profile(StrEnum):
     """Where an engine's tuning comes from."""
 

@@ -110,12 +110,9 @@ class VoiceNetwork(Construct):
         }
         for flow in FLOWS:
             _allow(groups, flow)
-        # The product's front door; everything behind it is closed.
-        acknowledge(
-            groups[Tier.PUBLIC_LOAD_BALANCER],
-            "AwsSolutions-EC23",
-            "The two public listeners (TLS 443, RTP 5004) are what callers connect to",
-        )
+        # The product's front doors; everything behind them is closed.
+        for tier in (Tier.PUBLIC_LOAD_BALANCER, Tier.AGENT_LOAD_BALANCER):
+            acknowledge(groups[tier], "AwsSolutions-EC23", "The public listeners are what callers connect to")
         return groups
 
     def _build_endpoints(self, services: tuple[str, ...]) -> None:

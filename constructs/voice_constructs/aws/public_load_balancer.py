@@ -29,7 +29,6 @@ class PublicLoadBalancer(Construct):
         load_balancer: The load balancer.
         gateway_targets: Where TLS connections go.
         host: Host name that callers send audio to.
-        log_bucket: Access logs; of TLS connections only, AWS writes none for UDP.
     """
 
     def __init__(
@@ -56,7 +55,7 @@ class PublicLoadBalancer(Construct):
         self.gateway_targets = context.gateway_targets(self, "GatewayTargets", GATEWAY_MEDIA)
         self.host = self._name(domain)
         self._listen(domain, rtp_targets)
-        self.log_bucket = self._build_log_bucket()
+        self._keep_access_logs()
 
     def _name(self, domain: EdgeDomain | None) -> str:
         balancer = self.load_balancer
@@ -85,7 +84,8 @@ class PublicLoadBalancer(Construct):
             "Rtp", port=RTP.number, protocol=elbv2.Protocol.UDP, default_target_groups=[rtp_targets]
         )
 
-    def _build_log_bucket(self) -> s3.Bucket:
+    def _keep_access_logs(self) -> None:
+        """Keep those of TLS connections; AWS writes none for UDP."""
         deployment = self._context.deployment
         bucket = s3.Bucket(
             self,
@@ -122,4 +122,3 @@ class PublicLoadBalancer(Construct):
         # AWS tries the bucket when logging is switched on.
         if bucket.policy is not None:
             self.load_balancer.node.add_dependency(bucket.policy)
-        return bucket

@@ -11,7 +11,7 @@ from constructs import Construct
 
 from blueprint.aws import names
 from blueprint.contract.network import VALKEY
-from blueprint.contract.state import STATE_USERS
+from blueprint.contract.state import StateAccess
 from blueprint.file.model.aws import StateStore
 from blueprint.file.model.observability import LogRetentionDays
 from voice_constructs.aws.acknowledge import acknowledge
@@ -30,6 +30,7 @@ class StateStoreProps:
         name: Prefix of the users' ids, unique in the account and region.
         group: Id of the replication group. One that is restored from another snapshot has another id: CloudFormation
             makes it beside the one that it replaces.
+        users: Who may do what in it.
         host_parameter: Name of the parameter that has the endpoint.
         key_policy: Removal policy of the key.
         removal_policy: Removal policy of the replication group.
@@ -37,6 +38,7 @@ class StateStoreProps:
 
     name: str
     group: str
+    users: tuple[StateAccess, ...]
     host_parameter: str
     region: str
     store: StateStore
@@ -65,7 +67,7 @@ class ValkeyStore(Construct):
         self.host_parameter = props.host_parameter
         self.key = EncryptionKey(self, "Key", purpose="session state", removal_policy=props.key_policy)
         self.key.allow_logs(props.region)
-        self.secrets = {access.tier: self._build_secret(access.tier.value) for access in STATE_USERS}
+        self.secrets = {access.tier: self._build_secret(access.tier.value) for access in props.users}
         users = self._build_users(props)
         group = self._build_replication_group(props, users)
         ssm.StringParameter(
@@ -98,7 +100,7 @@ class ValkeyStore(Construct):
 
     def _build_users(self, props: StateStoreProps) -> elasticache.CfnUserGroup:
         # A group is complete with a `default` user; this one can do nothing, and nobody knows its password.
-        rights = {"default": "off resetkeys resetchannels -@all"} | {a.tier.value: a.acl for a in STATE_USERS}
+        rights = {"default": "off resetkeys resetchannels -@all"} | {a.tier.value: a.acl for a in props.users}
         secrets = {"default": self._build_secret("default")} | {t.value: s for t, s in self.secrets.items()}
         users = [
             elasticache.CfnUser(

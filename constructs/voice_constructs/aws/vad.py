@@ -190,10 +190,8 @@ class VadFleet(Construct):
 
     def _telemetry(self) -> userdata.Container:
         """Return the publisher of the fleet's metrics, in the group that the data plane's socket belongs to."""
-        # DPDK's own driver takes the interface from the kernel: the data plane reads its counters then.
-        sources = ["dataplane"] if self._vfio else ["dataplane", "nic"]
         return replace(
-            self._context.telemetry(sources),
+            self._context.telemetry(["dataplane", "nic"]),
             groups=(self._dataplane().user_id,),
             mounts=(userdata.Mount(CONTROL_DIR, CONTROL_DIR),),
         )

@@ -144,6 +144,8 @@ async def engines() -> AsyncIterator[Engines]:
 
 def settings_of(engines: Engines, port: int, **more: Any) -> AgentSettings:
     usual: dict[str, Any] = {
+        "deployment": "test",
+        "fleet": "agent",
         "http_port": port,
         "bind_address": "127.0.0.1",
         "token_key": KEY,
@@ -154,8 +156,10 @@ def settings_of(engines: Engines, port: int, **more: Any) -> AgentSettings:
         "gateway_url": engines.url,
         "chat_url": f"{engines.url}/v1",
         "chat_model": "small",
+        "chat_key": "of-chat",
         "speech_url": f"{engines.url}/v1",
         "speech_model": "voices",
+        "speech_key": "of-speech",
         "speech_voice": "joe",
         "speech_rate": SPEECH_RATE,
         "prompt": "Answer in one sentence.",

@@ -24,6 +24,7 @@ class Engines:
     finals: What the gateway hears in each session: text, and the place in the audio in ms that it reaches to.
     commits: Where in the audio they came, in ms.
     keys: What sessions were opened with.
+    engine_keys: What each engine was asked with.
     refuses: Status that sessions are refused with.
     may_tell: Cleared to keep back what was heard.
     answers: What the language model says, one after the other.
@@ -44,6 +45,7 @@ class Engines:
         self.told_of: dict[WebSocket, int] = {}
         self.commits: list[float] = []
         self.keys: list[str] = []
+        self.engine_keys: dict[str, str | None] = {}
         self.updates: list[dict[str, Any]] = []
         self.sockets: list[WebSocket] = []
         self.refuses = 0
@@ -145,3 +147,4 @@ class Engines:
 
     def _trace(self, engine: str, request: HTTPConnection) -> None:
         self.traces[engine].append(request.headers["traceparent"])
+        self.engine_keys[engine] = request.headers.get("Authorization")

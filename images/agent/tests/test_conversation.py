@@ -5,9 +5,11 @@ import json
 import pytest
 from redis.asyncio import Redis
 
+from blueprint.contract.metrics import METRICS
 from images.agent.tests.conftest import KEY, Caller, Place, agent_over, silence, speech, until
 from images.agent.tests.engines import Engines
 from voice_agent import tokens
+from voice_runtime import metrics
 
 SPOKEN_S = 2.0
 LONG = f"The answer {'goes on and on ' * 58}to its end."
@@ -28,6 +30,8 @@ async def speak(caller: Caller) -> None:
 
 async def test_a_turn_is_heard_answered_spoken_and_remembered(place: Place, engines: Engines, store: Redis) -> None:
     engines.finals, engines.answers = [(1900, "What is this?")], ["It is a test."]
+    lines: list[str] = []
+    place.agent.metrics.told = metrics.Metrics("test", "agent", lines.append)
     async with place.call() as caller:
         conversation = caller.messages[0]["id"]
         await speak(caller)
@@ -40,6 +44,9 @@ async def test_a_turn_is_heard_answered_spoken_and_remembered(place: Place, engi
             if line.startswith("voice_agent_turn_seconds_sum")
         ]
         assert took < place.agent.settings.final_within_s
+        place.agent.metrics.flush(place.agent.held)
+        told = {name: line[name] for line in map(json.loads, lines) for name in METRICS if name in line}
+        assert told == {"TurnLatency": pytest.approx(1000 * took), "Conversations": 1}
         [asked], [spoken] = engines.asked, engines.spoken
         assert [each["role"] for each in asked["messages"]] == ["system", "user"]
         assert asked["messages"][0]["content"] == place.agent.settings.prompt
@@ -51,6 +58,7 @@ async def test_a_turn_is_heard_answered_spoken_and_remembered(place: Place, engi
         assert await said(store, conversation) == [("user", "What is this?"), ("assistant", "It is a test.")]
         # Callers are shown no prompts and no figures.
         assert [each["type"] for each in caller.messages] == ["conversation"]
+    assert engines.engine_keys == {"gateway": None, "chat": "Bearer of-chat", "speech": "Bearer of-speech"}
     assert engines.traces.keys() == {"gateway", "chat", "speech"}
     assert len({trace.split("-")[1] for found in engines.traces.values() for trace in found}) == 1
     assert await store.get(f"conversation:{conversation}:lease") is None
@@ -93,6 +101,7 @@ async def test_a_caller_who_interrupts_is_answered_by_silence_within_300_ms_of_a
         assert caller.interruptions == 1, "that was the turn's own beginning"
         await caller.send(speech(0.3))
         await caller.until(lambda each: each.interruptions == 2)
+        assert b"voice_agent_barge_in_seconds_count 1.0" in place.agent.metrics.text()
         heard_s = caller.heard_s
         assert heard_s < engines.spoken_s
         while len(found := await said(store, conversation)) < 2:

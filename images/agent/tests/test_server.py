@@ -17,6 +17,7 @@ from ops.images.locks import locked
 from voice_agent import tokens
 from voice_agent.models import Models
 from voice_agent.speaking import _placed
+from voice_runtime import metrics
 
 
 async def refused(place: Place, path: str = "/v1/conversations", token: str = "") -> tuple[int, str]:
@@ -28,14 +29,18 @@ async def refused(place: Place, path: str = "/v1/conversations", token: str = ""
 
 async def test_a_full_agent_refuses_before_the_socket_is_open(place: Place) -> None:
     async with place.call():
+        lines: list[str] = []
+        place.agent.metrics.told = metrics.Metrics("test", "agent", lines.append)
         status, said = await refused(place)
+        place.agent.metrics.flush(place.agent.held)
         assert status == 503
+        assert json.loads(lines[-1])["ConversationsRefused"] == 1
         assert "this agent holds 1 conversations, as many as it takes" in said
     async with httpx2.AsyncClient() as client:
-        metrics = (await client.get(f"{place.url}/metrics")).text
-    assert 'voice_agent_refused_total{reason="busy"} 1.0' in metrics
-    assert "voice_agent_slots 1.0" in metrics
-    assert "voice_agent_conversations 0.0" in metrics
+        text = (await client.get(f"{place.url}/metrics")).text
+    assert 'voice_agent_refused_total{reason="busy"} 1.0' in text
+    assert "voice_agent_slots 1.0" in text
+    assert "voice_agent_conversations 0.0" in text
 
 
 async def test_a_draining_agent_is_not_healthy_and_refuses(place: Place) -> None:

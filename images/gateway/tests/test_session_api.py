@@ -88,6 +88,26 @@ async def test_session_for_a_native_caller(gateway: GatewayProcess, store: Redis
     assert (srtp["payload_type"], srtp["codec"], srtp["rate"]) == (96, "L16", 16_000)
 
 
+async def test_session_of_a_caller_with_aes_gcm(gateway: GatewayProcess, store: Redis) -> None:
+    answer = await ask(gateway, "POST", SESSIONS, json={"transport": "srtp", "suite": "AEAD_AES_128_GCM"})
+    found = answer.json()
+    jsonschema.validate(found, session_api.SESSION)
+    srtp = found["media"]["srtp"]
+    assert srtp["suite"] == "AEAD_AES_128_GCM"
+    assert len(base64.b64decode(srtp["key"], validate=True)) == 28
+    assert text((await store.hgetall(state.session(srtp["ssrc"])))[b"srtp_key"]) == srtp["key"]
+    assert f"a=crypto:1 AEAD_AES_128_GCM inline:{srtp['key']}" in srtp["sdp"].split("\r\n")
+
+
+@pytest.mark.parametrize(
+    ("transport", "suite"), [("srtp", "AES_256_CM_HMAC_SHA1_80"), ("websocket", "AEAD_AES_128_GCM")]
+)
+async def test_suites_that_are_not_there_are_refused(gateway: GatewayProcess, transport: str, suite: str) -> None:
+    answer = await ask(gateway, "POST", SESSIONS, json={"transport": transport, "suite": suite})
+    assert answer.status_code == 400
+    assert "suite" in answer.json()["detail"]
+
+
 async def test_srtp_goes_where_udp_comes_in(start: Start) -> None:
     """On Azure a load balancer of its own takes UDP, under another name."""
     gateway = await (await start(RTP_HOST="rtp.callers.dev").ready()).takes_callers()

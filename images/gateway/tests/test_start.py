@@ -13,8 +13,8 @@ from blueprint.contract.metrics import METRICS, NAMESPACE
 from images.conftest import PATIENCE_S, StoreServer
 from images.gateway.tests.conftest import Start
 from images.gateway.tests.running import FOLDER, TOKEN_KEY, GatewayProcess, holds
-from voice_gateway.metrics import Metrics
 from voice_gateway.settings import GatewaySettings
+from voice_runtime.metrics import Metrics
 
 
 def run(environment: dict[str, str], module: str = "voice_gateway") -> subprocess.CompletedProcess[str]:

@@ -22,7 +22,6 @@ SET = {
     "VOICE_VALKEY_HOST": "127.0.0.1",
     "VOICE_VALKEY_PORT": "6379",
     "VOICE_REGION": "us-east-1",
-    "VOICE_INTERFACE": "lo",
 }
 
 

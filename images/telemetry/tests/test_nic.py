@@ -14,6 +14,7 @@ from voice_telemetry.sources import SourceError, nic
 from voice_telemetry.sources.nic import Nic
 
 ROOT = Path(__file__).parents[3]
+COUNTERS = nic.counters
 # `ethtool -S` on an instance, as AWS's guide to network performance monitoring prints it.
 ENA = """\
 NIC statistics:
@@ -39,25 +40,41 @@ def printed(text: str) -> dict[str, int]:
     return {name.strip(): int(value) for name, _, value in rows}
 
 
+def in_own_network(script: str) -> str:
+    """Run a script where nothing but `lo` is, as root; return what it prints."""
+    paths = os.pathsep.join(str(ROOT / part) for part in ("", "images/runtime/src", "images/telemetry/src"))
+    return subprocess.run(
+        ["unshare", "--user", "--map-root-user", "--net", "sh", "-c", script],
+        env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+
+
 def test_counters_of_a_real_interface_are_those_that_ethtool_prints() -> None:
     code = 'import json; from voice_telemetry.sources import nic; print(json.dumps(nic.counters("v0")))'
     read = shlex.join([sys.executable, "-c", code])
     script = f"ip link add v0 type veth peer name v1 && {read} && ethtool -S v0"
-    paths = os.pathsep.join(str(ROOT / part) for part in ("", "images/runtime/src", "images/telemetry/src"))
-    done = subprocess.run(
-        ["unshare", "--user", "--map-root-user", "--net", "sh", "-c", script],
-        env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    ours, ethtool = done.stdout.split("\n", 1)
+    ours, ethtool = in_own_network(script).split("\n", 1)
     assert json.loads(ours) == printed(ethtool)
     assert json.loads(ours)["peer_ifindex"] > 0, "a number that is not 0: names and values stand together"
+
+
+def test_the_interface_is_that_of_the_default_route() -> None:
+    code = "from voice_telemetry.sources import nic; print(nic.default_interface())"
+    links = "ip link add v0 type veth peer name v1; ip address add 10.9.0.1/24 dev v0; ip link set v0 up"
+    script = (
+        f"{links}; ip link set v1 up; ip route add default via 10.9.0.2; {shlex.join([sys.executable, '-c', code])}"
+    )
+    assert in_own_network(script) == "v0\n"
+    with pytest.raises(subprocess.CalledProcessError) as error:
+        in_own_network(shlex.join([sys.executable, "-c", code]))
+    assert "no default route leads to an interface" in error.value.stderr
 
 
 async def test_what_was_added_is_told_by_allowance(monkeypatch: pytest.MonkeyPatch) -> None:
     told = [printed(ENA), printed(ENA) | {"pps_allowance_exceeded": 70}, printed(ENA)]
     monkeypatch.setattr(nic, "counters", lambda _: told.pop(0))
-    source = Nic("ens5")
+    monkeypatch.setattr(nic, "default_interface", lambda: "ens5")
+    source = Nic()
     assert await source.read() == [], "since when is not known yet"
     assert {sample.part: sample.value for sample in await source.read()} == {
         allowance: 70 if allowance is Allowance.PACKETS else 0 for allowance in Allowance
@@ -66,11 +83,13 @@ async def test_what_was_added_is_told_by_allowance(monkeypatch: pytest.MonkeyPat
 
 
 async def test_another_interface_is_named_with_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    interfaces = iter(["ens5", "lo", "nothere"])
+    monkeypatch.setattr(nic, "default_interface", lambda: next(interfaces))
     monkeypatch.setattr(nic, "counters", lambda _: {"peer_ifindex": 3})
     with pytest.raises(SourceError, match="ens5 is no ENA interface, or its driver is too old: no bw_in_allowance"):
-        await Nic("ens5").read()
-    monkeypatch.undo()
+        await Nic().read()
+    monkeypatch.setattr(nic, "counters", COUNTERS)
     with pytest.raises(SourceError, match="lo tells no counters: "):
-        await Nic("lo").read()
+        await Nic().read()
     with pytest.raises(SourceError, match="nothere tells no counters: No such device"):
-        await Nic("nothere").read()
+        await Nic().read()

@@ -135,7 +135,6 @@ async def program(**environment: str) -> asyncio.subprocess.Process:
 
 GOOD = {
     "VOICE_DEPLOYMENT": "production", "VOICE_FLEET": "vad", "VOICE_HOST": "i-1", "VOICE_REGION": "us-east-1",
-    "VOICE_INTERFACE": "lo",
     "VOICE_TELEMETRY_SOURCES": "dataplane", "VOICE_CONTROL_SOCKET": "/nowhere/control.sock",
     "VOICE_VALKEY_HOST": "127.0.0.1", "VOICE_VALKEY_PORT": "1", "VOICE_VALKEY_USER": "vad",
 }  # fmt: skip

@@ -7,7 +7,6 @@
 #include "config/config.hpp"
 #include "control/server.hpp"
 #include "pipeline/data_plane.hpp"
-#include "srtp/crypto_pool.hpp"
 #include "support/privileges.hpp"
 
 namespace {
@@ -36,7 +35,6 @@ int run(const voice::config::Config& config) {
 }  // namespace
 
 int main() {
-    voice::srtp::CryptoPool::install();  // before anything uses OpenSSL
     voice::control::Server::take_signals();
     const auto loaded = voice::config::load([](const char* name) { return std::getenv(name); });
     if (const auto* problems = std::get_if<std::vector<voice::config::Problem>>(&loaded)) {

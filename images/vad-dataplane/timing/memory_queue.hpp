@@ -32,11 +32,12 @@ public:
     // Every stream hears the same audio from another place on; packets of different streams come in a fixed, random
     // order, which processors cannot foresee.
     // With a key they are SRTP.
-    MemoryQueue(std::uint32_t streams, std::size_t batch, std::vector<Frame> audio, const voice::srtp::Key* key)
+    MemoryQueue(std::uint32_t streams, std::size_t batch, std::vector<Frame> audio, const voice::srtp::Key* key,
+                voice::srtp::Suite suite)
         : audio_(std::move(audio)), batch_(batch), order_(streams), packets_(kPackets),
-          payload_bytes_(sizeof(Frame) + (key != nullptr ? voice::srtp::kTagBytes : 0)) {
+          payload_bytes_(sizeof(Frame) + (key != nullptr ? voice::srtp::tag_bytes(suite) : 0)) {
         for (std::uint32_t stream = 0; key != nullptr && stream < streams; ++stream) {
-            senders_.push_back(sender(ssrc_of(stream), *key));
+            senders_.push_back(sender(ssrc_of(stream), *key, suite));
         }
         std::iota(order_.begin(), order_.end(), 0U);
         std::ranges::shuffle(order_, std::mt19937(1));
@@ -83,15 +84,17 @@ private:
     };
     using Sender = std::unique_ptr<std::remove_pointer_t<srtp_t>, Free>;
 
-    static Sender sender(std::uint32_t ssrc, voice::srtp::Key key) {
+    static Sender sender(std::uint32_t ssrc, voice::srtp::Key key, voice::srtp::Suite suite) {
         srtp_policy_t policy{};
-        srtp_crypto_policy_set_aes_cm_128_hmac_sha1_80(&policy.rtp);
-        srtp_crypto_policy_set_aes_cm_128_hmac_sha1_80(&policy.rtcp);
+        static const auto ready = srtp_init();
+        const auto set = suite == voice::srtp::Suite::kAeadAes128Gcm ? srtp_crypto_policy_set_aes_gcm_128_16_auth
+                                                                     : srtp_crypto_policy_set_rtp_default;
+        set(&policy.rtp);
+        set(&policy.rtcp);
         policy.ssrc = {.type = ssrc_specific, .value = ssrc};
         policy.key = key.data();
         srtp_t made = nullptr;
-        // A receiver makes the library ready, which is to be done once.
-        if (voice::srtp::Receiver::create(ssrc, key) == nullptr || srtp_create(&made, &policy) != srtp_err_status_ok) {
+        if (ready != srtp_err_status_ok || srtp_create(&made, &policy) != srtp_err_status_ok) {
             throw std::runtime_error("libsrtp makes no sender");
         }
         return Sender(made);

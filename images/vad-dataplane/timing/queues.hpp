@@ -7,6 +7,7 @@
 #include <rte_ring.h>
 #include <rte_ring_peek_zc.h>
 
+#include <atomic>
 #include <boost/lockfree/spsc_queue.hpp>
 #include <cstdlib>
 #include <cstring>
@@ -49,14 +50,59 @@ private:
     std::unique_ptr<voice::SpscRing<T, kSlots>> ring_ = std::make_unique<voice::SpscRing<T, kSlots>>();
 };
 
+// A ring in the style of rigtorp's SPSCQueue: two indices that wrap at the end, each with the other side's copy on a line
+// of its own; one slot stays free, and slots lie side by side.
 template <typename T>
-class OursCopied : OursInPlace<T> {
+class TwoIndexInPlace {
+public:
+    template <typename Fill>
+    bool put(Fill fill) {
+        const std::size_t at = written_.load(std::memory_order_relaxed);
+        const std::size_t next = after(at);
+        if (next == read_seen_) {
+            read_seen_ = read_.load(std::memory_order_acquire);
+            if (next == read_seen_) {
+                return false;
+            }
+        }
+        fill(slots_[at]);
+        written_.store(next, std::memory_order_release);
+        return true;
+    }
+
+    template <typename Read>
+    bool take(Read read) {
+        const std::size_t at = read_.load(std::memory_order_relaxed);
+        if (at == written_seen_) {
+            written_seen_ = written_.load(std::memory_order_acquire);
+            if (at == written_seen_) {
+                return false;
+            }
+        }
+        read(slots_[at]);
+        read_.store(after(at), std::memory_order_release);
+        return true;
+    }
+
+private:
+    static std::size_t after(std::size_t at) { return at == kSlots ? 0 : at + 1; }
+
+    std::vector<T> slots_ = std::vector<T>(kSlots + 1);
+    alignas(64) std::atomic<std::size_t> written_{0};
+    alignas(64) std::size_t read_seen_ = 0;
+    alignas(64) std::atomic<std::size_t> read_{0};
+    alignas(64) std::size_t written_seen_ = 0;
+};
+
+// Queues that hand out their own memory, used with copies.
+template <typename Queue, typename T>
+class Copied : Queue {
 public:
     bool put(const T& message) {
-        return OursInPlace<T>::put([&](T& slot) { slot = message; });
+        return Queue::put([&](T& slot) { slot = message; });
     }
     bool take(T& message) {
-        return OursInPlace<T>::take([&](const T& slot) { message = slot; });
+        return Queue::take([&](const T& slot) { message = slot; });
     }
 };
 

@@ -1,4 +1,5 @@
-// The ring between two pinned threads, against DPDK's rte_ring and Boost's spsc_queue, interleaved in one run.
+// The ring between two pinned threads, against DPDK's rte_ring, Boost's spsc_queue and one of two indices, interleaved in one
+// run.
 //   time_ring ROUNDS
 #include <algorithm>
 #include <atomic>
@@ -133,17 +134,22 @@ std::vector<Contestant> contestants() {
     constexpr const char* small = "ring: 8 bytes";
     return {
         {whole, "voice", whole_in_place<OursInPlace<Chunk>>},
+        {whole, "two indices", whole_in_place<TwoIndexInPlace<Chunk>>},
         {whole, "rte_ring, zero-copy calls", whole_in_place<RteInPlace<Chunk>>},
         {whole, "rte_ring, pointers", whole_in_place<RtePointers>},
         {whole, "Boost, pointers", whole_in_place<BoostPointers>},
         {header, "voice", header_in_place<OursInPlace<Chunk>>},
+        {header, "two indices", header_in_place<TwoIndexInPlace<Chunk>>},
         {header, "rte_ring, zero-copy calls", header_in_place<RteInPlace<Chunk>>},
         {header, "rte_ring, pointers", header_in_place<RtePointers>},
         {header, "Boost, pointers", header_in_place<BoostPointers>},
-        {copy, "voice", [] { return copied<OursCopied<Chunk>, Chunk>(kChunks); }},
+        {copy, "voice", [] { return copied<Copied<OursInPlace<Chunk>, Chunk>, Chunk>(kChunks); }},
+        {copy, "two indices", [] { return copied<Copied<TwoIndexInPlace<Chunk>, Chunk>, Chunk>(kChunks); }},
         {copy, "rte_ring", [] { return copied<RteCopied<Chunk>, Chunk>(kChunks); }},
         {copy, "Boost", [] { return copied<BoostCopied<Chunk>, Chunk>(kChunks); }},
-        {small, "voice", [] { return copied<OursCopied<std::uint64_t>, std::uint64_t>(kSmall); }},
+        {small, "voice", [] { return copied<Copied<OursInPlace<std::uint64_t>, std::uint64_t>, std::uint64_t>(kSmall); }},
+        {small, "two indices",
+         [] { return copied<Copied<TwoIndexInPlace<std::uint64_t>, std::uint64_t>, std::uint64_t>(kSmall); }},
         {small, "rte_ring", [] { return copied<RteCopied<std::uint64_t>, std::uint64_t>(kSmall); }},
         {small, "Boost", [] { return copied<BoostCopied<std::uint64_t>, std::uint64_t>(kSmall); }},
     };

@@ -1,5 +1,5 @@
 // What a packet costs in the data plane's own code, from memory: how many streams a core could carry at most.
-//   time_streams ROUNDS MODULE.so AUDIO STREAMS[/BATCH][/srtp]...
+//   time_streams ROUNDS MODULE.so AUDIO STREAMS[/BATCH][/srtp|/gcm]...
 //
 // AUDIO is 16 kHz PCM16 in network order. Packets go through a poller (headers, session, jitter buffer, VAD, log-mel, ring)
 // and its chunks through the shipper to a UDP port of this machine, in turn on one thread, timed apart. Time is the
@@ -20,7 +20,6 @@
 #include "pipeline/session_slots.hpp"
 #include "pipeline/state_file.hpp"
 #include "ship/shipper.hpp"
-#include "srtp/crypto_pool.hpp"
 #include "support/huge_pages.hpp"
 
 namespace {
@@ -31,6 +30,12 @@ constexpr std::uint32_t kTicksPerS = 50;
 constexpr std::uint32_t kWarmUpTicks = 100;
 constexpr std::uint32_t kRoundPackets = 200'000;
 constexpr srtp::Key kKey{1, 2, 3};
+
+// What callers send.
+enum class Kind : std::uint8_t { kRtp, kAesCm, kAesGcm };
+constexpr std::array<const char*, 3> kKindNames{"", ", SRTP", ", SRTP with AES-GCM"};
+srtp::Suite suite_of(Kind kind) { return kind == Kind::kAesGcm ? srtp::Suite::kAeadAes128Gcm : srtp::Suite::kAesCm128HmacSha1_80; }
+
 constexpr std::array<const char*, pipeline::kStages> kStageNames{"SRTP", "decoding", "jitter buffer", "VAD (wasm)",
                                                                   "log-mel and ring"};
 
@@ -91,10 +96,11 @@ struct Spent {
 // The data plane of one queue, without its threads.
 class Plane : public OnHugePages {
 public:
-    Plane(std::uint32_t streams, std::size_t batch, bool srtp, const std::vector<bench::Frame>& audio, const char* module)
-        : streams_(streams), batch_(batch), srtp_(srtp), queue_(streams, batch, audio, srtp ? &kKey : nullptr), slots_(streams, VOICE_CHUNK_LOG_MEL),
+    Plane(std::uint32_t streams, std::size_t batch, Kind kind, const std::vector<bench::Frame>& audio, const char* module)
+        : streams_(streams), batch_(batch), kind_(kind),
+          queue_(streams, batch, audio, kind == Kind::kRtp ? nullptr : &kKey, suite_of(kind)), slots_(streams, VOICE_CHUNK_LOG_MEL),
           state_("/dev/shm/voice-bench-" + std::to_string(getpid()) + "-" + std::to_string(streams) + "-" +
-                     std::to_string(batch) + (srtp ? "-srtp" : ""), streams),
+                     std::to_string(batch) + "-" + std::to_string(static_cast<int>(kind)), streams),
           poller_(0U, queue_,
                   pipeline::PollerParts{.index = 0,
                                         .vad = std::make_unique<vad::Instance>(vad::Module::load(module)),
@@ -108,8 +114,9 @@ public:
         }
         slots_.tell(poller_);
         admission::SessionRecord record;
-        if (srtp) {
+        if (kind != Kind::kRtp) {
             record.srtp_key = kKey;
+            record.srtp_suite = suite_of(kind);
         }
         for (std::uint32_t stream = 0; stream < streams; ++stream) {
             while (!slots_.open(bench::MemoryQueue::ssrc_of(stream), record)) {
@@ -169,7 +176,7 @@ public:
 
     [[nodiscard]] std::vector<bench::Result> names() const {
         const std::string group = std::to_string(streams_) + " streams, a packet from memory, " +
-                                  std::to_string(batch_) + " at a time" + (srtp_ ? ", SRTP" : "");
+                                  std::to_string(batch_) + " at a time" + kKindNames[static_cast<std::size_t>(kind_)];
         return {{group, "headers, session, state", "ns", {}}, {group, kStageNames[0], "ns", {}},
                 {group, kStageNames[1], "ns", {}},            {group, kStageNames[2], "ns", {}},
                 {group, kStageNames[3], "ns", {}},            {group, kStageNames[4], "ns", {}},
@@ -180,7 +187,7 @@ public:
 private:
     std::uint32_t streams_;
     std::size_t batch_;
-    bool srtp_;
+    Kind kind_;
     bench::MemoryQueue queue_;
     pipeline::SessionSlots slots_;
     NobodyUnknown unknown_;
@@ -195,12 +202,10 @@ private:
 
 int main(int argc, char** argv) {
     if (argc < 5) {
-        std::fputs("time_streams ROUNDS MODULE.so AUDIO STREAMS[/BATCH][/srtp]...\n", stderr);
+        std::fputs("time_streams ROUNDS MODULE.so AUDIO STREAMS[/BATCH][/srtp|/gcm]...\n", stderr);
         return 2;
     }
-    srtp::CryptoPool::install();
     bench::pin(0);
-    [[maybe_unused]] srtp::CryptoPool pool;
     const auto audio = read_audio(argv[3]);
     std::vector<std::unique_ptr<Plane>> planes;
     std::vector<bench::Result> results;
@@ -210,7 +215,7 @@ int main(int argc, char** argv) {
             static_cast<std::uint32_t>(std::atoi(argv[i])),
             batch == nullptr || std::atoi(batch + 1) == 0 ? bench::MemoryQueue::kBatch
                                                           : static_cast<std::size_t>(std::atoi(batch + 1)),
-            std::strstr(argv[i], "/srtp") != nullptr, audio, argv[2]));
+            std::strstr(argv[i], "/gcm") != nullptr ? Kind::kAesGcm : std::strstr(argv[i], "/srtp") != nullptr ? Kind::kAesCm : Kind::kRtp, audio, argv[2]));
         std::ranges::move(planes.back()->names(), std::back_inserter(results));
     }
     const std::size_t each = results.size() / planes.size();

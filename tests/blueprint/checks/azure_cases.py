@@ -73,6 +73,19 @@ def callers(nodes: int = 12, authorizer: str = "jwt", **tiers: Edits) -> dict[st
     }
 
 
+def agents(**more: object) -> dict[str, object]:
+    """The same with agents; the cells answer."""
+    section = {
+        "prompt": "Answer in one sentence.",
+        "voice": "casual_male",
+        "chat": {"kind": "service", "service": "cell"},
+        "speech": {"kind": "service", "service": "speech"},
+        "replicas": {"min": 2, "max": 10},
+        **more,
+    }
+    return {**callers(20), "azure.agents": section}
+
+
 def peak(calls: int) -> dict[str, object]:
     return {"load": {"calls": calls, "peak_factor": 1}}
 
@@ -101,6 +114,15 @@ CASES: tuple[Case, ...] = (
          ("anybody",)),
     case("caller-tiers-survive", "azure.callers.asr.replicas", callers(asr={"replicas": {"min": 1, "max": 4}}),
          callers(), ("asr may be 1 pod",)),
+    # Agents; the base document's cells answer 400
+    case("agents-fit-core", "azure.agents.conversations", agents(conversations=9), agents(conversations=8)),
+    case("agents-fit-tiers", "azure.agents.replicas", agents(replicas={"min": 2, "max": 51}),
+         agents(replicas={"min": 2, "max": 50}), ("408", "cell carries 400")),
+    case("load-fits-agents", "azure.agents.replicas", agents() | peak(81), agents() | peak(80), ("80", "81")),
+    case("voice-licence-allows-use", "azure.agents.speech.model",
+         agents(speech={"kind": "endpoint", "url": "https://speech.callers.dev/v1", "model": "voxtral-4b-tts"})
+         | {"azure.model_agreements": ABSENT},
+         agents(speech={"kind": "endpoint", "url": "https://speech.callers.dev/v1", "model": "kokoro"})),
     # Capacity
     case("vm-size-in-location", f"{CELLS}.vm_size", {"azure.location": "westindia"},
          {"azure.location": "southcentralus"}, ("Standard_NC96ads_A100_v4", "westindia")),

@@ -72,6 +72,18 @@ def period(seconds: int, datapoints: int = 3) -> Edits:
     return {f"{VAD_RULE}.period_s": seconds, f"{VAD_RULE}.evaluation_periods": datapoints}
 
 
+def agents(voice: str = "kokoro", load: Edits | None = None, **more: object) -> dict[str, object]:
+    section = {
+        "prompt": "Answer in one sentence.",
+        "voice": "af_heart",
+        "chat": {"url": "https://chat.callers.dev/v1", "model": "qwen3-8b"},
+        "speech": {"url": "https://speech.callers.dev/v1", "model": voice},
+        "tasks": {"min": 1, "max": 4},
+        **more,
+    }
+    return {"images.agent": DIGEST, "aws.agents": section, **({"load": load} if load else {})}
+
+
 def pages(count: int, size_mib: int = 2, instance_type: str = "c8g.12xlarge") -> Edits:
     return {"aws.vad.huge_pages": {"count": count, "size_mib": size_mib}, "aws.vad.instance_type": instance_type}
 
@@ -365,6 +377,19 @@ CASES: tuple[Case, ...] = (
          ("67%", "1.54 USD", "1,000 callers")),
     Case("artifacts-used", "aws.asr.0", {"environment": "production"},
          {"environment": "production", "aws.asr.0.artifacts": True}, ("from a hub",)),
+    # Agents, of whom base's 20 hosts of 221 calls hear 4,420
+    Case("agents-fit-core", "aws.agents.conversations", agents(conversations=9), agents(conversations=8),
+         ("9 conversations", "69%")),
+    Case("agents-fit-tiers", "aws.agents.tasks", agents(tasks={"min": 1, "max": 553}),
+         agents(tasks={"min": 1, "max": 552}), ("4,424", "asr carries 4,420")),
+    Case("load-fits-agents", "aws.agents.tasks", agents(load={"calls": 33, "conversation_share": 0.5}),
+         agents(load={"calls": 32, "conversation_share": 0.5}), ("32 conversations", "peak is 33")),
+    Case("voice-licence-allows-use", "aws.agents.speech.model", agents("voxtral-4b-tts"), agents(),
+         ("CC-BY-NC-4.0", "commercial")),
+    Case("voice-licence-allows-use", "aws.agents.speech.model", agents("mistralai/Voxtral-4B-TTS-2603"),
+         agents("voxtral-4b-tts", commercial=False)),
+    Case("voice-licence-allows-use", "aws.agents.speech.model", agents("voxtral-4b-tts"),
+         agents("voxtral-4b-tts", model_agreements=[{"model": "voxtral-4b-tts", "reference": "contract 2026-17"}])),
     # Supply
     Case("production-protected", "aws.deletion_protection", {"aws.deletion_protection": False},
          {"aws.deletion_protection": True}, ("can be deleted",)),

@@ -10,7 +10,7 @@ import pytest
 
 import blueprint
 from blueprint import Deployment, checks
-from blueprint.checks import Finding, Level
+from blueprint.checks import Finding, Level, azure_models
 from blueprint.file.model.scaling import MissingData
 from tests.blueprint.checks import azure_cases, cases
 from tests.blueprint.checks.cases import Case
@@ -217,6 +217,15 @@ def test_remedy_works(check: str, at: str, pattern: str, load: Load) -> None:
             assert not findings(load({**case.trips, at: int(remedy[1])}, case.base), case)
             tried += 1
     assert tried
+
+
+@pytest.mark.parametrize(("driver", "runs"), [("570.211.01", False), ("580.65.06", True), ("595.10", True)])
+def test_a_driver_of_the_branch_that_is_wanted_runs_the_engine(
+    driver: str, *, runs: bool, load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(azure_models, "HELD_BACK_DRIVERS", {"A10": f"GRID {driver}"})
+    (case,) = (case for case in CASES if case.check == "driver-runs-engine")
+    assert (findings(load(case.trips, case.base), case) == []) is runs
 
 
 def test_larger_instance_type_of_a_remedy_works(load: Load) -> None:

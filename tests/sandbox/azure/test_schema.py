@@ -1,13 +1,16 @@
 """The tables of the engine name only what the installed SDKs know."""
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
+import pulumi_azure_native
 import pytest
 
 from sandbox.azure import arm, fakes, replacements
 from sandbox.azure.graph import Resource, make_urn, short_type
 from sandbox.azure.inputs import problems
 from sandbox.azure.schema import SDKS, Shape, args_shape, definitions, resource_shape, tokens
+from sandbox.azure.sdk_imports import Service
 from sandbox.azure.values import UNKNOWN, Secret
 
 KINDS = sorted({*definitions(), *arm._ELSEWHERE})
@@ -117,3 +120,14 @@ def test_urns_name_the_types_of_parents() -> None:
     assert child == "urn:pulumi:dev::p::a:b:C$kubernetes:core/v1:Pod::x"
     assert Resource(child, "kubernetes:core/v1:Pod", "x").label == 'core/v1:Pod "x"'
     assert short_type("pulumi:providers:kubernetes") == "providers:kubernetes"
+
+
+@pytest.mark.parametrize("name", ["containerregistry", "dashboard", "keyvault"])
+def test_a_service_by_the_file_is_the_service(name: str) -> None:
+    whole = getattr(pulumi_azure_native, name)
+    service = Service(Path(whole.__file__).parent)
+    assert service.outputs is whole.outputs  # which loads the whole
+    public = [each for each in dir(whole) if not each.startswith("_") and each != "typing"]
+    assert [each for each in public if getattr(service, each) is not getattr(whole, each)] == []
+    with pytest.raises(AttributeError, match=f"pulumi_azure_native.{name}' has no attribute 'NoSuchThing'"):
+        _ = service.NoSuchThing

@@ -40,13 +40,14 @@ def test_flow_logs_are_kept_encrypted_for_as_long_as_the_file_says(network: Stac
     assert network.the("EC2::FlowLog")["TrafficType"] == "ALL"
 
 
-def test_only_the_public_load_balancer_is_open_to_the_world(network: Stack) -> None:
+def test_only_the_public_load_balancers_are_open_to_the_world(network: Stack) -> None:
     open_groups = [
         group["GroupDescription"]
         for group in network.properties("EC2::SecurityGroup")
         if group.get("SecurityGroupIngress")
     ]
-    assert open_groups == [f"voice-serve {Tier.PUBLIC_LOAD_BALANCER} tier"]
+    doors = [Tier.PUBLIC_LOAD_BALANCER, Tier.AGENT_LOAD_BALANCER]
+    assert open_groups == [f"voice-serve {tier} tier" for tier in doors]
     assert not any("CidrIp" in rule for rule in network.properties("EC2::SecurityGroupIngress"))
 
 

@@ -1,6 +1,7 @@
 """Callers on Azure: who gets in and how far, what each tier is told, and who signs in to the state store."""
 
 import re
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,7 @@ def test_security_groups_let_in_what_the_contract_says_and_nothing_else(cloud: G
 
 def test_the_edge_leads_each_name_to_its_port_of_the_gateway(cloud: Graph, pods_graph: Graph) -> None:
     edge = inputs(_one(cloud, "network:ApplicationGateway"))
+    assert edge["autoscaleConfiguration"]["maxCapacity"] < IPv4Network(small_ranges(CIDR).edge).num_addresses - 5
     (service,) = (each for each in manifests(pods_graph, "Service") if each["metadata"]["name"] == "gateway")
     annotations = service["metadata"]["annotations"]
     ((backend,),) = (pool["backendAddresses"] for pool in edge["backendAddressPools"])

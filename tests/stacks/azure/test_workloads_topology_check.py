@@ -128,13 +128,15 @@ def test_gpus_that_hand_over_reach_each_other() -> None:
 
 
 @pytest.mark.parametrize(("refuse", "code", "said"), [(True, 1, "refused: GPUs"), (False, 0, "warning: GPUs")])
+@pytest.mark.parametrize("apart", ["w", "r"])
 def test_the_file_chooses_what_a_node_without_peer_access_means(
-    tmp_path: Path, *, refuse: bool, code: int, said: str
+    tmp_path: Path, apart: str, *, refuse: bool, code: int, said: str
 ) -> None:
     fake = tmp_path / "nvidia-smi"
-    shown = {"-m": GOOD, "-p2p": APART, "": listing()}
-    cases = "".join(f"  {flag or '*'}) cat <<'END'\n{text}\nEND\n  ;;\n" for flag, text in shown.items())
-    fake.write_text(f'#!/bin/sh\ncase "$2" in\n{cases}esac\n', encoding="utf-8")
+    # GPUs may reach each other one way alone: prefill writes, decode reads.
+    shown = {"-m ": GOOD, "-p2p w": JOINED, "-p2p r": JOINED, " ": listing(), f"-p2p {apart}": APART}
+    cases = "".join(f"  '{flags}') cat <<'END'\n{text}\nEND\n  ;;\n" for flags, text in shown.items())
+    fake.write_text(f'#!/bin/sh\ncase "$2 $3" in\n{cases}esac\n', encoding="utf-8")
     fake.chmod(0o755)
     expected = expectation(NC96, 4, replace(ACROSS, refuse=refuse))
     done = subprocess.run(  # noqa: S603  the program under test

@@ -89,7 +89,8 @@ class Chat(OpenAILLMService):
 
     def __init__(self, settings: AgentSettings, trace: Trace) -> None:
         super().__init__(
-            api_key="none",  # engines of the same deployment, behind its network rules
+            # Without one, Pipecat's client asks the environment for it; engines of a cluster ask for none.
+            api_key=settings.chat_key.get_secret_value() or "none",
             base_url=settings.chat_url,
             settings=OpenAILLMService.Settings(
                 model=settings.chat_model,

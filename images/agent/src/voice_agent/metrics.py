@@ -1,13 +1,22 @@
-"""What the agent measures, in Prometheus' format on its own port: a managed Prometheus or an agent of AWS' reads it."""
+"""What the agent measures: in Prometheus' format on its own port, and what alarms need as log lines for CloudWatch."""
 
 import logging
 import time
+from collections.abc import Callable
 
-from pipecat.frames.frames import Frame, InterruptionFrame, VADUserStartedSpeakingFrame
+from pipecat.frames.frames import (
+    BotStartedSpeakingFrame,
+    BotStoppedSpeakingFrame,
+    Frame,
+    InterruptionFrame,
+    VADUserStartedSpeakingFrame,
+)
 from pipecat.observers.base_observer import BaseObserver, FramePushed
 from pipecat.observers.user_bot_latency_observer import LatencyBreakdown, MeasuredFrom
 from pipecat.transports.base_output import BaseOutputTransport
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from voice_runtime import metrics
 
 SECONDS = (0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
 
@@ -19,20 +28,21 @@ class Metrics:
 
     Attributes:
         conversations: Those that are held; the load to scale on, beside ``slots``.
-        refused: Callers that were refused, by reason.
+        told: What is written to the log for CloudWatch.
     """
 
-    def __init__(self, slots: int) -> None:
+    def __init__(self, slots: int, told: metrics.Metrics) -> None:
+        self.told = told
         self._registry = CollectorRegistry()
         self.conversations = Gauge("voice_agent_conversations", "Conversations held", registry=self._registry)
-        self.refused = Counter("voice_agent_refused", "Callers refused", ["reason"], registry=self._registry)
+        self._refused = Counter("voice_agent_refused", "Callers refused", ["reason"], registry=self._registry)
         self._turns = Histogram(
             "voice_agent_turn_seconds", "End of speech to speech", buckets=SECONDS, registry=self._registry
         )
         self._stages = Histogram(
             "voice_agent_stage_seconds", "Parts of a turn", ["stage"], buckets=SECONDS, registry=self._registry
         )
-        self.interruptions = Histogram(
+        self._interruptions = Histogram(
             "voice_agent_barge_in_seconds", "Onset of speech to silence", buckets=SECONDS, registry=self._registry
         )
         Gauge("voice_agent_slots", "Conversations that fit", registry=self._registry).set(slots)
@@ -42,6 +52,7 @@ class Metrics:
         if breakdown.measured_from is not MeasuredFrom.USER_SILENCE:
             return
         self._turns.observe(breakdown.total_secs)
+        self.told.observe("TurnLatency", 1000 * breakdown.total_secs)
         stages: dict[str, float] = {}
         for part in breakdown.contributions:
             stages[part.key] = stages.get(part.key, 0.0) + part.duration_secs
@@ -50,9 +61,24 @@ class Metrics:
         told = {stage: round(took * 1000) for stage, took in stages.items()}
         log.info("turn", extra={"fields": {"total_ms": round(breakdown.total_secs * 1000), "stages_ms": told}})
 
+    def refused(self, reason: str) -> None:
+        """Count a caller who was not let in."""
+        self._refused.labels(reason).inc()
+        self.told.count("ConversationsRefused")
+
+    def interrupted(self, took_s: float) -> None:
+        """Note how long the agent spoke on after a caller had begun to."""
+        self._interruptions.observe(took_s)
+        self.told.observe("BargeInLatency", 1000 * took_s)
+
+    def flush(self, held: int) -> None:
+        """Write what CloudWatch is told of the last second."""
+        self.told.observe("Conversations", held)
+        self.told.flush()
+
     def barge_in(self) -> BaseObserver:
         """Return what watches one conversation for interruptions."""
-        return _BargeIn(self.interruptions)
+        return _BargeIn(self.interrupted)
 
     def text(self) -> bytes:
         """Return what a scraper reads."""
@@ -62,16 +88,20 @@ class Metrics:
 class _BargeIn(BaseObserver):
     """Times the onset of speech to the message that silences the agent."""
 
-    def __init__(self, seconds: Histogram) -> None:
+    def __init__(self, noted: Callable[[float], None]) -> None:
         super().__init__()
-        self._seconds = seconds
+        self._noted = noted
+        self._speaks = False
         self._onset = 0.0
 
     async def on_push_frame(self, data: FramePushed) -> None:
         """Look at a frame that goes from one processor to the next."""
         frame: Frame = data.frame
-        if isinstance(frame, VADUserStartedSpeakingFrame):
-            self._onset = frame.timestamp - frame.start_secs
+        if isinstance(frame, (BotStartedSpeakingFrame, BotStoppedSpeakingFrame)):
+            self._speaks = isinstance(frame, BotStartedSpeakingFrame)
+        elif isinstance(frame, VADUserStartedSpeakingFrame):
+            # Every turn of a caller begins with an interruption, but most have nothing to interrupt.
+            self._onset = frame.timestamp - frame.start_secs if self._speaks else 0.0
         elif isinstance(frame, InterruptionFrame) and isinstance(data.source, BaseOutputTransport) and self._onset:
-            self._seconds.observe(time.time() - self._onset)
+            self._noted(time.time() - self._onset)
             self._onset = 0.0

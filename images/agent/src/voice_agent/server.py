@@ -18,6 +18,7 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocketDisconnect
 
+from blueprint.contract.metrics import STORAGE_RESOLUTION_S
 from blueprint.contract.session_api import HEALTH_PATH, REALTIME_PATH
 from voice_agent import tokens
 from voice_agent.conversation import LAST_TURN_S, Conversation, Engines
@@ -31,6 +32,7 @@ from voice_agent.settings import AgentSettings
 from voice_agent.speaking import SPEECH_TIMEOUT_S
 from voice_agent.tools import Tools
 from voice_agent.trace import Trace
+from voice_runtime import metrics
 from voice_runtime.store import StoreSettings, connect
 
 NEW_PATH = "/v1/conversations"
@@ -55,7 +57,7 @@ class Agent:
     def __init__(self, settings: AgentSettings, store: Redis) -> None:
         self.settings = settings
         self.store = store
-        self.metrics = Metrics(settings.conversations)
+        self.metrics = Metrics(settings.conversations, metrics.Metrics(settings.deployment, settings.fleet))
         self.models = Models(settings.incomplete_within_s)
         self.client = httpx2.AsyncClient(timeout=SPEECH_TIMEOUT_S)
         self.draining = asyncio.Event()
@@ -97,7 +99,7 @@ class Agent:
                     engines = Engines(self.client, trace, line, opened, tools, known)
                     await self._hold(entrance, conversation, engines)
         except RefusedError as refusal:
-            self.metrics.refused.labels(refusal.error).inc()
+            self.metrics.refused(refusal.error)
             await entrance.refuse(refusal)
 
     async def _hold(self, entrance: Entrance, conversation: str, engines: Engines) -> None:
@@ -138,7 +140,7 @@ def application(agent: Agent) -> Starlette:
     async def health(_: Request) -> Response:
         return PlainTextResponse("draining\n", 503) if agent.draining.is_set() else PlainTextResponse("ok\n")
 
-    async def metrics(_: Request) -> Response:
+    async def measured(_: Request) -> Response:
         return Response(agent.metrics.text(), media_type="text/plain; version=0.0.4")
 
     return Starlette(
@@ -148,7 +150,7 @@ def application(agent: Agent) -> Starlette:
             WebSocketRoute(REALTIME_PATH, _Talk(agent, RealtimeEntrance)),
             WebSocketRoute(TWILIO_PATH, _Talk(agent, TwilioEntrance)),
             Route(HEALTH_PATH, health),
-            Route(METRICS_PATH, metrics),
+            Route(METRICS_PATH, measured),
         ]
     )
 
@@ -186,14 +188,23 @@ async def serve(settings: AgentSettings, store_settings: StoreSettings) -> None:
     for each in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(each, agent.draining.set)
     serving = asyncio.create_task(server.serve())
-    draining = asyncio.create_task(drain(agent))
+    draining, telling = asyncio.create_task(drain(agent)), asyncio.create_task(tell(agent))
     await asyncio.wait((serving, draining), return_when=asyncio.FIRST_COMPLETED)
     server.should_exit = True
     await serving
     draining.cancel()
+    telling.cancel()
+    agent.metrics.flush(agent.held)
     await agent.client.aclose()
     await agent.store.aclose()
     log.info("stopped")
+
+
+async def tell(agent: Agent) -> None:
+    """Publish what is measured, once a second."""
+    while True:
+        agent.metrics.flush(agent.held)
+        await asyncio.sleep(STORAGE_RESOLUTION_S)
 
 
 async def drain(agent: Agent) -> None:

@@ -15,13 +15,17 @@ class AgentSettings(BaseSettings):
     """The contract's variables without those of Valkey, and behind them variables of the agent alone.
 
     Attributes:
+        deployment: What metrics are of.
+        fleet: The same.
         conversations: Most of this process; whoever comes beyond them is refused before its socket is open.
         token_ttl_s: How long a conversation waits for a caller that comes back, seconds: memory and token live so long.
         idle_timeout_s: Seconds in which neither side says anything, before a conversation is closed.
         drain_timeout_s: Seconds that conversations have to end in, once the process is told to stop.
         gateway_url: The gateway, which hears, and says who may be heard.
         chat_url: OpenAI-compatible API of the language model, up to ``/v1``.
+        chat_key: Key of that API; empty: it asks for none.
         speech_url: OpenAI-compatible API of the engine that speaks, up to ``/v1``.
+        speech_key: Key of that API; empty: it asks for none.
         speech_rate: Sample rate of its raw PCM, Hz; OpenAI's is 24,000.
         prompt: What the language model is told to be.
         tools_url: An operator's endpoint whose tools the language model may call; empty: it has none.
@@ -36,6 +40,8 @@ class AgentSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="VOICE_", frozen=True)
 
+    deployment: str = Field(min_length=1)
+    fleet: str = Field(min_length=1)
     http_port: int = Field(ge=1, le=65535)
     conversations: int = Field(ge=1)
     token_key: SecretStr
@@ -45,8 +51,10 @@ class AgentSettings(BaseSettings):
     gateway_url: Url
     chat_url: Url
     chat_model: str = Field(min_length=1)
+    chat_key: SecretStr
     speech_url: Url
     speech_model: str = Field(min_length=1)
+    speech_key: SecretStr
     speech_voice: str = Field(min_length=1)
     speech_rate: int = Field(ge=8000, le=48000)
     prompt: str = Field(min_length=1)

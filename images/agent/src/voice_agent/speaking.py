@@ -37,6 +37,8 @@ class Speaking(TTSService):
         )
         self._url = f"{settings.speech_url}/audio/speech"
         self._asked = {"model": model, "voice": voice, "response_format": "pcm"}
+        key = settings.speech_key.get_secret_value()
+        self._key = {"Authorization": f"Bearer {key}"} if key else {}
         self._rate = settings.speech_rate
         self._client = client
         self._trace = trace
@@ -61,7 +63,7 @@ class Speaking(TTSService):
         words = _placed(text)
         try:
             async with self._client.stream(
-                "POST", self._url, json={**self._asked, "input": text}, headers=self._trace.headers()
+                "POST", self._url, json={**self._asked, "input": text}, headers={**self._key, **self._trace.headers()}
             ) as answer:
                 if answer.is_error:
                     said = (await answer.aread()).decode(errors="replace")[:200]

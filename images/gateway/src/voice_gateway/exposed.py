@@ -4,7 +4,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, star
 
 from blueprint.contract.images import Image
 from blueprint.contract.metrics import DEPLOYMENT_DIMENSION, FLEET_DIMENSION, METRICS, Metric
-from voice_gateway.metrics import Metrics
+from voice_runtime.metrics import Metrics
 
 MILLISECONDS = (100, 200, 300, 500, 750, 1000, 1500, 2000, 3000, 5000, 10_000)
 

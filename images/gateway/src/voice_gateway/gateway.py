@@ -10,12 +10,12 @@ from redis.asyncio import Redis
 from voice_gateway.callers import Callers, JwtCallers, TrustedCallers
 from voice_gateway.fleet import Fleet
 from voice_gateway.followers import Followers
-from voice_gateway.metrics import Metrics
 from voice_gateway.places import Places
 from voice_gateway.refusals import Refusal, busy, draining, retry_after, unknown_session
 from voice_gateway.settings import GatewaySettings
 from voice_gateway.tokens import ForeignTokenError, SessionTokens, TokenError
 from voice_gateway.traces import Traces
+from voice_runtime.metrics import Metrics
 from voice_runtime.sessions import Session, Sessions
 from voice_runtime.transcripts import Transcripts
 

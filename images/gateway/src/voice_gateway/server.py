@@ -16,8 +16,8 @@ from voice_gateway.apps import media_api, session_api
 from voice_gateway.audio_socket import MESSAGE_BYTES
 from voice_gateway.exposed import Exposed
 from voice_gateway.gateway import Gateway
-from voice_gateway.metrics import Metrics
 from voice_gateway.settings import GatewaySettings
+from voice_runtime.metrics import Metrics
 from voice_runtime.store import StoreSettings, connect
 
 METRICS_EVERY_S = 1.0

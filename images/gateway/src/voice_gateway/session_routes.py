@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from blueprint.contract.media import CODECS, Codec
-from blueprint.contract.session_api import MOST_END_OF_TURN_MS, TOKEN_HEADER
+from blueprint.contract.session_api import MOST_END_OF_TURN_MS, SRTP_SUITES, TOKEN_HEADER
 from voice_gateway.gateway import Gateway
 from voice_gateway.refusals import Refusal, draining, no_capacity, retry_after
 from voice_runtime import state
@@ -23,9 +23,6 @@ from voice_runtime.sessions import Session, SessionKind, SessionState, TooManySe
 BODY_BYTES = 4096
 """A request has a few short fields."""
 BODY_TIMEOUT_S = 10.0
-SRTP_SUITE = "AES_CM_128_HMAC_SHA1_80"
-SRTP_KEY_BYTES = 30
-"""16 bytes of key and 14 of salt (RFC 4568, section 6.2)."""
 SSRC_TRIES = 8
 
 log = logging.getLogger(__name__)
@@ -63,6 +60,7 @@ class SessionRequest(BaseModel):
 
     transport: Literal["websocket", "srtp"]
     language: Language | None = None
+    suite: Literal["AES_CM_128_HMAC_SHA1_80", "AEAD_AES_128_GCM"] | None = None
     end_of_turn_ms: int | None = Field(default=None, ge=0, le=MOST_END_OF_TURN_MS)
     media: MediaRequest | None = None
 
@@ -130,6 +128,8 @@ def check_language(gateway: Gateway, language: str | None) -> None:
 
 
 def _check_media(wanted: SessionRequest) -> None:
+    if wanted.suite and wanted.transport == "websocket":
+        raise Refusal(400, "unsupported suite", "a WebSocket is encrypted by TLS; leave suite out, or take SRTP")
     if wanted.media is None:
         return
     problem = wanted.media.media().problem
@@ -181,6 +181,7 @@ async def _body(request: Request) -> bytes:
 async def _open(gateway: Gateway, caller: str, wanted: SessionRequest) -> Session:
     external = wanted.transport == "srtp"
     settings, most = gateway.settings, gateway.settings.caller_sessions
+    suite: str = wanted.suite or next(iter(SRTP_SUITES))
     for _ in range(SSRC_TRIES):
         ssrc = secrets.randbits(32)
         session = Session(
@@ -190,7 +191,7 @@ async def _open(gateway: Gateway, caller: str, wanted: SessionRequest) -> Sessio
             kind=SessionKind.EXTERNAL if external else SessionKind.GATEWAY,
             caller=caller,
             expires_at=int(time.time()) + gateway.settings.session_max_s,
-            srtp_key=base64.b64encode(secrets.token_bytes(SRTP_KEY_BYTES)).decode() if external else None,
+            srtp_key=base64.b64encode(secrets.token_bytes(SRTP_SUITES[suite])).decode() if external else None,
             media=wanted.media.media() if wanted.media else OF_GATEWAYS,
             language=wanted.language,
             end_of_turn_ms=settings.end_of_turn_ms if wanted.end_of_turn_ms is None else wanted.end_of_turn_ms,
@@ -215,10 +216,10 @@ async def _take_place(gateway: Gateway, session: Session) -> None:
 def _describe(gateway: Gateway, session: Session) -> dict[str, object]:
     token, expires_at = gateway.tokens.make(session.id)
     media: dict[str, object] = {"websocket": gateway.settings.audio_url(session.id)}
-    if session.srtp_key:
+    if session.srtp_key and (suite := session.srtp_suite):
         host, port = gateway.settings.rtp_host or gateway.settings.media_host, gateway.settings.rtp_port
-        srtp = {"ssrc": session.ssrc, "suite": SRTP_SUITE, "key": session.srtp_key}
-        sdp = session.media.sdp(host, port, ssrc=session.ssrc, suite=SRTP_SUITE, key=session.srtp_key)
+        srtp = {"ssrc": session.ssrc, "suite": suite, "key": session.srtp_key}
+        sdp = session.media.sdp(host, port, ssrc=session.ssrc, suite=suite, key=session.srtp_key)
         media = {"srtp": {"host": host, "port": port, **srtp, **asdict(session.media), "sdp": sdp}}
     return {
         "id": session.id,

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from voice_gateway.metrics import Metrics
 from voice_gateway.rtp import FRAME_MS
 from voice_gateway.traces import CallTrace
+from voice_runtime.metrics import Metrics
 from voice_runtime.transcripts import EventKind, Transcript
 
 

@@ -1,5 +1,6 @@
 """Sessions as Valkey has them: who may send audio, and how far its transcript has come."""
 
+import base64
 import time
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,7 +8,7 @@ from typing import Any, Self
 
 from redis.asyncio import Redis
 
-from blueprint.contract.session_api import END_OF_TURN_MS
+from blueprint.contract.session_api import END_OF_TURN_MS, SRTP_SUITES
 from blueprint.contract.state import SessionField
 from voice_runtime import state
 from voice_runtime.media import OF_GATEWAYS, Media
@@ -74,6 +75,12 @@ class Session:
         """Whether it takes no audio any more."""
         ends_at = min(self.expires_at, self.lapses_at or self.expires_at)
         return self.state is SessionState.CLOSED or time.time() >= ends_at
+
+    @property
+    def srtp_suite(self) -> str | None:
+        """What its packets are encrypted with, as the length of its key says; ``None``: plain RTP."""
+        size = len(base64.b64decode(self.srtp_key)) if self.srtp_key else 0
+        return next((suite for suite, key_bytes in SRTP_SUITES.items() if key_bytes == size), None)
 
     @property
     def all_transcribed(self) -> bool:

@@ -37,7 +37,7 @@ def make(name: SourceName, settings: Settings, store: StoreSettings) -> Source:
         case SourceName.DATAPLANE:
             return DataPlane(settings.control_socket)
         case SourceName.NIC:
-            return Nic(settings.interface)
+            return Nic()
         case SourceName.NEURON:
             return Neuron(settings.neuron_monitor, Path(tempfile.gettempdir()) / "neuron-monitor.json")
         case SourceName.GPU:

@@ -36,7 +36,6 @@ class Settings(BaseSettings):
     host: str = Field(min_length=1)
     region: str = ""
     """Whose CloudWatch is told; without one Prometheus alone is."""
-    interface: str = Field(min_length=1)
     telemetry_sources: Annotated[tuple[SourceName, ...], NoDecode, BeforeValidator(_split)] = Field(min_length=1)
     prometheus_port: int = Field(ge=1, le=65535)
     prometheus_address: str = LOOPBACK

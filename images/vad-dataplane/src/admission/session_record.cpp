@@ -7,7 +7,9 @@
 namespace voice::admission {
 namespace {
 
+// Both keys have forty characters: thirty bytes without padding, 28 with two characters of it.
 constexpr std::size_t kKeyCharacters = srtp::kKeyBytes / 3 * 4;
+constexpr std::string_view kPadding = "==";
 
 int value_of_base64(char character) noexcept {
     if (character >= 'A' && character <= 'Z') {
@@ -22,23 +24,24 @@ int value_of_base64(char character) noexcept {
     return character == '+' ? 62 : character == '/' ? 63 : -1;
 }
 
-// Thirty bytes are forty characters without padding.
+bool is_padded(std::string_view key) noexcept { return key.ends_with(kPadding); }
+
 std::optional<srtp::Key> read_key(std::string_view text) {
     if (text.size() != kKeyCharacters) {
         return std::nullopt;
     }
+    const std::size_t characters = kKeyCharacters - (is_padded(text) ? kPadding.size() : 0);
     srtp::Key key{};
-    for (std::size_t group = 0; group < kKeyCharacters / 4; ++group) {
-        std::uint32_t bits = 0;
-        for (const char character : text.substr(4 * group, 4)) {
-            const int value = value_of_base64(character);
-            if (value < 0) {
-                return std::nullopt;
-            }
-            bits = bits << 6 | static_cast<std::uint32_t>(value);
+    std::uint32_t bits = 0;
+    for (std::size_t at = 0; at < characters; ++at) {
+        const int value = value_of_base64(text[at]);
+        if (value < 0) {
+            return std::nullopt;
         }
-        for (std::size_t byte = 0; byte < 3; ++byte) {
-            key[3 * group + byte] = static_cast<std::uint8_t>(bits >> (16 - 8 * byte));
+        bits = bits << 6 | static_cast<std::uint32_t>(value);
+        // A character has six bits: every one but the first of four completes a byte.
+        if (at % 4 != 0) {
+            key[at / 4 * 3 + at % 4 - 1] = static_cast<std::uint8_t>(bits >> (6 - 2 * (at % 4)));
         }
     }
     return key;
@@ -94,6 +97,7 @@ std::variant<SessionRecord, Refusal> read_session(const valkey::Fields& fields, 
     const auto kind = valkey::value_of(fields, kKind);
     const auto key = valkey::value_of(fields, kSrtpKey);
     record.srtp_key = read_key(key);
+    record.srtp_suite = is_padded(key) ? srtp::Suite::kAeadAes128Gcm : srtp::Suite::kAesCm128HmacSha1_80;
     const bool is_gateway = kind == kKindGateway && key.empty();
     const bool is_external = kind == kKindExternal && record.srtp_key;
     if (!is_gateway && !is_external) {

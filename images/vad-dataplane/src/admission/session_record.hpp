@@ -2,7 +2,8 @@
 //
 //   state       `open`; anything else is not let in
 //   kind        `gateway`: plain RTP from inside the network; `external`: SRTP from outside
-//   srtp_key    base64 of the 30 bytes of master key and salt; required of `external`, refused for `gateway`
+//   srtp_key    base64 of master key and salt: 30 bytes for AES_CM_128_HMAC_SHA1_80, 28 for AEAD_AES_128_GCM, which says
+//               the suite; required of `external`, refused for `gateway`
 //   gateway     IPv4 address that plain RTP of a `gateway` session comes from; written before the first packet
 //   media       what its packets hold, such as `96 L16/16000/1 20` (media/description.hpp); that, where there is none
 //   expires_at  seconds since 1970 (UTC) after which nothing is let in
@@ -45,6 +46,7 @@ inline constexpr std::string_view kBeginsAt = "begins_at";
 
 struct SessionRecord {
     std::optional<srtp::Key> srtp_key;  // set: nothing but SRTP is taken
+    srtp::Suite srtp_suite = srtp::Suite::kAesCm128HmacSha1_80;
     std::uint32_t gateway = 0;  // otherwise: IPv4 address that RTP is taken from, in network order
     std::int64_t expires_at = 0;
     std::optional<std::uint32_t> begins_at;  // RTP timestamp of the session's first frame, where a gateway tells it

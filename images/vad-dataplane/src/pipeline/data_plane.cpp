@@ -8,7 +8,6 @@
 #include <stdexcept>
 #include <utility>
 
-#include "srtp/crypto_pool.hpp"
 #include "support/quiet_thread.hpp"
 
 namespace voice::pipeline {
@@ -133,7 +132,6 @@ void DataPlane::stop() {
 
 void DataPlane::poll(Poller& poller, int core) {
     pin_to(core);
-    [[maybe_unused]] srtp::CryptoPool pool;  // of this thread
     int empty = 0;
     while (!stopping_.load(std::memory_order_relaxed)) {
         empty = poller.pass() == 0 ? empty + 1 : 0;

@@ -88,6 +88,9 @@ std::uint32_t Poller::look_up(const receive::Datagram& datagram) const noexcept 
 void Poller::expect(const receive::Datagram& datagram, std::uint32_t at) noexcept {
     if (slots_[at].owner.load(std::memory_order_relaxed) == index_) {
         slots_[at].jitter.expect(rtp::timestamp_of(datagram.bytes));
+        if (slots_[at].srtp != nullptr) {
+            slots_[at].srtp->expect();
+        }
         vad_.expect(at);
     }
 }
@@ -169,7 +172,7 @@ std::optional<std::span<const std::uint8_t>> Poller::open(Slot& slot, const rece
     if (verdict == srtp::Verdict::kOk) {
         return packet;
     }
-    // The library looks for a number that has come before first: of others than the sender, it tells nothing.
+    // A number that has come before is found before the packet is authenticated: of others than the sender, it tells nothing.
     drop(is_sender ? reason_of(verdict) : DropReason::kUnauthenticated);
     return std::nullopt;
 }

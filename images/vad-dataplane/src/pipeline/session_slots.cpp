@@ -21,7 +21,7 @@ std::optional<std::uint32_t> SessionSlots::open(std::uint32_t ssrc, const admiss
     const std::uint32_t at = free_.back();
     Slot& slot = slots_[at];
     if (record.srtp_key) {
-        slot.srtp = srtp::Receiver::create(ssrc, *record.srtp_key);
+        slot.srtp = srtp::Receiver::create(ssrc, *record.srtp_key, record.srtp_suite);
         if (slot.srtp == nullptr) {
             return std::nullopt;
         }

@@ -17,7 +17,8 @@ const std::string kKey = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwd";
 // Fields are views: what they look at outlives them.
 const std::string kShort = kKey.substr(1);
 const std::string kLong = kKey + "AAAA";
-const std::string kPadded = kKey.substr(2) + "==";
+const std::string kPadded = kKey.substr(1) + "=";
+const std::string kGcmKey = kKey.substr(0, 37) + "w==";
 const std::string kNoBase64 = kKey.substr(1) + "-";
 
 Fields record(std::string_view kind, std::string_view key, std::string_view state = "open",
@@ -45,6 +46,18 @@ TEST(SessionRecord, AllCharactersOfBase64AreRead) {
     const auto rest = read_session(record("external", "opqrstuvwxyz0123456789+/+/+/+/+/+/+/+/+/"), kNow);
     ASSERT_TRUE(std::holds_alternative<SessionRecord>(rest));
     EXPECT_EQ((*std::get<SessionRecord>(rest).srtp_key)[29], 0xbf);  // "+/+/" is fb ff bf
+}
+
+TEST(SessionRecord, AKeyOf28BytesIsOfAesGcm) {
+    const auto found = read_session(record("external", kGcmKey), kNow);
+    ASSERT_TRUE(std::holds_alternative<SessionRecord>(found));
+    const auto& session = std::get<SessionRecord>(found);
+    EXPECT_EQ(session.srtp_suite, voice::srtp::Suite::kAeadAes128Gcm);
+    for (std::size_t i = 0; i < voice::srtp::kKeyBytes; ++i) {
+        EXPECT_EQ((*session.srtp_key)[i], i < 28 ? i : 0) << i;
+    }
+    const auto other = read_session(record("external", kKey), kNow);
+    EXPECT_EQ(std::get<SessionRecord>(other).srtp_suite, voice::srtp::Suite::kAesCm128HmacSha1_80);
 }
 
 TEST(SessionRecord, FromTheGatewayHasNone) {

@@ -9,7 +9,7 @@ import ffmpeg
 import pytest
 from audio import silence, speech
 from running import BUILD, AsrHost, Caller, DataPlane, Store, wait_for
-from srtp import master, text_of
+from srtp import GCM_BYTES, master, text_of
 
 from voice_runtime.media import Media
 
@@ -51,10 +51,12 @@ def run(store: Store, plane: DataPlane) -> tuple[dict[str, Counts], dict[str, Co
     host = AsrHost(store, plane.port("VOICE_CHUNK_PORT"))
     plane.start()
     plane.knows_host()
-    plain, secret = Caller(plane, 1), Caller(plane, 2, key=key)
+    sealing = master(1, GCM_BYTES)
+    plain, secret, sealed = Caller(plane, 1), Caller(plane, 2, key=key), Caller(plane, 5, key=sealing)
     store.open_session(1)
     store.open_session(2, srtp_key=text_of(key))
-    callers = (plain, secret)
+    store.open_session(5, srtp_key=text_of(sealing))
+    callers = (plain, secret, sealed)
     for ssrc, media in PHONES.items():
         store.open_session(ssrc, media=str(media))
         Caller(plane, ssrc).enter()

@@ -12,10 +12,10 @@ from functools import partial
 import pytest
 from audio import silence, speech
 from running import COMMIT, END_OF_SPEECH, LAST, AsrHost, Caller, DataPlane, Store, frames, wait_for
-from srtp import master, text_of
+from srtp import GCM_BYTES, master, text_of
 
 pytestmark = pytest.mark.parametrize("path", ["socket", "af_packet", "af_xdp"], indirect=True, scope="session")
-KEY = master(1)
+KEY, GCM_KEY = master(1), master(1, GCM_BYTES)
 FORGED_PER_S = 1265
 
 
@@ -65,7 +65,7 @@ class Forger(threading.Thread):
         self.join()
 
 
-@pytest.mark.parametrize("key", [b"", KEY], ids=["plain", "srtp"])
+@pytest.mark.parametrize("key", [b"", KEY, GCM_KEY], ids=["plain", "srtp", "gcm"])
 @pytest.mark.usefixtures("host")
 def test_a_sender_whose_address_changes_is_heard_throughout(store: Store, plane: DataPlane, key: bytes) -> None:
     who = entered(store, plane, 7, key)
@@ -196,7 +196,7 @@ def test_reports_of_unknown_senders_are_not_looked_up(plane: DataPlane, sender: 
     assert plane.ask("counters")["events"]["admission"]["refused"] == 0
 
 
-@pytest.mark.parametrize("key", [b"", KEY], ids=["plain", "srtp"])
+@pytest.mark.parametrize("key", [b"", KEY, GCM_KEY], ids=["plain", "srtp", "gcm"])
 def test_a_commit_ends_what_is_being_said_and_not_the_session(
     store: Store, plane: DataPlane, host: AsrHost, key: bytes
 ) -> None:
@@ -213,7 +213,7 @@ def test_a_commit_ends_what_is_being_said_and_not_the_session(
     assert plane.session(8)
 
 
-@pytest.mark.parametrize("key", [b"", KEY], ids=["plain", "srtp"])
+@pytest.mark.parametrize("key", [b"", KEY, GCM_KEY], ids=["plain", "srtp", "gcm"])
 def test_a_goodbye_ends_the_session(store: Store, plane: DataPlane, host: AsrHost, key: bytes) -> None:
     who = entered(store, plane, 7, key)
     who.say(silence(4))  # the VAD learns the room

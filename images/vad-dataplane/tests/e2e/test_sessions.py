@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from audio import silence, speech
 from running import CONCEALED, END_OF_SPEECH, START_OF_SPEECH, AsrHost, Caller, DataPlane, Store, frames, wait_for
-from srtp import master, text_of
+from srtp import GCM_BYTES, master, text_of
 
 EVERY_PATH = pytest.mark.parametrize("path", ["socket", "af_packet", "af_xdp"], indirect=True, scope="session")
 
@@ -89,8 +89,11 @@ def test_lost_and_swapped_packets_are_repaired(plane: DataPlane, caller: Caller,
     assert shipped >= 0.7 * len(speech()) / 320, "what is lost is filled in, so that the rest keeps its time"
 
 
-def test_srtp_takes_the_right_key_and_each_packet_once(store: Store, plane: DataPlane, host: AsrHost) -> None:
-    right, wrong = master(1), master(2)
+@pytest.mark.parametrize("key_bytes", [30, GCM_BYTES])
+def test_srtp_takes_the_right_key_and_each_packet_once(
+    store: Store, plane: DataPlane, host: AsrHost, key_bytes: int
+) -> None:
+    right, wrong = master(1, key_bytes), master(2, key_bytes)
     who = Caller(plane, 7, key=right)
     store.open_session(who.ssrc, srtp_key=text_of(right))
     who.enter()

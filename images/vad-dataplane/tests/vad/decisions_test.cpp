@@ -118,6 +118,28 @@ TEST_F(VadDecisions, AVoiceAfterRingingIsSpeech) {
     EXPECT_GE(speech_share(std::span(decisions).subspan(12 * signals::kFramesPerSecond + 5)), 0.95);
 }
 
+TEST_F(VadDecisions, ABusyLineIsNotSpeechForLong) {
+    struct Tone {
+        double first, second, on;
+    };
+    for (const auto [first, second, on] : {Tone{480, 620, 0.5}, {425, 425, 0.5}, {480, 620, 0.25}, {425, 425, 0.25}}) {
+        vad.reset(0);
+        const auto decisions = decide(signals::ringing(30, first, second, on, on));
+        EXPECT_LE(speech_share(std::span(decisions).subspan(2 * signals::kFramesPerSecond)), 0.01) << first << ", " << on;
+    }
+}
+
+TEST_F(VadDecisions, MusicOnHoldIsNotSpeechForLong) {
+    const auto decisions = decide(signals::music(30));
+    EXPECT_LE(speech_share(std::span(decisions).subspan(2 * signals::kFramesPerSecond)), 0.02);
+}
+
+TEST_F(VadDecisions, AVoiceAfterMusicIsSpeech) {
+    const auto voice = signals::mixed(signals::voice_like(3, 4000), signals::noise(3, 4, 21));
+    const auto reached = sent(decide(signals::then(signals::music(20), voice)));
+    EXPECT_GE(std::count(reached.begin() + 1000, reached.end(), true), 130);
+}
+
 TEST_F(VadDecisions, VoiceIsSpeech) {
     for (const double pitch : {100.0, 160.0, 230.0}) {
         vad.reset(0);

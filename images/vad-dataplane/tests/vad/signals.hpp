@@ -69,6 +69,30 @@ inline Samples ringing(double seconds, double first, double second, double on, d
     return samples;
 }
 
+// Chords that change every two seconds, and a tune over them: notes struck twice a second that fade, over a line's own noise.
+inline Samples music(double seconds) {
+    constexpr std::array<double, 4> kRoots{220, 174.6, 196, 164.8};
+    constexpr std::array<double, 6> kTune{2, 2.5, 3, 4, 3, 2.5};
+    constexpr double kBeat = 0.5;
+    Samples samples = make(seconds, [&](std::size_t i) {
+        const double t = static_cast<double>(i) / kRate, struck = std::fmod(t, kBeat);
+        const auto beat = static_cast<std::size_t>(t / kBeat);
+        double sum = 0;
+        for (const double interval : {1.0, 1.25, 1.5, kTune[beat % kTune.size()]}) {
+            for (int h = 1; h <= 8; ++h) {
+                const double turns = kRoots[beat / 4 % kRoots.size()] * interval * h * t;
+                sum += (interval >= 2 ? 1.5 : 1) / h * std::sin(2 * std::numbers::pi * turns);
+            }
+        }
+        return 1500 * sum * std::exp(-struck) * std::min(1.0, struck / 0.01);
+    });
+    const Samples line = noise(seconds, 4, 20);
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+        samples[i] = static_cast<std::int16_t>(samples[i] + line[i]);
+    }
+    return samples;
+}
+
 // Voiced syllables, four a second: harmonics of a pitch that glides, shaped by three formants that move.
 inline Samples voice_like(double seconds, double amplitude, double pitch = 120) {
     return make(seconds, [=](std::size_t i) {

@@ -1,7 +1,6 @@
 """The pack as it ships: a process that Pulumi, or the local engine, talks to."""
 
 import dataclasses
-import functools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +10,6 @@ import pytest
 import yaml
 
 from blueprint.file.errors import DeploymentFileError
-from sandbox.azure.child import Child
 from sandbox.azure.graph import Graph
 from sandbox.azure.policy import PolicyPack
 from sandbox.azure.recorder import Mode
@@ -50,17 +48,10 @@ def test_mistake_is_refused_with_its_resource_and_remedy(running: PolicyPack) ->
     assert "correct the name" in violation.message
 
 
-def test_workloads_pass_with_the_configuration_that_pulumi_passes(monkeypatch: pytest.MonkeyPatch) -> None:
-    configuration = {"voice-workloads:deployment": str(DEPLOYMENTS / "cells.yaml")}
-    started = functools.partial(_child, {"PULUMI_CONFIG": json.dumps(configuration)})
-    monkeypatch.setattr("sandbox.azure.policy.Child", started)
-    with PolicyPack(FOLDER) as configured:
+def test_workloads_pass_with_the_configuration_that_pulumi_passes() -> None:
+    with PolicyPack(FOLDER, {"voice-workloads:deployment": str(DEPLOYMENTS / "cells.yaml")}) as configured:
         found = configured.check(recorded_graph("workloads", Mode.PREVIEW))
     assert [violation.message for violation in found if violation.mandatory] == []
-
-
-def _child(more: dict[str, str], *arguments: str, environment: dict[str, str], cwd: Path, keep_stdout: bool) -> Child:
-    return Child(*arguments, environment={**environment, **more}, cwd=cwd, keep_stdout=keep_stdout)
 
 
 def test_manifest_of_the_pack() -> None:

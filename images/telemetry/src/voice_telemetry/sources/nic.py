@@ -4,6 +4,7 @@ import ctypes
 import fcntl
 import socket
 import struct
+from pathlib import Path
 
 from blueprint.contract.metrics import Allowance
 from voice_telemetry.sample import Sample
@@ -14,6 +15,7 @@ _SIOCETHTOOL = 0x8946
 _GSTRINGS, _GSTATS, _GSSET_INFO = 0x1B, 0x1D, 0x37
 _SET_OF_STATS = 1
 _NAME_BYTES = 32
+ROUTES = Path("/proc/net/route")
 
 
 def counters(interface: str) -> dict[str, int]:
@@ -38,21 +40,34 @@ def counters(interface: str) -> dict[str, int]:
     return dict(zip(names, values, strict=True))
 
 
+def default_interface() -> str:
+    """Return the interface that the default route leaves by: the host's first, also where DPDK has one of its own.
+
+    Raises:
+        SourceError: There is no such route.
+    """
+    for line in ROUTES.read_text(encoding="ascii").splitlines()[1:]:
+        interface, destination, *_ = line.split()
+        if destination == "00000000":
+            return interface
+    raise SourceError("no default route leads to an interface")
+
+
 class Nic:
     """Publishes what has been added to ENA's allowance counters since the last reading."""
 
-    def __init__(self, interface: str) -> None:
-        self._interface = interface
+    def __init__(self) -> None:
         self._before: dict[str, int] | None = None
 
     async def read(self) -> list[Sample]:
         """Return the packets that were queued or dropped, by allowance; nothing the first time."""
+        interface = default_interface()
         try:
-            now = counters(self._interface)
+            now = counters(interface)
         except OSError as error:
-            raise SourceError(f"{self._interface} tells no counters: {error.strerror}") from None
+            raise SourceError(f"{interface} tells no counters: {error.strerror}") from None
         if missing := set(Allowance) - now.keys():
-            raise SourceError(f"{self._interface} is no ENA interface, or its driver is too old: no {min(missing)}")
+            raise SourceError(f"{interface} is no ENA interface, or its driver is too old: no {min(missing)}")
         before, self._before = self._before, now
         if before is None:
             return []

@@ -12,6 +12,7 @@ enum {
     BANDS_PADDED = 24,
     SCALARS = 12,
     INPUTS = 3 * BANDS + SCALARS,
+    HIGH_LINES = 3 * BANDS + 6, /* the input that says how much lines stand out between 1 and 2.5 kHz */
     FRAME = 320,
     PAST = 196,        /* samples kept of the past; 194 are needed, and copies go 4 at a time */
     PAST_WORDS = PAST / 4,
@@ -33,17 +34,24 @@ static const float SILENCE_LEVEL = 3; /* 2.8 LSB: below any line's own noise */
 /* What stays as it is says nothing: a hum whose level hardly sways is no speech where it is not loud, nor is a line of the
  * spectrum, or two, that holds all there is and stays in its place. */
 static const float STEADY_LEVEL = 18.4F; /* -35 dBFS */
-static const float SWAY = 0.42F, SWAY_SHARE = 0.04F, MOST_SWAY = 2, LEAP = 3;
+static const float SWAY = 0.42F, SWAY_SHARE = 0.04F, MOST_SWAY = 2, LEAP = 3, LINE_ENDS = -0.25F;
 static const float LINE_SHARE = 32, KNOWN_LINE_SHARE = 4; /* 15 dB above the rest; 6 dB where it begins again */
-enum { LINE_STEADY = 4, LINE_STAYS = 1, IS_LINE = 40, KNOWN_LINE = 64, MOST_LINE = 224, LINE_BINS = 3 };
+enum { LINE_TONE = 8, LINE_STEADY = 4, LINE_STAYS = 1, IS_LINE = 40, KNOWN_LINE = 64, MOST_LINE = 224, LINE_BINS = 3 };
+
+/* Music on hold: its low bands change less from one look to the next than a voice's, its lines stand out more, and it is
+ * darker. The odds of that, fitted to five pieces against five voices; summed up while they last, and faster given back. */
+static const float MUSIC_BIAS = 2.7F, MUSIC_LOW = -0.3833F, MUSIC_MIDDLE = -0.4611F, MUSIC_LINES = 2.3514F, MUSIC_TILT = -0.5113F;
+static const float MUSIC_SHARE = 0.16F, MUSIC_MORE = 8, MUSIC_LESS = -56, MOST_CHANGE = 4;
+enum { IS_MUSIC = 112, MOST_MUSIC = 136, LOW_BAND = 1, MIDDLE_BAND = 6, HIGH_BAND = 12, LEVEL_STEPS = 6, MUSIC_STEPS = 8, GATED_MUSIC = 4 };
 
 struct stream {
     _Alignas(64) float floor[BANDS], fast[BANDS], slow[BANDS];
     float level_floor, long_floor, peak, level_fast, motion, peaky_low, peaky_high;
     float odds, score;
     float middle, sway, line_level; /* of the sound from 340 Hz on: lately, how far it strays from that, at the last line */
-    uint16_t age, quiet;
-    uint8_t speech, hangover, looked, line, line_at[2];
+    float music_odds;
+    uint8_t age, quiet, speech, hangover, looked, line, line_at[2];
+    uint8_t music, last_level[HIGH_BAND - LOW_BAND]; /* of the bands below HIGH_BAND, at the last look */
     uint64_t past[PAST_WORDS];
 };
 enum { STATE_WORDS = offsetof(struct stream, past) / sizeof(uint64_t) };
@@ -320,12 +328,46 @@ static int is_line(float middle) {
     const int pure = total > share * (total - lines + 1);
     const int stays = pure && (beside(first, now_.stream.line_at[0]) || beside(first, now_.stream.line_at[1]));
     const float change = middle - now_.stream.line_level;
-    const int more = change < 0.5F && change > -0.5F ? LINE_STEADY : LINE_STAYS;
+    const int more = change < 0.25F && change > -0.25F ? LINE_TONE : change < 0.5F && change > -0.5F ? LINE_STEADY : LINE_STAYS;
+    const int ends = !pure && now_.stream.line >= IS_LINE && change < LINE_ENDS; /* the frame in which a tone stops has all lines */
     now_.stream.line = (uint8_t)(stays ? (now_.stream.line + more < MOST_LINE ? now_.stream.line + more : MOST_LINE) : now_.stream.line - now_.stream.line / 4);
     now_.stream.line_at[0] = (uint8_t)first;
     now_.stream.line_at[1] = (uint8_t)second;
     now_.stream.line_level = middle;
-    return pure && now_.stream.line >= IS_LINE;
+    return ends || (pure && now_.stream.line >= IS_LINE);
+}
+
+/* How much the bands have changed since the last look, each by 12 dB at most. */
+static inline float change_of(int from, int to) {
+    float sum = 0;
+    NO_LOOP
+    for (int b = from; b < to; ++b) {
+        const uint8_t level = (uint8_t)(int)clamp(level_[b] * LEVEL_STEPS, 0, 255);
+        const float change = (float)(level - now_.stream.last_level[b - LOW_BAND]) / LEVEL_STEPS;
+        now_.stream.last_level[b - LOW_BAND] = level;
+        sum += clamp(change < 0 ? -change : change, 0, MOST_CHANGE);
+    }
+    return sum;
+}
+
+static inline float mean_level(int from, int to) {
+    float sum = 0;
+    NO_LOOP
+    for (int b = from; b < to; ++b) {
+        sum += level_[b];
+    }
+    return sum / (float)(to - from);
+}
+
+/* Whether it has been music for a while. */
+static int is_music(void) {
+    const float tilt = mean_level(HIGH_BAND, BANDS - 1) - mean_level(LOW_BAND, LOW_BAND + 7);
+    const float low = change_of(LOW_BAND, MIDDLE_BAND), middle = change_of(MIDDLE_BAND, HIGH_BAND);
+    const float odds = MUSIC_BIAS + MUSIC_LOW * low + MUSIC_MIDDLE * middle + MUSIC_LINES * inputs_[HIGH_LINES] + MUSIC_TILT * tilt;
+    now_.stream.music_odds += MUSIC_SHARE * (odds - now_.stream.music_odds);
+    const int sum = now_.stream.music + (int)clamp(now_.stream.music_odds * MUSIC_STEPS, MUSIC_LESS, MUSIC_MORE);
+    now_.stream.music = (uint8_t)(sum < 0 ? 0 : sum > MOST_MUSIC ? MOST_MUSIC : sum);
+    return now_.stream.music > IS_MUSIC;
 }
 
 static inline float haste(void) {
@@ -344,7 +386,7 @@ static int gate(const struct energies* e) {
     now_.stream.level_fast += 0.3F * change;
     now_.stream.motion += 0.05F * ((change < 0 ? -change : change) - now_.stream.motion);
     const int quiet = e->level < now_.stream.level_floor + GATE_MARGIN;
-    now_.stream.quiet = quiet ? (uint16_t)(now_.stream.quiet + (now_.stream.quiet <= GATE_FRAMES)) : 0;
+    now_.stream.quiet = quiet ? (uint8_t)(now_.stream.quiet + (now_.stream.quiet <= GATE_FRAMES)) : 0;
     return e->level < SILENCE_LEVEL || (now_.stream.quiet > GATE_FRAMES && now_.stream.age >= LEARNING_FRAMES);
 }
 
@@ -359,6 +401,7 @@ static void skip_spectrum(void) {
     }
     now_.stream.peaky_low *= 0.8F;
     now_.stream.peaky_high *= 0.8F;
+    now_.stream.music = (uint8_t)(now_.stream.music < GATED_MUSIC ? 0 : now_.stream.music - GATED_MUSIC);
 }
 
 static void fill_scalars(const struct energies* e) {

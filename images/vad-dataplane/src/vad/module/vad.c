@@ -95,12 +95,13 @@ static float judge(struct stream* s, int* gated) {
         const float middle = fill_inputs(&e);
         now_.stream.odds = network();
         const int steady = is_steady(&e, middle);
-        if (steady || (now_.stream.odds > STAY_SCORE && is_line(middle))) {
+        const int music = is_music();
+        if (steady || music || (now_.stream.odds > STAY_SCORE && is_line(middle))) {
             now_.stream.odds = GATED_ODDS;
         }
     }
     /* Digital silence teaches nothing: a stream is as old as it has been heard. */
-    now_.stream.age = (uint16_t)(now_.stream.age + (!*gated && now_.stream.age < LEARNING_FRAMES));
+    now_.stream.age = (uint8_t)(now_.stream.age + (!*gated && now_.stream.age < LEARNING_FRAMES));
     if (now_.stream.looked) {
         s->past[PAST_WORDS - 1] = audio_.words[FRAME / 4 + PAST_WORDS - 1];
     } else {
@@ -117,7 +118,9 @@ static uint32_t decide(float odds) {
     const int voiced = learning || s->score > (s->speech ? STAY_SCORE : START_SCORE);
     uint32_t decision = s->age < LEARNING_FRAMES ? VAD_LEARNING : 0;
     if (voiced && !s->speech) {
-        decision |= VAD_ONSET | (uint32_t)PRE_ROLL << VAD_PRE_ROLL_SHIFT;
+        /* Who speaks when the music ends is known late. */
+        const uint32_t pre_roll = s->music > IS_MUSIC / 2 ? VAD_PRE_ROLL_MAX : PRE_ROLL;
+        decision |= VAD_ONSET | pre_roll << VAD_PRE_ROLL_SHIFT;
     }
     s->speech = voiced || s->hangover > 0;
     s->hangover = voiced ? HANGOVER : (uint8_t)(s->hangover - (s->hangover > 0));

@@ -1,0 +1,111 @@
+"""Checks on the agent tier of either cloud."""
+
+import math
+from collections.abc import Iterator
+
+from blueprint import catalog
+from blueprint.capacity import (
+    CONVERSATION_WORK,
+    CONVERSATIONS_PER_CORE,
+    Link,
+    conversations_on_aws,
+    conversations_on_azure,
+    peak_calls,
+)
+from blueprint.checks.base import Violation, check, place
+from blueprint.file.model.agents import AgentPods, AwsAgents, Endpoint
+from blueprint.file.model.deployment import Deployment
+from blueprint.file.source import Location
+
+
+@check(
+    "agents-fit-core",
+    f"An agent's process, which has one core, holds {CONVERSATIONS_PER_CORE} conversations at the most.",
+    source="blueprint/capacity.py: what a conversation takes of a core",
+)
+def agents_fit_core(deployment: Deployment) -> Iterator[Violation]:
+    for at, agents in _agents(deployment):
+        if agents.conversations > CONVERSATIONS_PER_CORE:
+            share = agents.conversations * CONVERSATION_WORK / 60
+            yield Violation(
+                (*at, "conversations"),
+                f"{agents.conversations} conversations take {share:.0%} of the one core of a process "
+                f"({CONVERSATION_WORK:g} s a minute each): the models that notice voice and the end of a turn wait, "
+                "and so do callers",
+                f"set conversations to at most {CONVERSATIONS_PER_CORE}, and take more processes",
+            )
+
+
+@check(
+    "agents-fit-tiers",
+    "Agents admit no more conversations than what hears, answers and speaks for them carries.",
+    source="blueprint/capacity.py: bounds with their sources (`voice plan` shows them)",
+)
+def agents_fit_tiers(deployment: Deployment) -> Iterator[Violation]:
+    for agents, *others in _chains(deployment):
+        for each in others:
+            if agents.most > each.most:
+                yield Violation(
+                    agents.location,
+                    f"agents admit {agents.most:,} conversations at the most, {each.name} carries {each.most:,} "
+                    f"({each.source})",
+                    f"lower max, or let {each.name} grow ({place(each.location)})",
+                )
+
+
+@check(
+    "load-fits-agents",
+    "Agents hold the conversations of the load's peak at their most processes.",
+    source="blueprint/capacity.py; the load's `conversation_share`",
+)
+def load_fits_agents(deployment: Deployment) -> Iterator[Violation]:
+    load = deployment.load
+    for agents, *_ in _chains(deployment):
+        # The load comes to the AWS half where there is one.
+        if load is None or (agents.location[0] == "azure" and deployment.aws_half):
+            continue
+        peak = math.ceil(peak_calls(load) * load.conversation_share)
+        if agents.most < peak:
+            yield Violation(
+                agents.location,
+                f"agents hold {agents.most:,} conversations at the most, the load's peak is {peak:,} "
+                f"({load.calls:,} x {load.peak_factor:g} x {load.conversation_share:g})",
+                "raise max, or lower load.conversation_share where fewer callers want an agent",
+            )
+
+
+@check(
+    "voice-licence-allows-use",
+    "The licence of an endpoint's voice allows what the deployment is for, or an agreement does.",
+    source="https://huggingface.co/mistralai/Voxtral-4B-TTS-2603 (CC BY-NC 4.0); each model's row names its licence",
+)
+def voice_licence_allows_use(deployment: Deployment) -> Iterator[Violation]:
+    for at, agents in _agents(deployment):
+        named = agents.speech.model if isinstance(agents.speech, Endpoint) else None
+        card = next((each for each in catalog.models().values() if named in (each.name, each.repository)), None)
+        half = deployment.azure if at[0] == "azure" else deployment.aws.agents
+        assert half is not None  # noqa: S101  it is where the agents stand
+        agreed = {each.model for each in half.model_agreements}
+        if card and half.commercial and not card.commercial_use and card.name not in agreed:
+            yield Violation(
+                (*at, "speech", "model"),
+                f"{card.name} is licensed {card.licence}, which forbids commercial use, and this deployment is "
+                "commercial",
+                "speak with an engine of a permissive licence, name the agreement with its owner under "
+                "model_agreements, or set commercial: false where that is true",
+            )
+
+
+def _agents(deployment: Deployment) -> Iterator[tuple[Location, AwsAgents | AgentPods]]:
+    for cloud, half in (("aws", deployment.aws_half), ("azure", deployment.azure_half)):
+        if half and half.agents:
+            yield (cloud, "agents"), half.agents
+
+
+def _chains(deployment: Deployment) -> Iterator[tuple[Link, ...]]:
+    """Yield the chain of each half that has agents, these first."""
+    found = (
+        conversations_on_aws(deployment.aws_half) if deployment.aws_half else (),
+        conversations_on_azure(deployment.azure_half) if deployment.azure_half else (),
+    )
+    yield from filter(None, found)

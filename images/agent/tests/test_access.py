@@ -1,0 +1,29 @@
+"""The agents' own user of the state store may do what memory does, and read nothing else."""
+
+import pytest
+from pydantic import SecretStr
+from redis.asyncio import Redis
+from redis.exceptions import NoPermissionError
+
+from blueprint.contract.network import Tier
+from blueprint.contract.state import STATE_USERS
+from images.conftest import StoreServer
+from voice_agent.memory import Memory
+from voice_runtime.store import connect
+
+
+async def test_memory_is_kept_with_the_rights_that_the_contract_gives(store: Redis, store_server: StoreServer) -> None:
+    [user] = [user for user in STATE_USERS if user.tier is Tier.AGENT]
+    await store.execute_command("ACL", "SETUSER", user.tier.value, "reset", ">secret", *user.acl.split())  # type: ignore[no-untyped-call]
+    own = {"user": user.tier.value, "password": SecretStr("secret")}
+    client = connect(store_server.settings.model_copy(update=own))
+    memory = Memory(client, "c", kept_s=60)
+    assert await client.ping()
+    assert await memory.take() == []
+    await memory.add("user", "Who are you?")
+    await memory.renew()
+    assert await memory.take() == [{"role": "user", "content": "Who are you?"}]
+    await memory.release()
+    with pytest.raises(NoPermissionError):
+        await client.get("session:1")
+    await client.aclose()
