@@ -97,7 +97,7 @@ def _elsewhere(deployment: Deployment, index: int, violation: Violation) -> Viol
     """Return what another region breaks, at its own line where it has one."""
     other = deployment.aws.other_regions[index]
     at = violation.location
-    if at[:1] == ("aws",) and at[1:2] and getattr(other, str(at[1]), None) is not None:
+    if other.says(at):
         at = ("aws", "other_regions", index, *at[1:])
     return replace(violation, location=at, message=f"in {other.region} {violation.message}")
 

@@ -56,6 +56,9 @@ JWT_ISSUER = Variable(
     "VOICE_JWT_ISSUER", "OpenID Connect issuer of callers' tokens; empty: API Gateway lets callers in"
 )
 JWT_AUDIENCE = Variable("VOICE_JWT_AUDIENCE", "Audience that those tokens must name; empty without an issuer")
+OTHER_REGIONS = Variable(
+    "VOICE_OTHER_REGIONS", "Session APIs of the deployment's other regions, by commas; empty: there are none"
+)
 ALLOWED_ORIGINS = Variable("VOICE_ALLOWED_ORIGINS", "Origins of web pages that may use the session API, by commas")
 TRACE_COLLECTOR = Variable("VOICE_TRACE_COLLECTOR", "Where traces of calls go, by OTLP over HTTPS; empty: nowhere")
 TRACED_SHARE = Variable("VOICE_TRACED_SHARE", "Of calls that are traced, 0 to 1")
@@ -107,7 +110,7 @@ ENVIRONMENT: dict[Image, tuple[Variable, ...]] = {
     Image.TELEMETRY: (DEPLOYMENT, FLEET, HOST, REGION, *_STATE, TELEMETRY_SOURCES, PROMETHEUS_PORT),
     Image.GATEWAY: (
         DEPLOYMENT, FLEET, VALKEY_HOST, VALKEY_PORT, VALKEY_USER, VALKEY_PASSWORD, HTTP_PORT, MEDIA_PORT, RTP_PORT,
-        TOKEN_KEY, TOKEN_TTL_S, AUTHORIZER, JWT_ISSUER, JWT_AUDIENCE, ALLOWED_ORIGINS, RECONNECT_GRACE_S,
+        TOKEN_KEY, TOKEN_TTL_S, AUTHORIZER, JWT_ISSUER, JWT_AUDIENCE, ALLOWED_ORIGINS, OTHER_REGIONS, RECONNECT_GRACE_S,
         END_OF_TURN_MS, SESSION_MAX_S, CALLER_SESSIONS, CALLER_CREATIONS_PER_S, MAX_CONNECTIONS, MEDIA_HOST,
         IDLE_TIMEOUT_S, DRAIN_TIMEOUT_S, TRACE_COLLECTOR, TRACED_SHARE,
     ),

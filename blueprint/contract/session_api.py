@@ -170,7 +170,15 @@ SESSION: Schema = {
 ERROR: Schema = {
     "type": "object",
     "required": ["error"],
-    "properties": {"error": {"type": "string"}, "detail": {"type": "string"}},
+    "properties": {
+        "error": {"type": "string"},
+        "detail": {"type": "string"},
+        "elsewhere": {
+            "type": "array",
+            "items": {"type": "string", "format": "uri"},
+            "description": "Session APIs of other regions: where none here has room, ask there with the same request.",
+        },
+    },
 }
 
 OPENAI_ERROR: Schema = {

@@ -306,6 +306,10 @@ def _names(deployment: Deployment) -> Iterator[_Named]:
     """Yield every name in the file that must exist elsewhere: where, name, kind, known names."""
     if deployment.aws_half:
         yield from _aws_names(deployment.aws_half)
+        for index, other in enumerate(deployment.aws.other_regions):
+            for at, name, kind, known in _aws_names(deployment.aws.in_other_region(index)):
+                if other.says(at):
+                    yield ("aws", "other_regions", index, *at[1:]), name, kind, known
     if deployment.azure_half:
         yield from _azure_names(deployment.azure_half)
 

@@ -84,11 +84,11 @@ def judge(file: File, folder: Path, linter: Linter) -> None:
         return
     event("synthesized")
     found: list[str] = []
-    if deployment.aws_half:
-        templates = templates_of(synthesize(deployment))
-        found += invariants.aws_violations(templates, deployment)
+    for regional in deployment.in_regions() if deployment.aws_half else ():
+        templates = templates_of(synthesize(regional))
+        found += invariants.aws_violations(templates, regional)
         for template in templates.values():
-            found += linter.violations(template, deployment.aws.region)
+            found += linter.violations(template, regional.aws.region)
     if deployment.azure_half:
         cluster = recorded.record(CLUSTER, text)
         found += invariants.azure_violations(cluster, workloads(text, cluster), deployment)

@@ -180,6 +180,14 @@ SETTINGS: tuple[tuple[Variable, Setting], ...] = (
     (variables.CALLER_CREATIONS_PER_S, Setting(f"{EDGE}.caller_creations_per_s", 51, "51")),
     (variables.MAX_CONNECTIONS, Setting(f"{EDGE}.gateway.sockets_per_task", 42, "42")),
     (
+        variables.OTHER_REGIONS,
+        Setting(
+            "aws.other_regions",
+            [{"region": "eu-west-1", "availability_zones": ["eu-west-1a"]}],
+            "https://api.eu-west-1.other.example.com",
+        ),
+    ),
+    (
         variables.ALLOWED_ORIGINS,
         Setting(f"{EDGE}.allowed_origins", ["https://a.test", "https://b.test"], "https://a.test,https://b.test"),
     ),

@@ -17,6 +17,7 @@ import blueprint
 from ops.synthesis import synthesize
 from sandbox.aws.cdk import ROOT, Cdk, CdkError
 from sandbox.aws.rehearsal import Rehearsal
+from tests.blueprint.documents import Edits, edited, load_text
 
 DEPLOYMENT = blueprint.load(ROOT / "deployments/sandbox.yaml")
 PATIENCE_S = 120
@@ -89,6 +90,22 @@ def test_a_local_aws_that_is_killed_in_mid_deploy_starts_anew_with_the_same_comm
         assert all(claim.holds for claim in again.claims())
         again.cdk.destroy()
         assert not again.left()
+
+
+@pytest.mark.nightly
+def test_two_regions_of_one_file_come_up_in_one_account_and_go(tmp_path: Path) -> None:
+    west = {"region": "us-west-2", "availability_zones": ["us-west-2a"]}
+    edits: Edits = {"environment": "sandbox", "aws.other_regions": [west]}
+    deployment = load_text(edited(edits, (ROOT / "deployments/small.yaml").read_text(encoding="utf-8")), tmp_path)
+    with Rehearsal(deployment) as rehearsal:
+        rehearsal.bootstrap()
+        rehearsal.cdk.deploy()
+        stacks = set(rehearsal.stacks())
+        assert {f"small-us-west-2-{name.removeprefix('small-')}" for name in stacks if "us-west-2" not in name} < stacks
+        assert [claim.text for claim in rehearsal.claims() if not claim.holds] == []
+        assert all(outcome.passed for outcome in rehearsal.drill())
+        rehearsal.cdk.destroy()
+        assert not rehearsal.left()
 
 
 @pytest.mark.nightly

@@ -41,6 +41,7 @@ from blueprint.contract.environment import (
     MEDIA_PORT,
     MODEL,
     MODEL_REVISION,
+    OTHER_REGIONS,
     PROMETHEUS_PORT,
     PROMPT,
     RECONNECT_GRACE_S,
@@ -153,6 +154,7 @@ def gateway(deployment: Deployment, edge: AzureEdge, sockets: int) -> Program:
             JWT_ISSUER: jwt.issuer if jwt else "",
             JWT_AUDIENCE: jwt.audience if jwt else "",
             ALLOWED_ORIGINS: ",".join(edge.allowed_origins),
+            OTHER_REGIONS: "",  # of AWS alone
             TRACE_COLLECTOR: edge.trace_collector or "",
             TRACED_SHARE: str(edge.traced_share),
             RECONNECT_GRACE_S: str(edge.reconnect_grace_s),

@@ -52,7 +52,7 @@ class AgentRules(Model):
     """Secret that has the prompt instead."""
     voice: str = Field(min_length=1, max_length=128)
     """Voice of the engine that speaks."""
-    speech_rate: int = Field(default=24_000, ge=8_000, le=48_000)
+    speech_rate: int = Field(default=24_000, ge=16_000, le=48_000)
     """Sample rate of that engine's raw PCM, Hz."""
     conversations: int = Field(default=8, ge=1, le=64)
     """Conversations that one process holds on its one vCPU; a full one refuses."""

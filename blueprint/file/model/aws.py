@@ -13,6 +13,7 @@ from blueprint.file.model.load import Measured
 from blueprint.file.model.observability import LogRetentionDays, Observability
 from blueprint.file.model.scaling import ScalingRules
 from blueprint.file.model.serving import Revision, VllmOptions
+from blueprint.file.source import Location
 
 
 class Network(Model):
@@ -292,6 +293,10 @@ class OtherRegion(Model):
     """VAD hosts there, where their type or machine image differs."""
     asr: tuple[AsrFleet, ...] | None = None
     """All fleets there, where types, reservations or machine images differ."""
+
+    def says(self, place: Location) -> bool:
+        """Whether a place of the section `aws` stands here, and not in the first region alone."""
+        return place[:1] == ("aws",) and any(getattr(self, str(name), None) is not None for name in place[1:2])
 
 
 class Aws(Model):

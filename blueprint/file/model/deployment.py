@@ -11,6 +11,7 @@ from blueprint.contract.images import Image
 from blueprint.file.model.aws import Aws
 from blueprint.file.model.azure import Azure
 from blueprint.file.model.base import NAME_LENGTH, ImageDigest, Name
+from blueprint.file.model.edge import Domain
 from blueprint.file.model.load import CallLoad
 from blueprint.file.source import SourceMap
 
@@ -64,6 +65,7 @@ class Deployment(Model):
     azure_half: Azure | None = Field(default=None, alias="azure")
 
     _source: SourceMap = PrivateAttr(default_factory=SourceMap)
+    _elsewhere: tuple[Domain, ...] = PrivateAttr(default=())
 
     @model_validator(mode="after")
     def _deploys_somewhere(self) -> "Deployment":
@@ -87,13 +89,22 @@ class Deployment(Model):
             return (self,)
         first = self.model_copy(update={"aws_half": self.aws_half.model_copy(update={"other_regions": ()})})
         others = [self.aws_half.in_other_region(index) for index in range(len(self.aws_half.other_regions))]
-        return (
+        regions = (
             first,
             *(
                 first.model_copy(update={"name": f"{self.name}-{aws.region}", "aws_half": aws, "azure_half": None})
                 for aws in others
             ),
         )
+        for region in regions:
+            domains = [other.aws.edge.domain for other in regions if other is not region]
+            region._elsewhere = tuple(filter(None, domains))
+        return regions
+
+    @property
+    def elsewhere(self) -> tuple[Domain, ...]:
+        """Where callers reach the other regions, of one that ``in_regions`` has returned."""
+        return self._elsewhere
 
     @property
     def signing_key(self) -> str | None:

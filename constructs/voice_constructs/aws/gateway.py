@@ -7,7 +7,7 @@ from aws_cdk import aws_elasticloadbalancingv2 as elbv2
 from constructs import Construct
 
 from blueprint.aws import names
-from blueprint.aws.edge import GATEWAY_DRAIN_TIMEOUT_S
+from blueprint.aws.edge import GATEWAY_DRAIN_TIMEOUT_S, api_host
 from blueprint.capacity import FILL, gateway_sockets
 from blueprint.contract.environment import (
     ALLOWED_ORIGINS,
@@ -25,6 +25,7 @@ from blueprint.contract.environment import (
     MAX_CONNECTIONS,
     MEDIA_HOST,
     MEDIA_PORT,
+    OTHER_REGIONS,
     RECONNECT_GRACE_S,
     RTP_PORT,
     SESSION_MAX_S,
@@ -103,6 +104,7 @@ def _environment(context: EdgeContext, media_host: str) -> dict[Variable, str]:
         JWT_ISSUER: jwt.issuer if jwt else "",
         JWT_AUDIENCE: jwt.audience if jwt else "",
         ALLOWED_ORIGINS: ",".join(settings.allowed_origins),
+        OTHER_REGIONS: ",".join(f"https://{api_host(domain)}" for domain in context.deployment.elsewhere),
         TRACE_COLLECTOR: settings.trace_collector or "",
         TRACED_SHARE: str(settings.traced_share),
         END_OF_TURN_MS: str(settings.end_of_turn_ms),

@@ -238,6 +238,17 @@ async def test_no_session_without_capacity(gateway: GatewayProcess, hosts: Hosts
     await holds("the refusal is counted", lambda: sum(gateway.metric("SessionsRefused")) > counted)
 
 
+@pytest.mark.parametrize("transport", ["srtp", "websocket"])
+async def test_a_full_region_tells_of_the_others(start: Start, hosts: Hosts, transport: str) -> None:
+    there = ["https://api.us-west-2.voice.test", "https://api.eu-west-1.voice.test"]
+    gateway = await (await start(OTHER_REGIONS=",".join(there)).ready()).takes_callers()
+    assert (await ask(gateway, "POST", SESSIONS, json={"transport": transport})).status_code == 201
+    hosts.put(Tier.ASR, "asr-1", slots=0)
+    answer = await gateway.answers(503, transport)
+    assert answer.json()["elsewhere"] == there
+    assert f"or at {there[0]}" in is_refusal(answer, 503, "no capacity")
+
+
 async def test_language_that_no_engine_has_is_refused_with_those_that_there_are(start: Start, hosts: Hosts) -> None:
     hosts.put(Tier.ASR, "asr-1", languages=("de", "en"))
     hosts.put(Tier.ASR, "asr-2", languages=("de", "fr"))

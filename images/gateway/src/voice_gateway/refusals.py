@@ -1,6 +1,6 @@
 """Refusals: every one says what is wrong, and what to do."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 
 from starlette.exceptions import HTTPException
@@ -13,17 +13,28 @@ class Refusal(HTTPException):
 
     Attributes:
         error: What it is, in two or three words that stay the same.
+        elsewhere: Session APIs of other regions, which may have the room that is missing here.
     """
 
-    def __init__(self, status: int, error: str, detail: str, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        status: int,
+        error: str,
+        detail: str,
+        headers: Mapping[str, str] | None = None,
+        *,
+        elsewhere: Sequence[str] = (),
+    ) -> None:
         super().__init__(status, detail, headers)
         self.error = error
+        self.elsewhere = elsewhere
 
     def response(self) -> JSONResponse:
         """Return the answer that tells the caller."""
-        return JSONResponse(
-            {"error": self.error, "detail": self.detail}, status_code=self.status_code, headers=self.headers
-        )
+        said: dict[str, object] = {"error": self.error, "detail": self.detail}
+        if self.elsewhere:
+            said["elsewhere"] = list(self.elsewhere)
+        return JSONResponse(said, status_code=self.status_code, headers=self.headers)
 
 
 def retry_after(seconds: int) -> dict[str, str]:
@@ -31,9 +42,11 @@ def retry_after(seconds: int) -> dict[str, str]:
     return {"Retry-After": str(seconds)}
 
 
-def no_capacity(detail: str) -> Refusal:
+def no_capacity(detail: str, elsewhere: Sequence[str] = ()) -> Refusal:
     """All hosts that could take a session are full, draining or gone."""
-    return Refusal(503, "no capacity", detail, retry_after(5))
+    if elsewhere:
+        detail += f", or at {' or '.join(elsewhere)}"
+    return Refusal(503, "no capacity", detail, retry_after(5), elsewhere=elsewhere)
 
 
 def draining() -> Refusal:

@@ -147,7 +147,7 @@ def _check_capacity(gateway: Gateway, wanted: SessionRequest) -> None:
     else:
         return
     gateway.metrics.count("SessionsRefused")
-    raise no_capacity(f"every {missing} host is full, draining or gone; try again")
+    raise no_capacity(f"every {missing} host is full, draining or gone; try again", gateway.settings.other_regions)
 
 
 async def _read(request: Request) -> SessionRequest:
@@ -210,7 +210,7 @@ async def _take_place(gateway: Gateway, session: Session) -> None:
     if not await gateway.places.take(session.ssrc, session.expires_at):
         await gateway.sessions.close(session)
         gateway.metrics.count("SessionsRefused")
-        raise no_capacity("every ASR host has as many sessions as it takes; try again")
+        raise no_capacity("every ASR host has as many sessions as it takes; try again", gateway.settings.other_regions)
 
 
 def _describe(gateway: Gateway, session: Session) -> dict[str, object]:

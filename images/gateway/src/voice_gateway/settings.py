@@ -27,6 +27,7 @@ class GatewaySettings(BaseSettings):
         caller_creations_per_s: Sessions that one caller may open in a second, at all gateways together.
         max_connections: Audio sockets and event streams of this process.
         allowed_origins: Origins of web pages that may use the session API, comma-separated.
+        other_regions: Session APIs of other regions, which callers are told of where there is no room; comma-separated.
         trace_collector: Where traces go, by OTLP over HTTP; empty: nowhere.
         traced_share: Of calls that are traced.
         bind_address: Address that both ports are on.
@@ -57,6 +58,7 @@ class GatewaySettings(BaseSettings):
     caller_creations_per_s: int = Field(ge=1)
     max_connections: int = Field(ge=1)
     allowed_origins: Annotated[tuple[str, ...], NoDecode]
+    other_regions: Annotated[tuple[str, ...], NoDecode] = ()
     trace_collector: str = Field(default="", pattern="^(https?://.+)?$")
     traced_share: float = Field(default=0.01, ge=0, le=1)
 
@@ -73,10 +75,10 @@ class GatewaySettings(BaseSettings):
             raise ValueError(f"has {size} bytes, at least {KEY_BYTES} are needed")
         return key
 
-    @field_validator("allowed_origins", mode="before")
+    @field_validator("allowed_origins", "other_regions", mode="before")
     @classmethod
-    def _split(cls, origins: object) -> object:
-        return tuple(filter(None, origins.split(","))) if isinstance(origins, str) else origins
+    def _split(cls, addresses: object) -> object:
+        return tuple(filter(None, addresses.split(","))) if isinstance(addresses, str) else addresses
 
     @model_validator(mode="after")
     def _audience_with_issuer(self) -> Self:
