@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from bench.dataplane import native, plot, streams
+from bench.dataplane import native, plot, relay, streams
 from bench.dataplane.audio import conversation
 from bench.dataplane.native import OURS, Measurement
 from ops.output import empty_table, out
@@ -58,11 +58,13 @@ def main(
     batches = streams.batches(rounds, file)
     live = streams.live(3, file)
     baseline = streams.against_baseline(rounds, file)
+    relayed = relay.rtpengine(3)
     for drawn in (
         *map(table, stages),
         *map(streams.ceiling_table, groups(ceiling)),
         streams.batch_table(batches),
         streams.baseline_table(baseline),
+        relay.table(relayed, ceiling),
     ):
         out.print(drawn)
     if live:
@@ -80,6 +82,7 @@ def main(
         "ceiling": [asdict(one) | {"median": one.median} for one in ceiling],
         "batches": [asdict(one) | {"median": one.median} for one in batches],
         "baseline": [{"before": asdict(before), "now": asdict(now)} for before, now in baseline],
+        "rtpengine": [asdict(one) | {"median": one.median} for one in relayed],
         "live": [asdict(one) for one in live],
         "loss_free": {"best": streams.loss_free(live), "median": streams.loss_free(live, "median")},
     }

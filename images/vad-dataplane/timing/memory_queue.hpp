@@ -36,9 +36,6 @@ public:
                 voice::srtp::Suite suite)
         : audio_(std::move(audio)), batch_(batch), order_(streams), packets_(kPackets),
           payload_bytes_(sizeof(Frame) + (key != nullptr ? voice::srtp::tag_bytes(suite) : 0)) {
-        if (key != nullptr && srtp_init() != srtp_err_status_ok) {
-            throw std::runtime_error("libsrtp does not start");
-        }
         for (std::uint32_t stream = 0; key != nullptr && stream < streams; ++stream) {
             senders_.push_back(sender(ssrc_of(stream), *key, suite));
         }
@@ -89,6 +86,7 @@ private:
 
     static Sender sender(std::uint32_t ssrc, voice::srtp::Key key, voice::srtp::Suite suite) {
         srtp_policy_t policy{};
+        static const auto ready = srtp_init();
         const auto set = suite == voice::srtp::Suite::kAeadAes128Gcm ? srtp_crypto_policy_set_aes_gcm_128_16_auth
                                                                      : srtp_crypto_policy_set_rtp_default;
         set(&policy.rtp);
@@ -96,7 +94,7 @@ private:
         policy.ssrc = {.type = ssrc_specific, .value = ssrc};
         policy.key = key.data();
         srtp_t made = nullptr;
-        if (srtp_create(&made, &policy) != srtp_err_status_ok) {
+        if (ready != srtp_err_status_ok || srtp_create(&made, &policy) != srtp_err_status_ok) {
             throw std::runtime_error("libsrtp makes no sender");
         }
         return Sender(made);

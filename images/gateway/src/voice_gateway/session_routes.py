@@ -181,7 +181,7 @@ async def _body(request: Request) -> bytes:
 async def _open(gateway: Gateway, caller: str, wanted: SessionRequest) -> Session:
     external = wanted.transport == "srtp"
     settings, most = gateway.settings, gateway.settings.caller_sessions
-    key_bytes = SRTP_SUITES[wanted.suite or next(iter(SRTP_SUITES))]
+    suite: str = wanted.suite or next(iter(SRTP_SUITES))
     for _ in range(SSRC_TRIES):
         ssrc = secrets.randbits(32)
         session = Session(
@@ -191,7 +191,7 @@ async def _open(gateway: Gateway, caller: str, wanted: SessionRequest) -> Sessio
             kind=SessionKind.EXTERNAL if external else SessionKind.GATEWAY,
             caller=caller,
             expires_at=int(time.time()) + gateway.settings.session_max_s,
-            srtp_key=base64.b64encode(secrets.token_bytes(key_bytes)).decode() if external else None,
+            srtp_key=base64.b64encode(secrets.token_bytes(SRTP_SUITES[suite])).decode() if external else None,
             media=wanted.media.media() if wanted.media else OF_GATEWAYS,
             language=wanted.language,
             end_of_turn_ms=settings.end_of_turn_ms if wanted.end_of_turn_ms is None else wanted.end_of_turn_ms,

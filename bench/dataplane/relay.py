@@ -1,0 +1,163 @@
+"""What a packet costs rtpengine in user space, which relays where the data plane listens: a rival that others know.
+
+Each stream is a call of rtpengine's `ng` protocol: the caller sends RTP or SRTP, the callee takes plain RTP. What
+counts is the processor time of its process, neither the sender's nor an idle machine's. It receives and sends by the
+kernel's sockets; the data plane's packets come from memory, and it decides, computes and ships instead.
+"""
+
+import base64
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pylibsrtp
+from rich.table import Table
+
+from bench.dataplane.native import Measurement
+from bench.dataplane.streams import BATCH_STREAMS
+from ops.output import empty_table
+
+NG_PORT = 22_222
+LOOPBACK = "127.0.0.1"
+STREAMS, TICKS, PACKETS_PER_S = 100, 150, 50
+SUITES = {
+    "": None,
+    "AES_CM_128_HMAC_SHA1_80": pylibsrtp.Policy.SRTP_PROFILE_AES128_CM_SHA1_80,
+    "AEAD_AES_128_GCM": pylibsrtp.Policy.SRTP_PROFILE_AEAD_AES_128_GCM,
+}
+GROUP = f"a packet of {STREAMS} streams through rtpengine in user space"
+RUN = ("--foreground", "--table=-1", f"--interface={LOOPBACK}", f"--listen-ng={LOOPBACK}:{NG_PORT}", "--log-level=3")
+THREADS = ("--num-threads=1", "--port-min=30000", "--port-max=32000", "--log-stderr")
+
+
+def _bencoded(value: dict[str, object] | list[str] | str) -> bytes:
+    if isinstance(value, dict):
+        return b"d" + b"".join(_bencoded(key) + _bencoded(value[key]) for key in sorted(value)) + b"e"  # type: ignore[arg-type]
+    if isinstance(value, list):
+        return b"l" + b"".join(map(_bencoded, value)) + b"e"
+    return b"%d:%s" % (len(value.encode()), value.encode())
+
+
+def _ask(control: socket.socket, command: str, call: int, sdp: str, **more: object) -> int:
+    """Send a command about a call, and return the port of the description that comes back."""
+    said = {"command": command, "call-id": f"bench-{call}", "from-tag": "caller", "sdp": sdp, "ICE": "remove"} | more
+    control.send(b"%d-%s " % (call, command.encode()) + _bencoded(said))
+    answer = control.recv(65_536).decode()
+    _, found, media = answer.partition("m=audio ")
+    if not found:
+        raise RuntimeError(f"rtpengine answers a call with {answer}")
+    return int(media.split()[0])
+
+
+def _sdp(port: int, suite: str, key: bytes) -> str:
+    lines = ["v=0", f"o=- 1 1 IN IP4 {LOOPBACK}", "s=-", f"c=IN IP4 {LOOPBACK}", "t=0 0"]
+    lines += [f"m=audio {port} RTP/{'SAVP' if suite else 'AVP'} 96", "a=rtpmap:96 L16/16000"]
+    lines += [f"a=crypto:1 {suite} inline:{base64.b64encode(key).decode()}"] if suite else []
+    return "".join(f"{line}\r\n" for line in lines)
+
+
+class Stream:
+    """A call, and the packets of its caller."""
+
+    def __init__(self, control: socket.socket, call: int, suite: str) -> None:
+        self.caller, self.callee = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2))
+        for one in (self.caller, self.callee):
+            one.bind((LOOPBACK, 0))
+        profile = SUITES[suite]
+        key = bytes(range(28 if suite.startswith("AEAD") else 30))
+        offered = _sdp(self.caller.getsockname()[1], suite, key)
+        _ask(control, "offer", call, offered, **{"transport-protocol": "RTP/AVP"})
+        answered = _sdp(self.callee.getsockname()[1], "", b"")
+        self.caller.connect((LOOPBACK, _ask(control, "answer", call, answered, **{"to-tag": "callee"})))
+        self.callee.setblocking(False)
+        self._srtp = pylibsrtp.Session(
+            pylibsrtp.Policy(key, pylibsrtp.Policy.SSRC_SPECIFIC, call + 1, srtp_profile=profile)
+        ) if profile else None  # fmt: skip
+        self._ssrc = (call + 1).to_bytes(4)
+
+    def send(self, tick: int) -> None:
+        packet = bytes((0x80, 96)) + tick.to_bytes(2) + (320 * tick).to_bytes(4) + self._ssrc + bytes(640)
+        self.caller.send(self._srtp.protect(packet) if self._srtp else packet)
+
+    def took(self) -> int:
+        count = 0
+        with ExitStack() as stack:
+            stack.callback(self.callee.setblocking, False)
+            try:
+                while True:
+                    self.callee.recv(2048)
+                    count += 1
+            except BlockingIOError:
+                return count
+
+    def close(self) -> None:
+        self.caller.close()
+        self.callee.close()
+
+
+@contextmanager
+def _running() -> Iterator[int]:
+    process = subprocess.Popen(["rtpengine", *RUN, *THREADS])  # noqa: S603, S607
+    try:
+        yield process.pid
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def _cpu_s(process: int) -> float:
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _packet_ns(process: int, control: socket.socket, suite: str, first: int) -> float:
+    streams = [Stream(control, first + n, suite) for n in range(STREAMS)]
+    try:
+        taken, before = 0, _cpu_s(process)
+        for tick in range(TICKS):
+            for stream in streams:
+                stream.send(tick)
+            taken += sum(stream.took() for stream in streams)
+        time.sleep(0.5)
+        taken += sum(stream.took() for stream in streams)
+        if taken < 0.99 * STREAMS * TICKS:
+            raise RuntimeError(f"rtpengine relayed {taken} of {STREAMS * TICKS} packets")
+        return (_cpu_s(process) - before) * 1e9 / taken
+    finally:
+        for stream in streams:
+            stream.close()
+
+
+def rtpengine(rounds: int) -> list[Measurement]:
+    """Measure it with plain RTP and with SRTP of either suite.
+
+    Raises:
+        RuntimeError: It takes no call, or relays no packets.
+    """
+    found: dict[str, list[float]] = {suite: [] for suite in SUITES}
+    with _running() as process, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        control.connect((LOOPBACK, NG_PORT))
+        control.settimeout(10)
+        time.sleep(1)
+        for turn in range(rounds):
+            for place, suite in enumerate(SUITES):
+                first = (turn * len(SUITES) + place) * STREAMS
+                found[suite].append(_packet_ns(process, control, suite, first))
+    return [Measurement(GROUP, suite or "RTP", "ns", tuple(ns)) for suite, ns in found.items()]
+
+
+def table(found: Sequence[Measurement], ceiling: Sequence[Measurement]) -> Table:
+    """Draw packets a core, and the data plane's of the same run."""
+    drawn = empty_table(
+        f"{GROUP}, {len(found[0].rounds)} rounds", [""], ["packets a core", "the data plane's", "times"]
+    )
+    groups = dict.fromkeys(one.group for one in ceiling if one.group.startswith(f"{BATCH_STREAMS} "))
+    for one, group in zip(found, groups, strict=True):
+        (streams,) = (each.median for each in ceiling if (each.group, each.name) == (group, "with shipping"))
+        relayed, ours = 1e9 / one.median, streams * PACKETS_PER_S
+        drawn.add_row(one.name, f"{relayed:,.0f}", f"{ours:,.0f}", f"{ours / relayed:.2f}")
+    return drawn
