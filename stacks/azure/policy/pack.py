@@ -84,7 +84,9 @@ def policies() -> list[Policy]:
     accepted = {check.id for check in deployment.accepted_checks} if deployment else set()
     return [
         (_on_stack if rule.sees_stack else _on_resource)(
-            rule, EnforcementLevel.ADVISORY if rule.name in accepted & ACCEPTABLE else EnforcementLevel.MANDATORY
+            rule,
+            EnforcementLevel.ADVISORY if rule.name in accepted & ACCEPTABLE else EnforcementLevel.MANDATORY,
+            deployment,
         )
         for rule in RULES
     ]
@@ -99,18 +101,13 @@ def configured_deployment() -> Deployment | None:
     configuration = pulumi.runtime.get_config_env()
     named = [value for key, value in configuration.items() if key.endswith(DEPLOYMENT_KEY)]
     # A relative path starts at the project's folder, which lies beside this one.
-    return _loaded((Path(__file__).parent / named[0]).resolve()) if named else None
+    return blueprint.load((Path(__file__).parent / named[0]).resolve()) if named else None
 
 
-@functools.cache
-def _loaded(file: Path) -> Deployment:
-    return blueprint.load(file)
-
-
-def _on_resource(rule: Rule, level: EnforcementLevel) -> Policy:
+def _on_resource(rule: Rule, level: EnforcementLevel, deployment: Deployment | None) -> Policy:
     def validate(args: ResourceValidationArgs, report: ReportViolation) -> None:
         resource = Resource(args.urn, args.resource_type, args.name, Value(args.props))
-        for found in rule.examine(Stack((resource,), configured_deployment())):
+        for found in rule.examine(Stack((resource,), deployment)):
             report(_text(rule, found.message), None)
 
     return ResourceValidationPolicy(
@@ -118,9 +115,9 @@ def _on_resource(rule: Rule, level: EnforcementLevel) -> Policy:
     )
 
 
-def _on_stack(rule: Rule, level: EnforcementLevel) -> Policy:
+def _on_stack(rule: Rule, level: EnforcementLevel, deployment: Deployment | None) -> Policy:
     def validate(args: StackValidationArgs, report: ReportViolation) -> None:
-        for found in rule.examine(Stack(_resources(args), configured_deployment())):
+        for found in rule.examine(Stack(_resources(args), deployment)):
             report(_text(rule, found.message), found.urn)
 
     return StackValidationPolicy(rule.name, rule.about, validate, level, remediation_steps=rule.remedy, url=rule.source)

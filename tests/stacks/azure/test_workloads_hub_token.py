@@ -57,6 +57,8 @@ def test_every_job_has_the_token_as_a_file_and_no_engine_has_it(graph: Graph) ->
     for job in jobs(graph):
         (container,) = job.main
         assert {"name": "HF_TOKEN_PATH", "value": f"{HUB_DIR}/hub-token"} in container["env"]
+        (volume,) = (volume["name"] for volume in job.spec["volumes"] if "csi" in volume)
+        assert {"name": volume, "mountPath": HUB_DIR, "readOnly": True} in container["volumeMounts"]
         assert job.spec["serviceAccountName"] == "model-fetch"  # which the identity trusts
 
 

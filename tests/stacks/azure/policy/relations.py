@@ -7,6 +7,7 @@ reservation beside spot, two engines that share one GPU's memory. The rules caug
 
 import copy
 import json
+from collections.abc import Callable
 
 from tests.stacks.azure.policy.graphs import CLUSTER, WORKLOADS, Emitted, Mutation, flag, variable
 from tests.stacks.azure.policy.mutations import CELL, flags, pool
@@ -42,11 +43,16 @@ def small_bodies(graph: Emitted) -> None:
     variable(graph.container("voxtral"), "VLLM_HTTP_MAX_REQUEST_BODY_SIZE", "1")
 
 
-def audio_through_the_json_router(graph: Emitted) -> None:
+def audio_through_the_json_router(old: str, new: str) -> Callable[[Emitted], None]:
     """The P/D router reads every body as JSON; a transcription is multipart."""
-    front = next(r.name for r in graph.resources if r.type.endswith(":ConfigMap") and r.name.startswith(CELL))
-    files = graph.props("ConfigMap", front)["data"]
-    files["etc.voice.nginx.conf"] = files["etc.voice.nginx.conf"].replace("http://decode;", "http://pd_router;")
+
+    def mistaken(graph: Emitted) -> None:
+        front = next(r.name for r in graph.resources if r.type.endswith(":ConfigMap") and r.name.startswith(CELL))
+        files = graph.props("ConfigMap", front)["data"]
+        assert old in files["etc.voice.nginx.conf"]
+        files["etc.voice.nginx.conf"] = files["etc.voice.nginx.conf"].replace(old, new)
+
+    return mistaken
 
 
 def twin_engines(graph: Emitted) -> None:
@@ -87,8 +93,13 @@ RELATIONS = (
              ("engine-has-its-gpus",), blind=True),
     Mutation("two engines with 90 % of one GPU each", WORKLOADS, twin_engines, ("engine-has-its-gpus",), blind=True),
     Mutation("bodies smaller than audio", WORKLOADS, small_bodies, ("bodies-hold-audio",)),
-    Mutation("audio through a router that parses JSON", WORKLOADS, audio_through_the_json_router,
-             ("audio-passes-by-the-json-router",)),
+    Mutation("audio through a router that parses JSON", WORKLOADS,
+             audio_through_the_json_router("location / {", "location = /v1/audio/transcriptions "
+                                           "{ proxy_pass http://pd_router; }\n    location / {"),
+             ("audio-passes-by-the-json-router",), ("/v1/audio/transcriptions goes to",)),
+    Mutation("what nobody knows through a router that parses JSON", WORKLOADS,
+             audio_through_the_json_router("http://decode;", "http://pd_router;"),
+             ("audio-passes-by-the-json-router",), ("/ goes to",)),
     Mutation("fewer pods than a node's own daemons", CLUSTER, pool("a100", maxPods=12), ("pools-can-work",),
              blind=True),
     Mutation("spot nodes with a reservation", CLUSTER, reserved_spot, ("purchase-supported",), blind=True),
