@@ -29,7 +29,7 @@ from voice_whisper.settings import ModelSettings
 from voice_whisper.window import ROWS_PER_S
 
 RECORDINGS = Path("/usr/share/asterisk/sounds/en_US_f_Allison")
-LENGTHS_S = ((4, 6), (6, 8), (8, 9), (14, 18), (18, 19.5))
+LENGTHS_S = ((1.5, 3), (3, 4), (4, 6), (6, 8), (8, 9), (14, 18), (18, 19.5))
 SPEECHES = 12
 LOOP = 2.4
 Sound = NDArray[np.float32]
@@ -80,7 +80,7 @@ def main() -> None:
     for shortest_s, longest_s in LENGTHS_S:
         speeches = [speech(pool, shortest_s, longest_s, draw) for _ in range(SPEECHES)]
         reference: list[str] = []
-        for window_s in (30, 20, 10):
+        for window_s in (30, 20, 10, 5):
             if longest_s > window_s:
                 continue
             texts, encode_s, decode_s = [], 0.0, 0.0

@@ -30,6 +30,8 @@ CALLER_TIER_IMAGES = {
     Component.ASR: (Image.WHISPER_ENGINE, Image.TELEMETRY, Image.GATEWAY),
 }
 """What a cluster on Azure runs for callers, by tier; the gateway's image signs all three in to the state store."""
+AGENT_POD_IMAGES = (*AGENT_IMAGES, Image.GATEWAY)
+"""The same of the agents."""
 CALLER_IMAGES = tuple(dict.fromkeys(image for images in CALLER_TIER_IMAGES.values() for image in images))
 CLUSTER_IMAGES = (Image.ROUTER, Image.DEVICE_PLUGIN, Image.DCGM_EXPORTER)
 """What every cluster on Azure runs beside its services."""

@@ -7,7 +7,7 @@ what both clouds share.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from blueprint.contract.network import CHUNK, GATEWAY_HTTP, GATEWAY_MEDIA, PROMETHEUS, PUBLIC_TLS, RTP, Port
+from blueprint.contract.network import AGENT_HTTP, CHUNK, GATEWAY_HTTP, GATEWAY_MEDIA, PROMETHEUS, PUBLIC_TLS, RTP, Port
 
 NAMESPACE = "voice"
 """Namespace of every service."""
@@ -48,6 +48,7 @@ DNS_UDP = Port(53, "udp", "The cluster's DNS")
 
 REDIS = Port(10000, "tcp", "Azure Managed Redis over TLS")
 GATEWAY_HEALTH = Port(32080, "tcp", "Node port where the load balancer asks whether a node has a gateway that is ready")
+AGENT_NODE_HEALTH = Port(32082, "tcp", "Node port where it asks whether a node has an agent that takes callers")
 VAD_NODE_HEALTH = Port(32081, "tcp", "Node port where it asks whether a node has a data plane that is ready")
 
 PREFILL_HTTP = Port(8001, "tcp", "A cell's prefill engine")
@@ -83,6 +84,8 @@ class Component(StrEnum):
     """The data plane."""
     ASR = "asr"
     """Our engine, before the services that transcribe."""
+    AGENT = "agent"
+    """Holds spoken conversations."""
     STATE = "state"
     """The state store; no pod."""
     MONITORING = "monitoring"
@@ -122,6 +125,18 @@ CLUSTER_FLOWS: tuple[ClusterFlow, ...] = (
     ClusterFlow(Component.MODEL_FETCH, Component.DNS, DNS_TCP),
 )
 
+
+def _of_tier(tier: Component) -> tuple[ClusterFlow, ...]:
+    """Return what every tier that carries callers needs."""
+    return (
+        ClusterFlow(tier, Component.STATE, REDIS),
+        # Microsoft Entra, which gives the tokens for the store; for the gateway the issuer of callers' tokens too.
+        ClusterFlow(tier, Component.INTERNET, HTTPS),
+        ClusterFlow(tier, Component.DNS, DNS_UDP),
+        ClusterFlow(tier, Component.DNS, DNS_TCP),
+    )
+
+
 CALLER_FLOWS: tuple[ClusterFlow, ...] = (
     ClusterFlow(Component.INTERNET, Component.EDGE, PUBLIC_TLS),
     ClusterFlow(Component.INTERNET, Component.VAD, RTP),
@@ -134,21 +149,20 @@ CALLER_FLOWS: tuple[ClusterFlow, ...] = (
         ClusterFlow(Component.MONITORING, tier, PROMETHEUS)
         for tier in (Component.GATEWAY, Component.VAD, Component.ASR)
     ),
-    *(
-        ClusterFlow(tier, destination, port)
-        for tier in (Component.GATEWAY, Component.VAD, Component.ASR)
-        for destination, port in (
-            (Component.STATE, REDIS),
-            # Microsoft Entra, which gives the tokens for the store; for the gateway the issuer of callers' tokens too.
-            (Component.INTERNET, HTTPS),
-            (Component.DNS, DNS_UDP),
-            (Component.DNS, DNS_TCP),
-        )
-    ),
+    *(flow for tier in (Component.GATEWAY, Component.VAD, Component.ASR) for flow in _of_tier(tier)),
 )
 """What is allowed beside it where there are callers; security groups follow from the flows of edge and Internet."""
 
+AGENT_FLOWS: tuple[ClusterFlow, ...] = (
+    ClusterFlow(Component.EDGE, Component.AGENT, AGENT_HTTP),
+    ClusterFlow(Component.AGENT, Component.GATEWAY, GATEWAY_HTTP),
+    ClusterFlow(Component.AGENT, Component.ROUTER, ROUTER_HTTP),
+    ClusterFlow(Component.MONITORING, Component.AGENT, AGENT_HTTP),
+    *_of_tier(Component.AGENT),
+)
+"""The same where there are agents; engines and tools elsewhere are reached as Microsoft Entra is."""
 
-def cluster_flows(*, callers: bool) -> tuple[ClusterFlow, ...]:
-    """Return ``CLUSTER_FLOWS``, and ``CALLER_FLOWS`` where somebody is let in."""
-    return CLUSTER_FLOWS + (CALLER_FLOWS if callers else ())
+
+def cluster_flows(*, callers: bool, agents: bool) -> tuple[ClusterFlow, ...]:
+    """Return ``CLUSTER_FLOWS``, and the others where somebody is let in, and answered."""
+    return CLUSTER_FLOWS + (CALLER_FLOWS if callers else ()) + (AGENT_FLOWS if agents else ())

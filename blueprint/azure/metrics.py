@@ -41,6 +41,17 @@ class CacheMetric(StrEnum):
     """Share of its memory in use, 0 to 1."""
 
 
+class AgentMetric(StrEnum):
+    """What the agents publish (images/agent/src/voice_agent/metrics.py)."""
+
+    CONVERSATIONS = "voice_agent_conversations"
+    SLOTS = "voice_agent_slots"
+    REFUSED = "voice_agent_refused_total"
+    TURN = "voice_agent_turn_seconds"
+    STAGE = "voice_agent_stage_seconds"
+    BARGE_IN = "voice_agent_barge_in_seconds"
+
+
 class GpuMetric(StrEnum):
     """What the DCGM exporter publishes; `blueprint.engines.launch.dcgm` asks it for these."""
 

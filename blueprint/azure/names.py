@@ -153,10 +153,18 @@ MODEL_FETCH_SERVICE_ACCOUNT = ServiceAccount(NAMESPACE, "model-fetch")
 """Runs the jobs that fill the model cache; may read the vault's secrets (a token for gated models)."""
 
 CALLER_TIERS = (Component.GATEWAY, Component.VAD, Component.ASR)
-CALLER_ACCOUNTS = {tier: ServiceAccount(NAMESPACE, tier.value) for tier in CALLER_TIERS}
-"""Of the tiers that carry callers; each signs in to the state store, and the gateway's reads the vault too."""
+CALLER_ACCOUNTS = {tier: ServiceAccount(NAMESPACE, tier.value) for tier in (*CALLER_TIERS, Component.AGENT)}
+"""Of the tiers that carry callers; each signs in to the state store, some read the vault too."""
+VAULT_TIERS = (Component.GATEWAY, Component.AGENT)
 TOKEN_KEY_SECRET = "session-token-key"  # noqa: S105  the name of a secret
-"""Secret of the vault that signs session tokens; an operator puts it there."""
+"""Secret of the vault that signs tokens of sessions and of conversations; an operator puts it there."""
+
+
+def caller_tiers(azure: Azure) -> tuple[Component, ...]:
+    """Return the tiers that carry callers; none where nobody is let in."""
+    tiers = CALLER_TIERS if azure.callers else ()
+    return (*tiers, Component.AGENT) if azure.agents else tiers
+
 
 # --- Nodes ------------------------------------------------------------------------------------------------
 

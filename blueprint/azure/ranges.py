@@ -32,3 +32,8 @@ def small_ranges(cidr: str) -> SmallRanges:
 def gateway_address(cidr: str) -> str:
     """Return the address of the load balancer before the gateway: the last one of the nodes' that Azure gives away."""
     return str(IPv4Network(nodes_range(cidr))[-2])
+
+
+def agent_address(cidr: str) -> str:
+    """Return the address of the load balancer before the agents: the one before."""
+    return str(IPv4Network(nodes_range(cidr))[-3])

@@ -4,13 +4,15 @@ import math
 from collections.abc import Iterator
 
 from blueprint import catalog
-from blueprint.capacity import caller_capacities, peak_calls, sized_callers
+from blueprint.capacity import agent_capacity, caller_capacities, peak_calls, sized_callers
 from blueprint.checks.base import Level, Violation, check
 from blueprint.file.model.deployment import Deployment, Environment
 from blueprint.file.model.edge import NoAuthorizer
 
 NODE_CPUS = 1.0
 """CPUs of a node that Kubernetes and the agents on every node take. ASSUMED."""
+AGENT_CPUS = 1.0
+"""Of an agent's pod: one process uses one core."""
 SIDECAR_CPUS = 0.15
 """Of the sidecars that keep a pod signed in to the state store, and show Prometheus what its program tells."""
 
@@ -49,6 +51,7 @@ def cpu_pool_holds_callers(deployment: Deployment) -> Iterator[Violation]:
         "gateway": (callers.edge.gateway.cpus, callers.edge.gateway.replicas),
         "vad": (callers.vad.cpus, callers.vad.replicas),
         "asr": (callers.asr.cpus, callers.asr.replicas),
+        **({"agent": (AGENT_CPUS, deployment.azure.agents.replicas)} if deployment.azure.agents else {}),
     }
     at = ("azure", "cpu_pool", "nodes")
     for name, (cpus, _) in asked.items():
@@ -98,7 +101,9 @@ def caller_tiers_survive(deployment: Deployment) -> Iterator[Violation]:
     callers = deployment.azure.callers
     if callers is None or deployment.environment is not Environment.PRODUCTION:
         return
-    for each in caller_capacities(callers)[:3]:
+    agents = deployment.azure.agents
+    own = (agent_capacity(agents, agents.replicas, ("azure", "agents", "replicas")),) if agents else ()
+    for each in (*caller_capacities(callers)[:3], *own):
         if each.units.min < 2:  # noqa: PLR2004  what the check says
             yield Violation(
                 each.location, f"{each.name} may be {each.units.min} pod: its loss ends calls", "set min to 2"

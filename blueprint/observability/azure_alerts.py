@@ -12,6 +12,7 @@ from blueprint.azure.metrics import (
     PHASE_SERIES,
     SERVICE_SERIES,
     START_SECONDS,
+    AgentMetric,
     ClusterMetric,
     EngineMetric,
     GpuMetric,
@@ -25,7 +26,7 @@ from blueprint.contract.metrics import FLEET_DIMENSION, LOSS_DIMENSION, METRICS,
 from blueprint.file.model.azure import AzureService, PrefillDecodeCell, TtsService
 from blueprint.file.model.deployment import Deployment
 from blueprint.file.model.scaling import Comparison
-from blueprint.hosts import CALLER_TIER_IMAGES, held_back, service_images
+from blueprint.hosts import AGENT_POD_IMAGES, CALLER_TIER_IMAGES, held_back, service_images
 from blueprint.observability.azure_scaling import TARGET_SHARE, triggers
 
 BUDGET = "budget"
@@ -35,6 +36,10 @@ FORECAST_PERCENT = 100
 
 SATURATED_SHARE = 0.95
 """Share of what a replica carries at which growing has not helped: scaling asks at ``TARGET_SHARE``."""
+TURN_S = 2.5
+"""Hosted agents take 0.8 to 2 s; beyond, callers ask whether anybody is there. A choice."""
+BARGE_IN_S = 0.75
+"""An interruption is noticed after 0.22 s of speech; what is more is the agent's process, which waits for its core."""
 FIRST_ANSWER_S = 1.0
 """Beyond 1 s a person notices the wait: https://www.nngroup.com/articles/response-times-3-important-limits/"""
 
@@ -95,9 +100,11 @@ def alert_groups(deployment: Deployment) -> dict[str, tuple[Alert, ...]]:
     """Return the alerts by group: the cluster's, and those of each service. Azure takes 20 rules in a group."""
     running = [each for each in deployment.azure.services if not held_back(deployment, service_images(each))]
     callers = tuple(_of_callers(deployment)) if deployment.azure.callers else ()
+    agents = deployment.azure.agents and not held_back(deployment, AGENT_POD_IMAGES)
     return {
         "cluster": tuple(_of_cluster(deployment)),
         **({"callers": callers} if callers else {}),
+        **({"agents": tuple(_of_agents())} if agents else {}),
         **{service.name: tuple(_of_service(deployment, service)) for service in running},
     }
 
@@ -255,6 +262,46 @@ def _of_callers(deployment: Deployment) -> Iterator[Alert]:
             2,
             callers_affected=True,
         )
+
+
+def _of_agents() -> Iterator[Alert]:
+    """Yield what conversations suffer from."""
+    agent = Component.AGENT.value
+    yield _down(agent, [agent], 2)
+    yield _silent(
+        "Agents are ready and have published nothing for five minutes: scaling does not see their conversations.",
+        f"({_deployments(ClusterMetric.READY, [agent])} unless on () sum({AgentMetric.CONVERSATIONS}))",
+        agent,
+    )
+    yield Alert(
+        "conversations-refused",
+        "Agents have refused callers: they are full, or what they need is away.",
+        f"sum by (reason) (increase({AgentMetric.REFUSED}[5m]))",
+        Comparison.ABOVE,
+        0,
+        2,
+        callers_affected=True,
+    )
+    yield Alert(
+        "turn-slow",
+        "One answer in twenty begins more than two and a half seconds after its question.",
+        p95(AgentMetric.TURN),
+        Comparison.ABOVE,
+        TURN_S,
+        10,
+        callers_affected=True,
+        unit=" s",
+    )
+    yield Alert(
+        "barge-in-slow",
+        "One interruption in twenty does not silence the agent within three quarters of a second.",
+        p95(AgentMetric.BARGE_IN),
+        Comparison.ABOVE,
+        BARGE_IN_S,
+        10,
+        callers_affected=True,
+        unit=" s",
+    )
 
 
 _OVERLOAD = (DropReason.RING_FULL, DropReason.NO_HOST, DropReason.SHED)

@@ -8,6 +8,7 @@ from blueprint.azure.metrics import (
     POOL_SERIES,
     SERVICE_SERIES,
     START_SECONDS,
+    AgentMetric,
     CacheMetric,
     ClusterMetric,
     EngineMetric,
@@ -39,7 +40,8 @@ Dashboard = panels.Dashboard[Query]
 
 def dashboards(deployment: Deployment) -> tuple[Dashboard, ...]:
     callers = (_callers(),) if deployment.azure.callers else ()
-    return (*callers, _services(deployment), _gpus(), _starts())
+    agents = (_agents(),) if deployment.azure.agents else ()
+    return (*callers, *agents, _services(deployment), _gpus(), _starts())
 
 
 def _services(deployment: Deployment) -> Dashboard:
@@ -96,6 +98,29 @@ def _callers() -> Dashboard:
             Panel("Places taken of the fullest pod, %", (fullest("SlotsTaken"),)),
             Panel("Packets dropped, a minute by reason", (added("RxDropped", REASON_DIMENSION),), stacked=True),
             Panel("Speech not transcribed, a minute by loss", (added("SpeechLost", LOSS_DIMENSION),), stacked=True),
+        ),
+    )
+
+
+def _agents() -> Dashboard:
+    stages = f"histogram_quantile(0.95, sum by (le, stage) (rate({AgentMetric.STAGE}_bucket[5m])))"
+    return Dashboard(
+        "agents",
+        "Are callers answered in time? Turns by their stages, interruptions, conversations against those admitted.",
+        (),
+        (
+            Panel("Turn, p95 s", (Query(p95(AgentMetric.TURN), "end of speech to first sound"),)),
+            Panel("Stages of a turn, p95 s", (Query(stages, _braces("stage")),)),
+            Panel("Interruption to silence, p95 s", (Query(p95(AgentMetric.BARGE_IN), "onset to silence"),)),
+            Panel(
+                "Conversations",
+                (Query(f"sum({AgentMetric.CONVERSATIONS})", "held"), Query(f"sum({AgentMetric.SLOTS})", "admitted")),
+            ),
+            Panel(
+                "Callers refused, a minute by reason",
+                (Query(f"60 * sum by (reason) (rate({AgentMetric.REFUSED}[2m]))", _braces("reason")),),
+                stacked=True,
+            ),
         ),
     )
 

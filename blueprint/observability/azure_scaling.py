@@ -10,6 +10,7 @@ from blueprint.azure.metrics import (
     POOL_SERIES,
     ROLE_SERIES,
     SERVICE_SERIES,
+    AgentMetric,
     CellRole,
     EngineMetric,
     total,
@@ -98,6 +99,15 @@ def cpu_trigger(deployment: str, cpus: float) -> Trigger:
     """
     labels = f'namespace="{NAMESPACE}",pod=~"{deployment}-.*",container="{deployment}"'
     return Trigger("cpu", f"sum(rate({CONTAINER_CPU}{{{labels}}}[2m]))", cpus * FILL)
+
+
+def conversations_trigger(conversations: int) -> Trigger:
+    """Return the trigger of agents: the conversations that they hold, against those that they admit.
+
+    Args:
+        conversations: That a pod admits.
+    """
+    return Trigger("conversations", f"sum({AgentMetric.CONVERSATIONS})", conversations * FILL)
 
 
 def _aggregated(

@@ -9,7 +9,7 @@ HEALTHY = {
     'DCGM_FI_DEV_XID_ERRORS{Hostname="n",gpu="0",pod="p"}': "0",
     **{
         f'{metric}{{namespace="voice",deployment="{name}"}}': "2"
-        for name in ("router", "voxtral-cells", "voxtral", "speech", "qwen-a100", "gateway", "vad", "asr")
+        for name in ("router", "voxtral-cells", "voxtral", "speech", "qwen-a100", "gateway", "vad", "asr", "agent")
         for metric in (
             "kube_deployment_status_replicas_available",
             "kube_deployment_status_replicas_ready",
@@ -44,6 +44,13 @@ HEALTHY = {
     'vllm:time_to_first_token_seconds_bucket{voice_service="voxtral",le="+Inf"}': "0+60x90",
     'vllm_omni:requests_failed_total{voice_service="speech"}': "0",
     'vllm_omni:requests_success_total{voice_service="speech"}': "0+60x90",
+    'voice_agent_conversations{pod="a"}': "6",
+    'voice_agent_refused_total{reason="busy",pod="a"}': "0",
+    **{
+        f'voice_agent_{what}_seconds_bucket{{le="{le}"}}': "0+60x90"
+        for what, bounds in (("turn", ("1.5", "5.0", "+Inf")), ("barge_in", ("0.5", "2.0", "+Inf")))
+        for le in bounds
+    },
     'voice_open_sockets{Fleet="gateway",pod="g"}': "8",
     'voice_vad_sessions{Fleet="vad",pod="v"}': "4",
     'voice_vad_stopped{Fleet="vad",pod="v"}': "0",
@@ -98,6 +105,10 @@ CASES = (
     Case("vad-stopped", _all("vad_stopped", "1"), 2),
     Case("asr-slots-exhausted", _all("voice_free_slots", "0"), 1),
     Case("speech-lost", _all("given_up", "0+4x90"), 6),
+    Case("service-down-agent", _all('status_replicas_available{namespace="voice",deployment="agent"', "0"), 2),
+    Case("conversations-refused", _all("agent_refused", "0+1x90"), 4),
+    Case("turn-slow", _all('turn_seconds_bucket{le="1.5"', "0+30x90"), 12),
+    Case("barge-in-slow", _all('barge_in_seconds_bucket{le="0.5"', "0+30x90"), 12),
     Case("replicas-missing", _all('kube_deployment_spec_replicas{namespace="voice",deployment="speech"', "3"), 45),
     Case("engine-restarts", _all("restarts_total", "0+4x90"), 2),
     Case("model-fetch-failed", _all("kube_job_status_failed", "1"), 1),

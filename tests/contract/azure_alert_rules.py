@@ -16,6 +16,8 @@ from blueprint.engines.launch.dcgm import COUNTERS
 from blueprint.engines.published.release import published
 from sandbox.azure.graph import Graph
 from tests.stacks.azure.recorded import inputs
+from voice_agent.metrics import Metrics as AgentMetrics
+from voice_runtime.metrics import Metrics
 
 Rule = Mapping[str, Any]
 """A rule as Azure gets it."""
@@ -60,7 +62,12 @@ def known(recorded: Collection[str]) -> set[str]:
         for metric in METRICS.values()
         for ending in (_HISTOGRAM if metric.publisher is Image.GATEWAY and metric.unit == "Milliseconds" else ("",))
     }
-    return engines | ours | set(kube_state) | {counter.field for counter in COUNTERS} | set(recorded)
+    agents = {
+        f"{family.name}{ending}"
+        for family in AgentMetrics(1, Metrics("test", "agent")).registry.collect()
+        for ending in (_HISTOGRAM if family.type == "histogram" else ("_total",) if family.type == "counter" else ("",))
+    }
+    return engines | ours | agents | set(kube_state) | {counter.field for counter in COUNTERS} | set(recorded)
 
 
 def unpublished(graph: Graph) -> list[str]:

@@ -62,12 +62,19 @@ SHOWN: Mapping[str, object] = {
     "ChatService.name": "zq-chat",
     "ChatService.revision": "e" * 40,
     "MaintenanceWindow.start": "03:07",
+    "AgentPods.prompt": "zq-prompt",
+    "AgentPods.voice": "zq-voice",
+    "AgentPods.tools_url": "https://zq.tools.dev/v1",
+    "Elsewhere.url": "https://zq.engines.dev/v1",
+    "Elsewhere.model": "zq-model",
+    "Elsewhere.key_secret": "zq-engine-key",
 }
 """Text that a template repeats: the other value can be found as it is, so one run changes all of these."""
 
 OTHER: Mapping[str, object] = {
     "Edge.traced_share": 0.25,
     "AzureEdge.traced_share": 0.75,
+    "AgentPods.language": "de",
     "StateStore.node_type": "cache.r7g.xlarge",
     "VadFleet.instance_type": "c8g.24xlarge",
     "DataPath.mtu": 1500,
@@ -145,6 +152,17 @@ ALONE: Mapping[Key, Edits] = {
     (*AZURE, "Azure.callers", "Callers.edge", "AzureEdge.gateway", "GatewayPods.sockets_per_pod"): {
         "azure.callers.edge.gateway.sockets_per_pod": 80
     },
+    **{
+        (*AZURE, "Azure.agents", f"AgentPods.{role}", setting): {
+            f"azure.agents.{role}": {"kind": "service", "service": role}
+        }
+        for role in ("chat", "speech")
+        for setting in ("kind", "ClusterService.service")
+    },
+    (*AZURE, "Azure.agents", "AgentPods.prompt_secret"): {
+        "azure.agents.prompt": ABSENT,
+        "azure.agents.prompt_secret": "house-prompt",
+    },
     (*AZURE, "Azure.callers", "Callers.asr", "AsrPods.model"): {
         "azure.callers.asr.model": "qwen3-8b",
         "azure.services.3.model": "qwen3-8b",
@@ -154,7 +172,7 @@ ALONE: Mapping[Key, Edits] = {
         # Callers need a network that the deployment makes.
         (*AZURE, "Azure.access", setting): {
             "azure.access": access,
-            **({"azure.callers": ABSENT} if setting.startswith("ExistingNetwork") else {}),
+            **({"azure.callers": ABSENT, "azure.agents": ABSENT} if setting.startswith("ExistingNetwork") else {}),
         }
         for setting, access in (
             ("kind", {"kind": "jump-host"}),

@@ -6,12 +6,17 @@ from dataclasses import dataclass, field
 from blueprint.azure.contract import NAMESPACE, REDIS, ROUTER_HTTP, Component
 from blueprint.contract.environment import (
     ALLOWED_ORIGINS,
+    ANSWER_TOKENS,
     AUTHORIZER,
     CACHE_DIR,
     CALLER_CREATIONS_PER_S,
     CALLER_SESSIONS,
+    CHAT_KEY,
+    CHAT_MODEL,
+    CHAT_URL,
     CHUNK_KIND,
     CHUNK_PORT,
+    CONVERSATIONS,
     DATA_PATH,
     DECODERS,
     DEPLOYMENT,
@@ -20,6 +25,7 @@ from blueprint.contract.environment import (
     END_OF_TURN_MS,
     ENGINE,
     FLEET,
+    GATEWAY_URL,
     HEALTH_PORT,
     HOST_KIND,
     HTTP_PORT,
@@ -28,6 +34,7 @@ from blueprint.contract.environment import (
     INTERFACE,
     JWT_AUDIENCE,
     JWT_ISSUER,
+    LANGUAGE,
     MAX_CONNECTIONS,
     MAX_SESSIONS,
     MEDIA_HOST,
@@ -35,6 +42,7 @@ from blueprint.contract.environment import (
     MODEL,
     MODEL_REVISION,
     PROMETHEUS_PORT,
+    PROMPT,
     RECONNECT_GRACE_S,
     REGION,
     RTP_PORT,
@@ -42,8 +50,14 @@ from blueprint.contract.environment import (
     RX_RING_SIZE,
     SESSION_MAX_S,
     SESSIONS,
+    SPEECH_KEY,
+    SPEECH_MODEL,
+    SPEECH_RATE,
+    SPEECH_URL,
+    SPEECH_VOICE,
     TELEMETRY_SOURCES,
     TOKEN_TTL_S,
+    TOOLS_URL,
     TRACE_COLLECTOR,
     TRACED_SHARE,
     VALKEY_HOST_FILE,
@@ -52,6 +66,7 @@ from blueprint.contract.environment import (
     Variable,
 )
 from blueprint.contract.network import (
+    AGENT_HTTP,
     CHUNK,
     ENGINE_HEALTH,
     GATEWAY_HTTP,
@@ -61,6 +76,8 @@ from blueprint.contract.network import (
     VAD_HEALTH,
 )
 from blueprint.engines.launch.base import ANY_ADDRESS, Launcher, http
+from blueprint.file.model.agents import AgentPods, AzureEngine, Endpoint
+from blueprint.file.model.azure import Azure
 from blueprint.file.model.azure_callers import AsrPods, AzureEdge, VadPods
 from blueprint.file.model.deployment import Deployment
 from blueprint.file.model.edge import JwtAuthorizer
@@ -167,6 +184,47 @@ def telemetry(deployment: Deployment, tier: Component, source: str) -> Program:
         },
         {"VOICE_PROMETHEUS_ADDRESS": ANY_ADDRESS},
     )
+
+
+def agent(deployment: Deployment, pods: AgentPods) -> Program:
+    """Return an agent, whose engines are behind the cluster's router, or elsewhere."""
+    (chat_url, chat_model), (speech_url, speech_model) = (
+        _engine(deployment.azure, engine) for engine in (pods.chat, pods.speech)
+    )
+    return Program(
+        ("python", "-m", "voice_agent"),
+        {
+            **STATE,
+            DEPLOYMENT: deployment.name,
+            FLEET: Component.AGENT.value,
+            HTTP_PORT: str(AGENT_HTTP.number),
+            TOKEN_TTL_S: str(pods.token_ttl_s),
+            IDLE_TIMEOUT_S: str(pods.idle_timeout_s),
+            DRAIN_TIMEOUT_S: str(pods.drain_timeout_s),
+            CONVERSATIONS: str(pods.conversations),
+            GATEWAY_URL: http(GATEWAY_HTTP.number, f"{Component.GATEWAY}.{NAMESPACE}"),
+            CHAT_URL: chat_url,
+            CHAT_MODEL: chat_model,
+            CHAT_KEY: "",
+            SPEECH_URL: speech_url,
+            SPEECH_MODEL: speech_model,
+            SPEECH_KEY: "",
+            SPEECH_VOICE: pods.voice,
+            SPEECH_RATE: str(pods.speech_rate),
+            PROMPT: pods.prompt or "",
+            TOOLS_URL: pods.tools_url or "",
+            LANGUAGE: pods.language or "",
+            ANSWER_TOKENS: str(pods.answer_tokens),
+        },
+    )
+
+
+def _engine(azure: Azure, engine: AzureEngine) -> tuple[str, str]:
+    """Return an engine's API and the name that its model has there."""
+    if isinstance(engine, Endpoint):
+        return engine.url, engine.model
+    service = next(each for each in azure.services if each.name == engine.service)
+    return f"{http(ROUTER_HTTP.number, f'{Component.ROUTER}.{NAMESPACE}')}/v1", service.model
 
 
 def vad(pods: VadPods, sessions: int) -> Program:

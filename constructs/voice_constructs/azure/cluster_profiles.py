@@ -19,8 +19,13 @@ DRAIN_MARGIN_S = 120
 
 def longest_drain_s(azure: Azure) -> int:
     """Return the longest time that any workload takes to finish its requests or sessions."""
+    return max(*callers_drain_s(azure), *(service.drain_timeout_s for service in azure.services), 0)
+
+
+def callers_drain_s(azure: Azure) -> list[int]:
+    """Return how long each tier that carries callers may take to finish; nothing where nobody is let in."""
     tiers = [azure.callers.vad.drain_timeout_s, azure.callers.asr.drain_timeout_s] if azure.callers else []
-    return max(tiers + [service.drain_timeout_s for service in azure.services])
+    return [*tiers, azure.agents.drain_timeout_s] if azure.agents else tiers
 
 
 def network_profile(azure: Azure) -> aks.ContainerServiceNetworkProfileArgs:

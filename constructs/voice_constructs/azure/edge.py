@@ -7,17 +7,18 @@ import pulumi
 from pulumi_azure_native import network
 
 from blueprint.azure.names import IdParts, Role
-from blueprint.azure.ranges import gateway_address
+from blueprint.azure.ranges import agent_address, gateway_address
 from blueprint.capacity import EDGE_INSTANCES
-from blueprint.contract.network import GATEWAY_HTTP, GATEWAY_MEDIA, PUBLIC_TLS, Port
+from blueprint.contract.network import AGENT_HTTP, GATEWAY_HTTP, GATEWAY_MEDIA, PUBLIC_TLS, Port
 from blueprint.contract.session_api import HEALTH_PATH
+from blueprint.file.model.agents import AgentPods
 from blueprint.file.model.azure_callers import AzureEdge
 from voice_constructs.azure.identity import Identity
 from voice_constructs.azure.network import VoiceNetwork
 from voice_constructs.azure.scope import Scope
 
-PORTS: Mapping[str, Port] = {"api": GATEWAY_HTTP, "media": GATEWAY_MEDIA}
-"""Ports of the gateway by the first part of the name that leads there."""
+PORTS: Mapping[str, Port] = {"api": GATEWAY_HTTP, "media": GATEWAY_MEDIA, "agent": AGENT_HTTP}
+"""Ports of gateway and agents by the first part of the name that leads there."""
 RTP_NAME = "rtp"
 """The same of the UDP load balancer."""
 RULE_SETS = {"Microsoft_DefaultRuleSet": "2.1", "Microsoft_BotManagerRuleSet": "1.1"}
@@ -37,17 +38,21 @@ class _Part:
 
 
 class CallerEdge(pulumi.ComponentResource):
-    """TLS with the vault's certificate, a web firewall, and a listener for each of two names: API and audio.
+    """TLS with the vault's certificate, a web firewall, and a listener for each name: API, audio, agents.
 
-    Behind it is the load balancer of the gateway's pods, at an address of the nodes' range.
+    Behind it are load balancers of the gateway's pods and of the agents', at addresses of the nodes' range.
 
     Attributes:
         addresses: Public addresses of the edge by the first part of their names.
     """
 
-    def __init__(self, name: str, *, scope: Scope, network: VoiceNetwork, edge: AzureEdge) -> None:
+    def __init__(
+        self, name: str, *, scope: Scope, network: VoiceNetwork, edge: AzureEdge, agents: AgentPods | None
+    ) -> None:
         super().__init__("voice:azure:CallerEdge", name)
         self._scope, self._network, self._edge = scope, network, edge
+        self._ports = {each: port for each, port in PORTS.items() if agents or port is not AGENT_HTTP}
+        self._idle_s = max(edge.idle_timeout_s, agents.idle_timeout_s if agents else 0)
         self._child = pulumi.ResourceOptions(parent=self)
         identity = Identity("edge", scope=scope, opts=self._child)
         reads = identity.may("edge-reads-certificate", Role.KEY_VAULT_SECRETS_USER, edge.certificate.vault_id)
@@ -55,7 +60,7 @@ class CallerEdge(pulumi.ComponentResource):
         self._build_gateway(name, identity, address, self._build_firewall(name), [reads])
         rtp = network.rtp_address
         self.addresses: dict[str, pulumi.Output[str | None]] = {
-            **dict.fromkeys(PORTS, address.ip_address),
+            **dict.fromkeys(self._ports, address.ip_address),
             **({RTP_NAME: rtp.ip_address} if rtp else {}),
         }
         self.register_outputs({})
@@ -100,6 +105,22 @@ class CallerEdge(pulumi.ComponentResource):
             ],
             action=network.WebApplicationFirewallAction.BLOCK,
         )
+        # Agents have them on the port of callers; the cluster's agent does not come this way.
+        figures = network.WebApplicationFirewallCustomRuleArgs(
+            name="noMetrics",
+            priority=20,
+            rule_type=network.WebApplicationFirewallRuleType.MATCH_RULE,
+            match_conditions=[
+                network.MatchConditionArgs(
+                    match_variables=[
+                        network.MatchVariableArgs(variable_name=network.WebApplicationFirewallMatchVariable.REQUEST_URI)
+                    ],
+                    operator=network.WebApplicationFirewallOperator.BEGINS_WITH,
+                    match_values=["/metrics"],
+                )
+            ],
+            action=network.WebApplicationFirewallAction.BLOCK,
+        )
         return network.WebApplicationFirewallPolicy(
             name,
             resource_group_name=self._scope.group,
@@ -115,7 +136,7 @@ class CallerEdge(pulumi.ComponentResource):
                     for kind, version in RULE_SETS.items()
                 ]
             ),
-            custom_rules=[rate],
+            custom_rules=[rate, figures],
             tags=self._scope.tags,
             opts=self._child,
         )
@@ -178,19 +199,21 @@ class CallerEdge(pulumi.ComponentResource):
             frontend_ports=[network.ApplicationGatewayFrontendPortArgs(name="tls", port=PUBLIC_TLS.number)],
             backend_address_pools=[
                 network.ApplicationGatewayBackendAddressPoolArgs(
-                    name="gateway",
+                    name=pool,
                     backend_addresses=[
                         network.ApplicationGatewayBackendAddressArgs(
-                            ip_address=gateway_address(scope.deployment.azure.network.cidr)
+                            ip_address=address_of(scope.deployment.azure.network.cidr)
                         )
                     ],
                 )
+                for pool, address_of in (("gateway", gateway_address), ("agent", agent_address))
+                if pool == "gateway" or pool in self._ports
             ],
-            probes=[self._probe(each, port) for each, port in PORTS.items()],
-            backend_http_settings_collection=[self._settings(part, each, port) for each, port in PORTS.items()],
-            http_listeners=[self._listener(part, each) for each in PORTS],
+            probes=[self._probe(each, port) for each, port in self._ports.items()],
+            backend_http_settings_collection=[self._settings(part, each, port) for each, port in self._ports.items()],
+            http_listeners=[self._listener(part, each) for each in self._ports],
             request_routing_rules=[
-                self._routing(part, each, priority) for priority, each in enumerate(PORTS, start=100)
+                self._routing(part, each, priority) for priority, each in enumerate(self._ports, start=100)
             ],
             tags=scope.tags,
             opts=pulumi.ResourceOptions.merge(
@@ -219,7 +242,7 @@ class CallerEdge(pulumi.ComponentResource):
             port=port.number,
             protocol=network.ApplicationGatewayProtocol.HTTP,
             cookie_based_affinity=network.ApplicationGatewayCookieBasedAffinity.DISABLED,
-            request_timeout=self._edge.idle_timeout_s + IDLE_MARGIN_S,
+            request_timeout=self._idle_s + IDLE_MARGIN_S,
             probe=part.of("probes", name),
         )
 
@@ -240,6 +263,6 @@ class CallerEdge(pulumi.ComponentResource):
             priority=priority,
             rule_type=network.ApplicationGatewayRequestRoutingRuleType.BASIC,
             http_listener=part.of("httpListeners", name),
-            backend_address_pool=part.of("backendAddressPools", "gateway"),
+            backend_address_pool=part.of("backendAddressPools", "agent" if name == "agent" else "gateway"),
             backend_http_settings=part.of("backendHttpSettingsCollection", name),
         )

@@ -5,10 +5,18 @@ from collections.abc import Iterator
 import pulumi
 from pulumi_azure_native import network
 
-from blueprint.azure.contract import CALLER_FLOWS, GATEWAY_HEALTH, REDIS, VAD_NODE_HEALTH, Component
-from blueprint.azure.ranges import gateway_address, nodes_range, small_ranges
+from blueprint.azure.contract import (
+    AGENT_FLOWS,
+    AGENT_NODE_HEALTH,
+    CALLER_FLOWS,
+    GATEWAY_HEALTH,
+    REDIS,
+    VAD_NODE_HEALTH,
+    Component,
+)
+from blueprint.azure.ranges import agent_address, gateway_address, nodes_range, small_ranges
 from blueprint.contract.network import Port
-from blueprint.file.model.azure import ClusterNetwork, ExistingNetwork, JumpHost, PeeredNetwork
+from blueprint.file.model.azure import Azure, ClusterNetwork, ExistingNetwork, JumpHost, PeeredNetwork
 from voice_constructs.azure.scope import Scope
 
 BASTION_SUBNET = "AzureBastionSubnet"
@@ -73,7 +81,7 @@ class VoiceNetwork(pulumi.ComponentResource):
             "nodes",
             virtual_network,
             prefix=nodes_range(cidr),
-            rules=[*_node_rules(azure.network), *(_caller_rules(cidr, self.rtp_address) if self.rtp_address else ())],
+            rules=[*_node_rules(azure.network), *(_caller_rules(azure, self.rtp_address) if self.rtp_address else ())],
             nat_gateway=gateway.id,
             # The file driver mounts NFS shares through it, and would add it by itself where it is missing.
             service_endpoints=[network.ServiceEndpointPropertiesFormatArgs(service="Microsoft.Storage")],
@@ -211,22 +219,25 @@ def _node_rules(ranges: ClusterNetwork) -> list[network.SecurityRuleArgs]:
     ]
 
 
-def _caller_rules(cidr: str, rtp: network.PublicIPAddress) -> Iterator[network.SecurityRuleArgs]:
-    """The contract's flows to gateway and data plane, and the load balancers' questions.
+def _caller_rules(azure: Azure, rtp: network.PublicIPAddress) -> Iterator[network.SecurityRuleArgs]:
+    """The contract's flows to gateway, data plane and agents, and the load balancers' questions.
 
     Load balancers of AKS leave the destination as callers wrote it: their own address.
     https://learn.microsoft.com/azure/aks/load-balancer-standard
     """
+    cidr, agents = azure.network.cidr, azure.agents
     edge, nodes = small_ranges(cidr).edge, nodes_range(cidr)
-    for number, flow in enumerate(CALLER_FLOWS):
+    for number, flow in enumerate(CALLER_FLOWS + (AGENT_FLOWS if agents else ())):
         match flow.source, flow.destination:
             case Component.EDGE, Component.GATEWAY:
                 to: pulumi.Input[str] = f"{gateway_address(cidr)}/32"
                 yield _flow(f"edge-to-gateway-{flow.port.number}", 200 + number, edge, to, flow.port)
+            case Component.EDGE, Component.AGENT:
+                yield _flow("edge-to-agent", 200 + number, edge, f"{agent_address(cidr)}/32", flow.port)
             case Component.INTERNET, Component.VAD:
                 to = rtp.ip_address.apply(str)
                 yield _flow("callers-to-rtp", 200 + number, "Internet", to, flow.port)
-    for number, port in enumerate((GATEWAY_HEALTH, VAD_NODE_HEALTH)):
+    for number, port in enumerate((GATEWAY_HEALTH, VAD_NODE_HEALTH, *((AGENT_NODE_HEALTH,) if agents else ()))):
         yield _flow(f"load-balancer-to-{port.number}", 300 + number, "AzureLoadBalancer", nodes, port)
 
 

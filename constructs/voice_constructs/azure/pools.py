@@ -20,7 +20,7 @@ from blueprint.file.model.azure import (
 )
 from blueprint.file.model.azure_callers import CpuPool
 from voice_constructs.azure.cluster import Cluster
-from voice_constructs.azure.cluster_profiles import DRAIN_MARGIN_S, SYSTEM_DISK_GIB
+from voice_constructs.azure.cluster_profiles import DRAIN_MARGIN_S, SYSTEM_DISK_GIB, callers_drain_s
 from voice_constructs.azure.scope import Scope
 
 _DRAIN_WITHOUT_SERVICE_S = 1800
@@ -175,10 +175,8 @@ class CpuNodes(pulumi.ComponentResource):
 
 
 def _longest_call_drain_s(azure: Azure) -> int:
-    callers = azure.callers
-    if callers is None:
-        return _DRAIN_WITHOUT_SERVICE_S
-    return max(callers.vad.drain_timeout_s, callers.asr.drain_timeout_s) + DRAIN_MARGIN_S
+    tiers = callers_drain_s(azure)
+    return max(tiers) + DRAIN_MARGIN_S if tiers else _DRAIN_WITHOUT_SERVICE_S
 
 
 def _is_spot(pool: GpuPool) -> bool:

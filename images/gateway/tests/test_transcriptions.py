@@ -24,6 +24,7 @@ from voice_gateway.file_audio import LONGEST_S, SHORTEST_S, Cutter
 from voice_gateway.refusals import Refusal
 from voice_gateway.transcriptions import FILE_BYTES, FILES_AT_ONCE, Upload
 from voice_runtime import state
+from voice_runtime.file_pieces import FilePieces
 
 pytestmark = pytest.mark.usefixtures("hosts")
 TOO_LONG_S = 3700
@@ -120,6 +121,37 @@ async def test_third_file_at_a_gateway_comes_again_and_who_leaves_leaves_nothing
     async with asyncio.timeout(PATIENCE_S):
         while await store.keys("file:*"):
             await asyncio.sleep(0.05)
+
+
+async def test_killed_gateway_leaves_no_work_and_takes_the_file_again(start: Start, store: Redis) -> None:
+    gateway = await (await start().ready()).takes_callers()
+    pieces = FilePieces(store)
+
+    async def asked() -> "asyncio.Task[object]":
+        asking = asyncio.create_task(client_of(gateway).audio.transcriptions.create(file=wav(noise(60)), model="any"))
+        async with asyncio.timeout(PATIENCE_S):
+            while not await pieces.waiting():
+                assert not asking.done(), asking.result()
+                await asyncio.sleep(0.02)
+        return asking
+
+    asking = await asked()
+    gateway.kill()
+    with pytest.raises(openai.APIConnectionError):
+        await asking
+    left = [key for key in await store.keys("file:*") if await store.type(key) == b"hash"]
+    assert left
+    for key in left:
+        assert 0 < await store.ttl(key) <= state.FILE_PIECE_KEPT_S
+        await store.pexpire(key, 1)  # as time does
+    async with asyncio.timeout(PATIENCE_S):
+        while await store.exists(*left):
+            await asyncio.sleep(0.01)
+    while await pieces.waiting():
+        assert await pieces.take("asr-1") is None, "nobody waits for it"
+    await gateway.start().ready()
+    await gateway.takes_callers()
+    (await asked()).cancel()
 
 
 async def test_work_ends_with_who_waits_for_it_though_a_cancellation_is_lost() -> None:

@@ -9,7 +9,7 @@ shift
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 clang++ -std=c++20 -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
-  -I "$(dirname "$0")/../src" -I subprojects/libsrtp-2.5.0/include "$@" -lopus -lspeexdsp -lhiredis -lssl -lcrypto -o "$work/fuzz"
+  -I "$(dirname "$0")/../src" "$@" -lopus -lspeexdsp -lhiredis -lssl -lcrypto -o "$work/fuzz"
 corpus=$(realpath -m "${VOICE_FUZZ_CORPORA:-$work}")/$name
 mkdir -p "$corpus"
 cd "$work"

@@ -26,7 +26,7 @@ async def test_sentences_are_understood_and_partials_come(engine: EngineHost, st
     await speak(engine, store, chunks_of(ssrc, sound()[: 7 * 16000]))  # of more the beginning has its final before
     (final,) = await finals(store, ssrc, 1)
     assert "connect your call" in final.text
-    assert final.stages_ms.keys() == {"ingest", "queue", "encode", "decode"}
+    assert final.stages_ms.keys() == {"ingest", "queue", "encode", "decode", "turn"}
     assert min(final.stages_ms["encode"], final.stages_ms["decode"]) > 0
     events = [event for _, event in await Transcripts(store).read(ssrc, BEFORE_ALL)]
     assert sum(event.kind is EventKind.PARTIAL for event in events) >= 3

@@ -17,6 +17,7 @@ from tokenizers import Tokenizer
 from blueprint.contract.chunk import ChunkKind
 from images.conftest import PATIENCE_S
 from voice_whisper import process as process_module
+from voice_whisper import stage as stage_module
 from voice_whisper.backends.base import Decoded, Role
 from voice_whisper.backends.on_ctranslate2 import TOKENS_PER_S, max_length_of
 from voice_whisper.job import MOST_ATTEMPTS, GivenUpError, Job, JobQueue, Wanted
@@ -164,6 +165,7 @@ async def test_window_that_kills_its_workers_is_given_up_alone(encoder: Process)
         return encoder
 
     dropped: list[Job] = []
+    encoder.model = encoder.model.model_copy(update={"encodes_batches": True})
     stage = Stage(Role.ENCODER, 4, start, work, dropped.append)
     stage.put(poison)
     stage.put(innocent)
@@ -176,6 +178,40 @@ async def test_window_that_kills_its_workers_is_given_up_alone(encoder: Process)
     assert dropped == [poison]
     assert stage.restarts == MOST_ATTEMPTS
     running.cancel()
+
+
+async def test_decoder_waits_a_moment_for_other_streams_and_an_encoder_on_a_cpu_takes_one(
+    encoder: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch that is full waits no longer; what one window keeps busy is given no two."""
+    monkeypatch.setattr(stage_module, "GATHER_S", PATIENCE_S)
+
+    async def batches(role: Role) -> list[int]:
+        sizes: list[int] = []
+
+        async def work(_: Process, batch: list[Job]) -> None:
+            sizes.append(len(batch))
+            for each in batch:
+                each.answer(Decoded("yes", "en"))
+
+        async def start(_: int) -> Process:
+            return encoder
+
+        stage = Stage(role, 3, start, work, lambda _: None)
+        running = asyncio.create_task(stage.run_worker(0, lambda _: None))
+        jobs = [job() for _ in range(3)]
+        async with asyncio.timeout(PATIENCE_S / 2):
+            for each in jobs:
+                stage.put(each)
+                while len(stage.queue):
+                    await asyncio.sleep(0)
+            await asyncio.gather(*(each.heard for each in jobs))
+        running.cancel()
+        return sizes
+
+    assert await batches(Role.DECODER) == [3]
+    assert not encoder.model.encodes_batches
+    assert await batches(Role.ENCODER) == [1, 1, 1]
 
 
 def test_a_window_has_room_for_fast_speech() -> None:

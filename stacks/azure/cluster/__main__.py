@@ -8,13 +8,14 @@ from pathlib import Path
 import pulumi
 from pulumi_azure_native import authorization
 
-from blueprint.azure.contract import Component
 from blueprint.azure.names import (
     CALLER_ACCOUNTS,
     KEDA_SERVICE_ACCOUNT,
     MODEL_FETCH_SERVICE_ACCOUNT,
+    VAULT_TIERS,
     ClusterOutput,
     Role,
+    caller_tiers,
 )
 from blueprint.file.model.azure import JumpHost, PeeredNetwork
 from stacks.azure.program import configured_deployment
@@ -77,12 +78,13 @@ model_fetch.trust("model-fetch-job", issuer=cluster.oidc_issuer, account=MODEL_F
 
 exported: dict[ClusterOutput, object] = {}
 if azure.callers:
-    users = {tier: Identity(tier.value, scope=scope) for tier in CALLER_ACCOUNTS}
+    users = {tier: Identity(tier.value, scope=scope) for tier in caller_tiers(azure)}
     for tier, identity in users.items():
         identity.trust(f"{tier}-pods", issuer=cluster.oidc_issuer, account=CALLER_ACCOUNTS[tier])
-    users[Component.GATEWAY].may("gateway-reads-secrets", Role.KEY_VAULT_SECRETS_USER, vault.id)
+        if tier in VAULT_TIERS:
+            identity.may(f"{tier}-reads-secrets", Role.KEY_VAULT_SECRETS_USER, vault.id)
     state = StateStore("state", scope=scope, network=network, settings=azure.callers.state, users=users)
-    edge = CallerEdge("edge", scope=scope, network=network, edge=azure.callers.edge)
+    edge = CallerEdge("edge", scope=scope, network=network, edge=azure.callers.edge, agents=azure.agents)
     exported = {
         ClusterOutput.CALLER_IDENTITIES: {
             tier.value: {"clientId": identity.client_id, "principalId": identity.principal_id}

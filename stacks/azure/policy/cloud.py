@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Iterator
 
 from blueprint import catalog
-from blueprint.azure.contract import Component, cluster_flows
+from blueprint.azure.contract import Component
 from blueprint.azure.names import Role
 from blueprint.checks.azure_capacity import ANYBODY
 from blueprint.file.model.azure import TopologyPolicy
@@ -216,11 +216,7 @@ def edge_is_guarded(stack: Stack) -> Iterator[Found]:
     source="https://learn.microsoft.com/azure/virtual-network/network-security-groups-overview",
 )
 def network_is_closed(stack: Stack) -> Iterator[Found]:
-    called = {
-        (flow.port.protocol, str(flow.port.number))
-        for flow in cluster_flows(callers=stack.has_callers)
-        if flow.source is Component.INTERNET
-    }
+    called = {(flow.port.protocol, str(flow.port.number)) for flow in stack.flows if flow.source is Component.INTERNET}
     for group in stack.of(":NetworkSecurityGroup", ":SecurityRule"):
         for entry in [*group.props["securityRules"], *([group.props] if group.type.endswith(":SecurityRule") else [])]:
             sources = {entry["sourceAddressPrefix"].text, *(prefix.text for prefix in entry["sourceAddressPrefixes"])}

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from blueprint.azure.contract import COMPONENT_LABEL, GPU_NAMESPACE, Component, cluster_flows
+from blueprint.azure.contract import COMPONENT_LABEL, GPU_NAMESPACE, Component
 from stacks.azure.policy.pods import Container, Pod, pods
 from stacks.azure.policy.rules import Found, Stack, rule, stack_rule
 from stacks.azure.policy.values import Value
@@ -103,7 +103,7 @@ def namespaces_refuse(stack: Stack) -> Iterator[Found]:
 def policies_name_their_peers(stack: Stack) -> Iterator[Found]:
     called = {
         (flow.destination.value, flow.port.protocol.upper(), str(flow.port.number))
-        for flow in cluster_flows(callers=stack.has_callers)
+        for flow in stack.flows
         if flow.source is Component.INTERNET
     }
     for policy in stack.of("networking.k8s.io/v1:NetworkPolicy"):

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from blueprint.azure.contract import ClusterFlow, cluster_flows
 from blueprint.file.model.deployment import Deployment
 from stacks.azure.policy.values import Value
 
@@ -36,10 +37,10 @@ class Stack:
         return (resource for resource in self.resources if resource.type.endswith(kinds))
 
     @property
-    def has_callers(self) -> bool:
-        """Whether the deployment lets callers in."""
+    def flows(self) -> tuple[ClusterFlow, ...]:
+        """What the contract lets pods of the deployment send."""
         azure = self.deployment.azure_half if self.deployment else None
-        return bool(azure and azure.callers)
+        return cluster_flows(callers=bool(azure and azure.callers), agents=bool(azure and azure.agents))
 
 
 @dataclass(frozen=True)

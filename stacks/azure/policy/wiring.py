@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterator
 
-from blueprint.azure.contract import COMPONENT_LABEL, GPU_RESOURCE, ClusterFlow, cluster_flows
+from blueprint.azure.contract import COMPONENT_LABEL, GPU_RESOURCE, ClusterFlow
 from stacks.azure.policy.cluster import most_replicas
 from stacks.azure.policy.engines import engines
 from stacks.azure.policy.pods import REPLICATED, Container, Pod, pods
@@ -148,7 +148,7 @@ def gpus_are_whole(stack: Stack) -> Iterator[Found]:
 def flows_are_allowed(stack: Stack) -> Iterator[Found]:
     policies = list(stack.of("networking.k8s.io/v1:NetworkPolicy"))
     known = list(pods(stack))
-    for flow in cluster_flows(callers=stack.has_callers):
+    for flow in stack.flows:
         senders = [pod for pod in known if pod.labels.get(COMPONENT_LABEL) == flow.source.value]
         for pod in known:
             if pod.labels.get(COMPONENT_LABEL) == flow.destination.value and not any(

@@ -10,6 +10,7 @@ import pulumi_kubernetes as k8s
 
 from blueprint.azure.names import CLUSTER_PROJECT, ClusterOutput
 from stacks.azure.program import configured_deployment
+from voice_constructs.azure.kubernetes.agent import Agents
 from voice_constructs.azure.kubernetes.asr import asr_front
 from voice_constructs.azure.kubernetes.cpu_replicas import CpuReplicas
 from voice_constructs.azure.kubernetes.engine_replicas import EngineReplicas
@@ -67,6 +68,12 @@ if callers := deployment.azure.callers:
     asr = asr_front(context=context, settings=callers.asr, login=login, scaling=scaling, opts=on_cluster)
     tiers = [gateway.pods, vad.pods, asr]
     load_balancers = [gateway.load_balancer, vad.load_balancer]
+    if settings := deployment.azure.agents:
+        agents = Agents(
+            context=context, cluster=cluster, settings=settings, login=login, scaling=scaling, opts=on_cluster
+        )
+        tiers.append(agents.pods)
+        load_balancers.append(agents.load_balancer)
 Monitors("monitors", context=context, opts=on_cluster)
 Limits(
     "limits",

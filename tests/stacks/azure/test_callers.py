@@ -7,9 +7,18 @@ from typing import Any
 
 import pytest
 
-from blueprint.azure.contract import CALLER_FLOWS, GATEWAY_HEALTH, REDIS, VAD_NODE_HEALTH, Component
+from blueprint.azure.contract import (
+    AGENT_FLOWS,
+    AGENT_NODE_HEALTH,
+    CALLER_FLOWS,
+    GATEWAY_HEALTH,
+    REDIS,
+    VAD_NODE_HEALTH,
+    Component,
+)
 from blueprint.azure.names import CALLER_ACCOUNTS
-from blueprint.azure.ranges import gateway_address, nodes_range, small_ranges
+from blueprint.azure.ranges import agent_address, gateway_address, nodes_range, small_ranges
+from blueprint.capacity import FILL
 from blueprint.contract.environment import ENVIRONMENT, VALKEY_HOST, VALKEY_PASSWORD
 from blueprint.contract.images import Image
 from blueprint.contract.metrics import CONTROL_SOCKET
@@ -17,8 +26,10 @@ from blueprint.engines.launch.base import ANY_ADDRESS
 from blueprint.file.errors import DeploymentFileError
 from sandbox.azure.graph import Graph, Resource
 from tests.blueprint.documents import ABSENT, Edits, load_text
-from tests.stacks.azure.manifests import DIGESTS, Manifest, manifests, pod, quantity, workloads
+from tests.stacks.azure.manifests import DIGESTS, Manifest, manifests, pod, pods, quantity, workloads
 from tests.stacks.azure.recorded import cluster, edited, inputs
+from voice_agent.server import METRICS_PATH
+from voice_agent.settings import AgentSettings
 from voice_gateway.settings import GatewaySettings
 from voice_gateway.state_token import TokenSettings
 from voice_runtime.store import StoreSettings
@@ -31,7 +42,9 @@ TIERS = {
     Component.GATEWAY: Image.GATEWAY,
     Component.VAD: Image.VAD_DATAPLANE,
     Component.ASR: Image.WHISPER_ENGINE,
+    Component.AGENT: Image.AGENT,
 }
+HEALTH_PORTS = (GATEWAY_HEALTH, VAD_NODE_HEALTH, AGENT_NODE_HEALTH)
 DATA_PLANE = Path(__file__).parents[3] / "images/vad-dataplane/src/config/config.cpp"
 
 
@@ -69,13 +82,14 @@ def test_security_groups_let_in_what_the_contract_says_and_nothing_else(cloud: G
         (Component.INTERNET, Component.EDGE): ("edge", "Internet", ranges.edge),
         (Component.INTERNET, Component.VAD): ("nodes", "Internet", rtp),
         (Component.EDGE, Component.GATEWAY): ("nodes", ranges.edge, f"{gateway_address(CIDR)}/32"),
+        (Component.EDGE, Component.AGENT): ("nodes", ranges.edge, f"{agent_address(CIDR)}/32"),
     }
     wanted: dict[str, set[tuple[str, str, str, str]]] = {"edge": set(), "nodes": set()}
-    for flow in CALLER_FLOWS:
+    for flow in CALLER_FLOWS + AGENT_FLOWS:
         if (flow.source, flow.destination) in ends:
             group, source, destination = ends[flow.source, flow.destination]
             wanted[group].add((source, destination, flow.port.protocol.capitalize(), str(flow.port.number)))
-    azure = {("AzureLoadBalancer", nodes, "Tcp", str(port.number)) for port in (GATEWAY_HEALTH, VAD_NODE_HEALTH)}
+    azure = {("AzureLoadBalancer", nodes, "Tcp", str(port.number)) for port in HEALTH_PORTS}
     inside = {each for each in _allowed(cloud, "nodes") if "/" in each[0] and each[0] != ranges.edge}
     assert _allowed(cloud, "nodes") - inside == wanted["nodes"] | azure
     prescribed = {("GatewayManager", "*", "Tcp", "65200-65535"), ("AzureLoadBalancer", "*", "*", "*")}
@@ -83,14 +97,15 @@ def test_security_groups_let_in_what_the_contract_says_and_nothing_else(cloud: G
     assert (nodes, ranges.endpoints, "Tcp", str(REDIS.number)) in _allowed(cloud, "endpoints")
 
 
-def test_the_edge_leads_each_name_to_its_port_of_the_gateway(cloud: Graph, pods_graph: Graph) -> None:
+def test_the_edge_leads_each_name_to_its_port_of_gateway_and_agents(cloud: Graph, pods_graph: Graph) -> None:
     edge = inputs(_one(cloud, "network:ApplicationGateway"))
     assert edge["autoscaleConfiguration"]["maxCapacity"] < IPv4Network(small_ranges(CIDR).edge).num_addresses - 5
-    (service,) = (each for each in manifests(pods_graph, "Service") if each["metadata"]["name"] == "gateway")
-    annotations = service["metadata"]["annotations"]
-    ((backend,),) = (pool["backendAddresses"] for pool in edge["backendAddressPools"])
-    assert backend["ipAddress"] == annotations["service.beta.kubernetes.io/azure-load-balancer-ipv4"]
-    assert annotations["service.beta.kubernetes.io/azure-load-balancer-internal"] == "true"
+    services = {each["metadata"]["name"]: each for each in manifests(pods_graph, "Service")}
+    for pool in edge["backendAddressPools"]:
+        annotations = services[pool["name"]]["metadata"]["annotations"]
+        (backend,) = pool["backendAddresses"]
+        assert backend["ipAddress"] == annotations["service.beta.kubernetes.io/azure-load-balancer-ipv4"]
+        assert annotations["service.beta.kubernetes.io/azure-load-balancer-internal"] == "true"
     ports = {each["name"]: each["port"] for each in edge["backendHttpSettingsCollection"]}
     listeners = {each["name"]: each for each in edge["httpListeners"]}
     routed = {}
@@ -98,15 +113,18 @@ def test_the_edge_leads_each_name_to_its_port_of_the_gateway(cloud: Graph, pods_
         listener = listeners[rule["httpListener"]["id"].rpartition("/")[2]]
         routed[listener["hostName"]] = ports[rule["backendHttpSettings"]["id"].rpartition("/")[2]]
         assert listener["protocol"] == "Https"
-    container = pod(pods_graph, "gateway").container("gateway")
-    told = {entry["name"]: entry.get("value") for entry in container["env"]}
+        of_agents = listener["hostName"].startswith("agent.")
+        assert rule["backendAddressPool"]["id"].endswith("agent" if of_agents else "gateway")
+    told, agent = (_told(pod(pods_graph, tier).container(tier)) for tier in ("gateway", "agent"))
     assert routed == {
         "api.voice.example.com": int(told["VOICE_HTTP_PORT"]),
         told["VOICE_MEDIA_HOST"]: int(told["VOICE_MEDIA_PORT"]),
+        "agent.voice.example.com": int(agent["VOICE_HTTP_PORT"]),
     }
     assert edge["globalConfiguration"]["enableResponseBuffering"] is False, "events pass as they come"
     assert all(
-        each["requestTimeout"] > int(told["VOICE_IDLE_TIMEOUT_S"]) for each in edge["backendHttpSettingsCollection"]
+        each["requestTimeout"] > max(int(one["VOICE_IDLE_TIMEOUT_S"]) for one in (told, agent))
+        for each in edge["backendHttpSettingsCollection"]
     )
 
 
@@ -164,6 +182,7 @@ def test_programs_take_what_they_are_told(pods_graph: Graph, monkeypatch: pytest
     programs: dict[Component, tuple[type[Any], ...]] = {
         Component.GATEWAY: (GatewaySettings, StoreSettings),
         Component.ASR: (EngineSettings, ModelSettings, StoreSettings),
+        Component.AGENT: (AgentSettings, StoreSettings),
     }
     for tier, kinds in programs.items():
         with monkeypatch.context() as patch:
@@ -194,7 +213,7 @@ def test_the_data_plane_is_told_what_it_asks_for(pods_graph: Graph) -> None:
     assert told["VOICE_DATA_PATH"] == "socket", "an ordinary user has no other"
 
 
-@pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize("tier", [tier for tier in TIERS if tier is not Component.AGENT])
 def test_a_tiers_metrics_are_asked_for_where_they_are_shown(pods_graph: Graph, tier: Component) -> None:
     (monitor,) = (each for each in manifests(pods_graph, "PodMonitor") if each["metadata"]["name"] == tier)
     each = pod(pods_graph, tier.value)
@@ -214,6 +233,82 @@ def test_a_tiers_metrics_are_asked_for_where_they_are_shown(pods_graph: Graph, t
         one for one in manifests(pods_graph, "NetworkPolicy") if one["metadata"]["name"] == f"{tier}-from-monitoring"
     )
     assert policy["spec"]["ingress"][0]["ports"] == [{"port": port, "protocol": "TCP"}]
+
+
+def test_agents_are_told_where_their_engines_are(pods_graph: Graph) -> None:
+    told = _told(pod(pods_graph, "agent").container("agent"))
+    services = {each["metadata"]["name"]: each for each in manifests(pods_graph, "Service")}
+    for variable, service, path in (
+        ("VOICE_GATEWAY_URL", "gateway", ""),
+        ("VOICE_CHAT_URL", "router", "/v1"),
+        ("VOICE_SPEECH_URL", "router", "/v1"),
+    ):
+        found = services[service]
+        ports = {
+            f"http://{service}.{found['metadata']['namespace']}:{port['port']}{path}" for port in found["spec"]["ports"]
+        }
+        assert told[variable] in ports
+    served = {
+        argument
+        for each in pods(pods_graph)
+        if each.name.startswith(("qwen", "speech"))
+        for argument in each.container("engine")["command"]
+    }
+    assert {told["VOICE_CHAT_MODEL"], told["VOICE_SPEECH_MODEL"]} <= served
+
+
+def test_secrets_of_agents_come_from_the_vault_and_stand_nowhere_else() -> None:
+    endpoint = {"kind": "endpoint", "url": "https://engines.callers.dev/v1", "model": "any", "key_secret": "engine-key"}
+    edits: Edits = {
+        "azure.agents.prompt": ABSENT,
+        "azure.agents.prompt_secret": "house-prompt",
+        "azure.agents.speech": endpoint,
+    }
+    graph = workloads(edited({"images": DIGESTS, **edits}, "production-azure"))
+    (provider,) = (
+        each for each in manifests(graph, "SecretProviderClass") if each["metadata"]["name"] == "agent-secrets"
+    )
+    brought = set(re.findall(r"objectName: (\S+)", provider["spec"]["parameters"]["objects"]))
+    container = pod(graph, "agent").container("agent")
+    looked_up = {
+        entry["name"]: entry["valueFrom"]["secretKeyRef"]["key"]
+        for entry in container["env"]
+        if "secretKeyRef" in (entry.get("valueFrom") or {})
+    }
+    assert looked_up == {
+        "VOICE_TOKEN_KEY": "session-token-key",
+        "VOICE_PROMPT": "house-prompt",
+        "VOICE_SPEECH_KEY": "engine-key",
+    }
+    assert brought == set(looked_up.values())
+    assert all("value" not in entry for entry in container["env"] if entry["name"] in looked_up)
+
+
+def test_agents_grow_by_conversations_and_end_with_them(pods_graph: Graph) -> None:
+    each = pod(pods_graph, "agent")
+    told = _told(each.container("agent"))
+    (scaled,) = (one for one in manifests(pods_graph, "ScaledObject") if one["metadata"]["name"] == "agent")
+    (trigger,) = (one["metadata"] for one in scaled["spec"]["triggers"])
+    assert trigger["query"] == "sum(voice_agent_conversations)"
+    assert float(trigger["threshold"]) == pytest.approx(int(told["VOICE_CONVERSATIONS"]) * FILL)
+    sleeps = each.container("agent")["lifecycle"]["preStop"]["sleep"]["seconds"]
+    assert each.spec["terminationGracePeriodSeconds"] > sleeps + int(told["VOICE_DRAIN_TIMEOUT_S"])
+    (budget,) = (one for one in manifests(pods_graph, "PodDisruptionBudget") if one["metadata"]["name"] == "agent")
+    assert budget["spec"]["maxUnavailable"] == 1
+
+
+def test_nobody_outside_reads_an_agents_figures(cloud: Graph) -> None:
+    """They are on the port of callers, which the web firewall is before."""
+    rules = inputs(_one(cloud, "network:WebApplicationFirewallPolicy"))["customRules"]
+    (blocked,) = (each for each in rules if any(METRICS_PATH in one["matchValues"] for one in each["matchConditions"]))
+    assert blocked["action"] == "Block"
+
+
+def test_without_agents_there_is_no_way_to_them() -> None:
+    text = edited({"images": DIGESTS, "azure.agents": ABSENT}, "production-azure")
+    for graph in (cluster(text), workloads(text)):
+        assert not [each for each in graph.managed() if "agent" in each.name]
+    assert len(inputs(_one(cluster(text), "network:ApplicationGateway"))["httpListeners"]) == 2
 
 
 def test_telemetry_sees_the_data_planes_socket(pods_graph: Graph) -> None:

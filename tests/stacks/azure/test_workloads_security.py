@@ -53,7 +53,7 @@ def azure(file: str, tmp_path_factory: pytest.TempPathFactory) -> Azure:
 
 @pytest.fixture
 def flows(azure: Azure) -> tuple[ClusterFlow, ...]:
-    return cluster_flows(callers=azure.callers is not None)
+    return cluster_flows(callers=azure.callers is not None, agents=azure.agents is not None)
 
 
 # --- Who may talk to whom --------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ def test_every_port_that_a_container_opens_is_in_the_contract(graph: Graph, flow
 def test_callers_alone_are_reachable_from_outside_the_cluster(graph: Graph, azure: Azure) -> None:
     opened = {each["metadata"]["name"]: each["spec"] for each in manifests(graph, "Service")}
     assert opened.pop("router")["type"] == "ClusterIP"
-    assert set(opened) == ({"gateway", "vad"} if azure.callers else set())
+    assert set(opened) == ({"agent", "gateway", "vad"} if azure.callers else set())
     assert {spec["externalTrafficPolicy"] for spec in opened.values()} <= {"Local"}, "pods see who sends"
     assert not manifests(graph, "Ingress")
     assert not any(each.spec.get("hostNetwork") or each.spec.get("hostPID") for each in pods(graph))

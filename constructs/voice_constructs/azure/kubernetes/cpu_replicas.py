@@ -11,7 +11,7 @@ from blueprint.azure.names import POOL_LABEL
 from blueprint.contract.images import Image
 from blueprint.file.model.azure import CPU_POOL
 from blueprint.file.model.base import HostCount
-from blueprint.observability.azure_scaling import cpu_trigger
+from blueprint.observability.azure_scaling import Trigger, cpu_trigger
 from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata, pod_labels
 from voice_constructs.azure.kubernetes.engine_replicas import HOST_LABEL, ZONE_LABEL
 from voice_constructs.azure.kubernetes.namespaces import Claim
@@ -35,9 +35,10 @@ class CpuReplicasProps:
         component: What the pods are; the Deployment, its account and its main container have the same name.
         main: The container that does the work.
         sidecars: Containers that start before it and stop after it.
-        bounds: Fewest and most pods; they are scaled by the CPUs that the main container uses.
+        bounds: Fewest and most pods.
         drain_s: What a stopping pod may take to finish.
         images: While one has no digest, there are no pods.
+        trigger: What they are scaled by; without one, the CPUs that the main container uses.
     """
 
     component: Component
@@ -47,6 +48,7 @@ class CpuReplicasProps:
     images: tuple[Image, ...]
     sidecars: Sequence[LaunchedContainer] = ()
     volumes: Sequence[Volume] = ()
+    trigger: Trigger | None = None
 
 
 class CpuReplicas(pulumi.ComponentResource):
@@ -82,7 +84,7 @@ class CpuReplicas(pulumi.ComponentResource):
             deployment,
             name,
             bounds=props.bounds,
-            triggers=[cpu_trigger(name, props.main.share.cpus)],
+            triggers=[props.trigger or cpu_trigger(name, props.main.share.cpus)],
             held=context.held(props.images),
             parent=self,
         )

@@ -42,6 +42,8 @@ class Monitors(pulumi.ComponentResource):
         self._monitor(Component.GPU_METRICS, context.gpu_namespace, [_endpoint(METRICS_PORT)])
         for tier in CALLER_TIER_IMAGES if context.azure.callers else ():
             self._monitor(tier, context.namespace, [_endpoint(METRICS_PORT)])
+        if context.azure.agents:
+            self._monitor(Component.AGENT, context.namespace, [_endpoint("http")])
         self._keep_cluster_metrics()
         self.register_outputs({})
 

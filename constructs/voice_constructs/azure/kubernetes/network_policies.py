@@ -28,6 +28,7 @@ NAMESPACE_OF: dict[Component, str] = {
     Component.GATEWAY: NAMESPACE,
     Component.VAD: NAMESPACE,
     Component.ASR: NAMESPACE,
+    Component.AGENT: NAMESPACE,
     Component.GPU_METRICS: GPU_NAMESPACE,
     Component.DEVICE_PLUGIN: GPU_NAMESPACE,
 }
@@ -61,7 +62,7 @@ class NetworkPolicies(pulumi.ComponentResource):
         self.policies: dict[str, k8s.networking.v1.NetworkPolicy] = {}
         for namespace in (NAMESPACE, GPU_NAMESPACE):
             self._policy("refuse-everything", namespace, k8s.meta.v1.LabelSelectorArgs(), ["Ingress", "Egress"])
-        every = cluster_flows(callers=context.azure.callers is not None)
+        every = cluster_flows(callers=context.azure.callers is not None, agents=context.azure.agents is not None)
         for source, destination in dict.fromkeys((flow.source, flow.destination) for flow in every):
             flows = [flow for flow in every if (flow.source, flow.destination) == (source, destination)]
             self._allow(source, destination, flows)

@@ -225,7 +225,9 @@ def environment(
     """Return variables, sorted, so that no pod is replaced for their order."""
     sources = sources or {}
     return [
-        k8s.core.v1.EnvVarArgs(name=name, value=values.get(name), value_from=sources.get(name))
+        k8s.core.v1.EnvVarArgs(
+            name=name, value=None if name in sources else values.get(name), value_from=sources.get(name)
+        )
         for name in sorted({*values, *sources})
     ]
 

@@ -27,25 +27,26 @@ class Metrics:
     """Of one process.
 
     Attributes:
+        registry: Of all of them.
         conversations: Those that are held; the load to scale on, beside ``slots``.
         told: What is written to the log for CloudWatch.
     """
 
     def __init__(self, slots: int, told: metrics.Metrics) -> None:
         self.told = told
-        self._registry = CollectorRegistry()
-        self.conversations = Gauge("voice_agent_conversations", "Conversations held", registry=self._registry)
-        self._refused = Counter("voice_agent_refused", "Callers refused", ["reason"], registry=self._registry)
+        self.registry = CollectorRegistry()
+        self.conversations = Gauge("voice_agent_conversations", "Conversations held", registry=self.registry)
+        self._refused = Counter("voice_agent_refused", "Callers refused", ["reason"], registry=self.registry)
         self._turns = Histogram(
-            "voice_agent_turn_seconds", "End of speech to speech", buckets=SECONDS, registry=self._registry
+            "voice_agent_turn_seconds", "End of speech to speech", buckets=SECONDS, registry=self.registry
         )
         self._stages = Histogram(
-            "voice_agent_stage_seconds", "Parts of a turn", ["stage"], buckets=SECONDS, registry=self._registry
+            "voice_agent_stage_seconds", "Parts of a turn", ["stage"], buckets=SECONDS, registry=self.registry
         )
         self._interruptions = Histogram(
-            "voice_agent_barge_in_seconds", "Onset of speech to silence", buckets=SECONDS, registry=self._registry
+            "voice_agent_barge_in_seconds", "Onset of speech to silence", buckets=SECONDS, registry=self.registry
         )
-        Gauge("voice_agent_slots", "Conversations that fit", registry=self._registry).set(slots)
+        Gauge("voice_agent_slots", "Conversations that fit", registry=self.registry).set(slots)
 
     def turn(self, breakdown: LatencyBreakdown) -> None:
         """Note what a turn took, in parts that add up to it."""
@@ -82,7 +83,7 @@ class Metrics:
 
     def text(self) -> bytes:
         """Return what a scraper reads."""
-        return generate_latest(self._registry)
+        return generate_latest(self.registry)
 
 
 class _BargeIn(BaseObserver):

@@ -128,12 +128,16 @@ class JobQueue:
         A job that a worker may have died of goes alone: it must not take others with it again.
         """
         batch: list[Job] = []
+        self.add_to(batch, most)
+        return batch
+
+    def add_to(self, batch: list[Job], most: int) -> None:
+        """Take what goes with a batch into it, until it has so many."""
         for queue in self._queues.values():
             for job in list(queue):
                 if len(batch) < most and (not batch or _goes_with(batch[0], job)):
                     queue.remove(job)
                     batch.append(job)
-        return batch
 
 
 def _goes_with(first: Job, job: Job) -> bool:

@@ -10,10 +10,11 @@ class _Message(BaseModel):
 
 
 class Ready(_Message):
-    """A worker has its model."""
+    """A worker has its model; what it says of that is the backend's."""
 
     bins: int
     languages: tuple[str, ...]
+    encodes_batches: bool = False
 
 
 class Failed(_Message):

@@ -1,6 +1,7 @@
 """Prefill or decode: a queue, and the worker processes that empty it."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 
@@ -10,6 +11,9 @@ from voice_whisper.process import CannotStartError, Process, WorkerDiedError
 
 RESTART_PAUSE_S = 1.0
 """Before a worker is started again that could not start."""
+
+GATHER_S = 0.03
+"""A decoder waits that long for other streams' windows: four at a time take it half as long a token as one."""
 
 log = logging.getLogger(__name__)
 
@@ -75,15 +79,28 @@ class Stage:
                 await process.stop()
 
     async def _feed(self, process: Process) -> None:
+        one_by_one = self._role is Role.ENCODER and not process.model.encodes_batches
+        most = 1 if one_by_one else self._batch
         while True:
-            while not (batch := self.queue.take(self._batch)):
+            while not (batch := self.queue.take(most)):
                 self._news.clear()
                 await process.while_alive(self._news.wait())
             try:
+                if self._role is not Role.ENCODER:
+                    await self._gather(process, batch, most)
                 await self._work(process, batch)
             except WorkerDiedError:
                 self._redo(batch)
                 raise
+
+    async def _gather(self, process: Process, batch: list[Job], most: int) -> None:
+        """Add to a batch what comes within a moment."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(GATHER_S):
+                while len(batch) < most:
+                    self._news.clear()
+                    await process.while_alive(self._news.wait())
+                    self.queue.add_to(batch, most)
 
     def _redo(self, batch: list[Job]) -> None:
         for job in batch:

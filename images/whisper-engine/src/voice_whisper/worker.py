@@ -29,7 +29,8 @@ def main() -> int:
     except CannotLoadError as error:
         _say(replies, Failed(why=str(error)).model_dump_json())
         return 1
-    _say(replies, Ready(bins=backend.bins, languages=backend.languages).model_dump_json())
+    ready = Ready(bins=backend.bins, languages=backend.languages, encodes_batches=backend.encodes_batches)
+    _say(replies, ready.model_dump_json())
     for line in sys.stdin:
         _say(replies, answer(role, backend, memory, Request.model_validate_json(line)).model_dump_json())
     return 0

@@ -61,10 +61,12 @@ class Backend(Protocol):
     Attributes:
         bins: Mel bins that it takes.
         languages: That it understands, by ISO 639-1 where that has a code.
+        encodes_batches: Whether several windows at a time take less than one by one.
     """
 
     bins: int
     languages: tuple[str, ...]
+    encodes_batches: bool
 
     def encode(self, features: NDArray[np.float32]) -> Array:
         """Turn features of shape (batch, bins, rows) into hidden states of shape (batch, rows / 2, width)."""

@@ -81,6 +81,8 @@ class CTranslate2Backend:
         self._tokenizer = tokenizer
         self._marks = _Marks.of(tokenizer)
         self.bins: int = model.n_mels
+        # On a CPU one window keeps the cores busy, and several no longer fit its caches.
+        self.encodes_batches: bool = model.device == "cuda"
         self.languages = _languages_of(tokenizer) if model.is_multilingual else ("en",)
 
     def encode(self, features: NDArray[np.float32]) -> Array:

@@ -33,6 +33,7 @@ class NeuronBackend:
         self._torch = importlib.import_module("torch")
         self._options = importlib.import_module("whisper").DecodingOptions
         self.bins: int = application.dims.n_mels
+        self.encodes_batches = False
         known = importlib.import_module("whisper.tokenizer").LANGUAGES
         self.languages: tuple[str, ...] = tuple(known) if application.is_multilingual else ("en",)
 

@@ -1,0 +1,83 @@
+"""Secrets of the deployment's vault as variables of a tier's pods."""
+
+from collections.abc import Mapping
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from blueprint.azure.contract import Component
+from blueprint.azure.names import ClusterOutput
+from blueprint.contract.environment import Variable
+from voice_constructs.azure.kubernetes.context import ClusterContext, metadata
+from voice_constructs.azure.kubernetes.pods import Mount, Volume
+from voice_constructs.azure.kubernetes.state_login import StateLogin
+
+SECRETS_DIR = "/run/voice/secrets"
+"""Where the pod mounts them, without which there is no Kubernetes secret."""
+_VOLUME = "secrets"
+
+
+class VaultSecrets:
+    """What brings a tier's secrets from the vault, and the Kubernetes secret that they become.
+
+    Args:
+        secrets: Names in the vault by the variables that they become.
+
+    Attributes:
+        provider: The object that brings them; pods need it first.
+        sources: Where each variable's value is.
+    """
+
+    def __init__(
+        self,
+        tier: Component,
+        *,
+        context: ClusterContext,
+        cluster: pulumi.StackReference,
+        login: StateLogin,
+        secrets: Mapping[Variable, str],
+        opts: pulumi.ResourceOptions,
+    ) -> None:
+        self._name = f"{tier}-secrets"
+        names = list(dict.fromkeys(secrets.values()))
+        objects = "".join(f"  - |\n    objectName: {name}\n    objectType: secret\n" for name in names)
+        self.provider = k8s.apiextensions.CustomResource(
+            self._name,
+            api_version="secrets-store.csi.x-k8s.io/v1",
+            kind="SecretProviderClass",
+            metadata=metadata(self._name, context.namespace),
+            spec={
+                "provider": "azure",
+                "parameters": {
+                    "clientID": login.client_id(tier),
+                    "tenantID": cluster.require_output(ClusterOutput.TENANT_ID),
+                    "keyvaultName": cluster.require_output(ClusterOutput.VAULT_NAME),
+                    "objects": f"array:\n{objects}",
+                },
+                "secretObjects": [
+                    {
+                        "secretName": self._name,
+                        "type": "Opaque",
+                        "data": [{"objectName": name, "key": name} for name in names],
+                    }
+                ],
+            },
+            opts=opts,
+        )
+        self.sources = {
+            variable.name: k8s.core.v1.EnvVarSourceArgs(
+                secret_key_ref=k8s.core.v1.SecretKeySelectorArgs(name=self._name, key=name)
+            )
+            for variable, name in secrets.items()
+        }
+
+    def mount(self) -> Mount:
+        """Return the mount of the container that is told them."""
+        return Mount(name=_VOLUME, mount_path=SECRETS_DIR, read_only=True)
+
+    def volume(self) -> Volume:
+        """Return the volume behind it."""
+        source = k8s.core.v1.CSIVolumeSourceArgs(
+            driver="secrets-store.csi.k8s.io", read_only=True, volume_attributes={"secretProviderClass": self._name}
+        )
+        return Volume(name=_VOLUME, csi=source)
