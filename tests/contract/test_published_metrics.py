@@ -1,12 +1,13 @@
 """Every metric of the contract leaves a program that runs here, with the dimensions that alarms read; no other does.
 
-The gateway and the engine are the real programs, and telemetry reads the engine, and what stands for a data plane,
-neuron-monitor and the GPUs' driver. (That the real data plane is read alike: images/vad-dataplane/tests/e2e.)
+The gateway, the engine and the agent are the real programs, and telemetry reads the engine, and what stands for a data
+plane, neuron-monitor and the GPUs' driver. (That the real data plane is read alike: images/vad-dataplane/tests/e2e.)
 """
 
 import asyncio
 import contextlib
 import itertools
+import json
 import re
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import boto3
 import pytest
+import websockets
 from moto import mock_aws
 from redis.asyncio import Redis
 
@@ -32,10 +34,13 @@ from blueprint.contract.metrics import (
 )
 from blueprint.contract.network import Tier
 from blueprint.engines.launch.vllm import START_LOG
-from images.conftest import StoreServer
+from images.agent.tests.conftest import agent_over, serving, silence, speech, until
+from images.agent.tests.engines import Engines
+from images.conftest import StoreServer, free_port
 from images.gateway.tests.running import GatewayProcess, Hosts, VadHost, free_rtp_port, holds
 from images.telemetry.tests.stand_ins import DATA, Driver, control_socket, counters, monitor
 from tests.synthesized import ROOT
+from voice_runtime.metrics import Metrics
 from voice_runtime.transcripts import EventKind, Transcript, Transcripts
 from voice_telemetry import __main__ as telemetry
 from voice_telemetry.cloudwatch import CloudWatch
@@ -184,6 +189,27 @@ async def published_by_gateway(store: Redis, server: StoreServer) -> set[Series]
     return set(series_of(gateway.logged()))
 
 
+async def published_by_agent(store: Redis) -> set[Series]:
+    """Let an agent answer a caller, who interrupts it, and refuse another; return the series of its log."""
+    engines, lines = Engines(), list[str]()
+    engines.port, engines.spoken_s = free_port(), 60.0
+    engines.finals, engines.answers = [(1900, "What is this?")], ["A long story of what this is."]
+    async with serving(engines.app(), engines.port), agent_over(engines, store) as place:
+        place.agent.metrics.told = Metrics(DEPLOYMENT, FLEET, lines.append)
+        async with place.call() as caller:
+            await caller.send(speech(2.0))
+            await caller.send(silence(1.5))
+            await caller.until(lambda each: each.heard_s > 0)
+            await until(lambda: b"voice_agent_turn_seconds_count 1.0" in place.agent.metrics.text())
+            await caller.send(silence(0.2))
+            await caller.send(speech(0.3))
+            await caller.until(lambda each: each.interruptions == 2)
+            with pytest.raises(websockets.InvalidStatus):
+                await websockets.connect(f"ws{place.url[4:]}/v1/conversations")
+            place.agent.metrics.flush(place.agent.held)
+    return set(series_of(map(json.loads, lines)))
+
+
 def series_of(lines: Iterable[dict[str, Any]]) -> Iterator[Series]:
     """Yield the series of log lines in CloudWatch's embedded metric format."""
     for line in lines:
@@ -203,12 +229,13 @@ async def test_programs_publish_what_the_contract_declares(
     monkeypatch.setattr(nic, "default_interface", lambda: "ens5")
     monkeypatch.setattr(nic, "counters", lambda _: dict.fromkeys(Allowance, next(readings)))
     by_gateway = await published_by_gateway(store, store_server)
+    by_agent = await published_by_agent(store)
     names = {metric.name for metric in METRICS.values() if metric.publisher is Image.TELEMETRY}
     async with engine_that_has_worked(store, store_server) as engine:
         by_telemetry, words = await published_by_telemetry(
             cloud, engine, store_server, tmp_path, lambda found: names <= {each.name for each in found}
         )
-    published = Published({Image.TELEMETRY: by_telemetry, Image.GATEWAY: by_gateway}, words)
+    published = Published({Image.TELEMETRY: by_telemetry, Image.GATEWAY: by_gateway, Image.AGENT: by_agent}, words)
 
     assert differences(published, METRICS.values()) == []
     assert words["RxDropped"] == set(DropReason)
@@ -229,7 +256,7 @@ async def test_programs_publish_what_the_contract_declares(
         "telemetry does not publish GpuBusy by Deployment, Fleet, Gpu",
         "telemetry publishes GpuBusy by Deployment, Fleet: not declared",
     ]
-    assert {each.namespace for each in by_telemetry | by_gateway} == {NAMESPACE}
+    assert {each.namespace for each in by_telemetry | by_gateway | by_agent} == {NAMESPACE}
 
 
 def test_the_gateway_counts_nothing_else() -> None:
