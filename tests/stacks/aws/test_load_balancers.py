@@ -81,14 +81,15 @@ def test_each_load_balancer_has_its_tiers_security_group_and_nothing_opens_it_fu
     assert not {kind for kind in kinds if kind.startswith("AWS::EC2::SecurityGroup")}
 
 
-def test_the_world_reaches_the_two_public_listeners_and_nothing_else(sandbox: Stacks) -> None:
+def test_the_world_reaches_the_public_listeners_and_nothing_else(sandbox: Stacks) -> None:
+    """Audio by TLS and by UDP, and agents by TLS, which the sandbox has."""
     open_rules = [
         (rule["IpProtocol"], rule["FromPort"], rule["ToPort"])
         for group in sandbox["network"].properties("EC2::SecurityGroup")
         for rule in group.get("SecurityGroupIngress", [])
         if rule.get("CidrIp") == "0.0.0.0/0"
     ]
-    assert sorted(open_rules) == [("tcp", 443, 443), ("udp", 5004, 5004)]
+    assert sorted(open_rules) == [("tcp", 443, 443), ("tcp", 443, 443), ("udp", 5004, 5004)]
 
 
 def test_access_logs_are_encrypted_private_and_forgotten(production: Stack) -> None:

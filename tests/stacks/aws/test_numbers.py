@@ -96,6 +96,8 @@ SWITCHES: dict[str, dict[str, set[object]]] = {
     "ApiGateway::Model": {
         "Schema.additionalProperties": {False},
         "Schema.properties.language.maxLength": {35},
+        "Schema.properties.end_of_turn_ms.minimum": {0},
+        "Schema.properties.end_of_turn_ms.maximum": {5000},
         "Schema.properties.media.properties.srtp.properties.key.maxLength": {40},
         "Schema.properties.media.properties.srtp.properties.key.minLength": {40},
         "Schema.properties.media.additionalProperties": {False},
