@@ -157,7 +157,7 @@ AGENT_FLOWS: tuple[ClusterFlow, ...] = (
     ClusterFlow(Component.EDGE, Component.AGENT, AGENT_HTTP),
     ClusterFlow(Component.AGENT, Component.GATEWAY, GATEWAY_HTTP),
     ClusterFlow(Component.AGENT, Component.ROUTER, ROUTER_HTTP),
-    ClusterFlow(Component.MONITORING, Component.AGENT, AGENT_HTTP),
+    ClusterFlow(Component.MONITORING, Component.AGENT, PROMETHEUS),
     *_of_tier(Component.AGENT),
 )
 """The same where there are agents; engines and tools elsewhere are reached as Microsoft Entra is."""

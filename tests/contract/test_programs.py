@@ -42,7 +42,7 @@ INTERNAL = {
     "VOICE_RESEND_WINDOW_S": "follows from HOST_DEAD_AFTER_S",
     "VOICE_RESEND_MIB": "as VOICE_RESEND_WINDOW_S",
     "VOICE_RTP_HOST": "on Azure alone, where UDP has an address of its own",
-    "VOICE_PROMETHEUS_PORT": "of the gateway on Azure alone; on AWS its log has the metrics",
+    "VOICE_PROMETHEUS_PORT": "of gateway and agent on Azure alone; on AWS their logs have the metrics",
     "VOICE_PROMETHEUS_ADDRESS": "a pod is asked from outside; a host's Prometheus is on the loopback",
     "VOICE_STATE_TOKEN_FILE": "of the sidecar on Azure: what it writes is VOICE_VALKEY_PASSWORD_FILE to the others",
     "VOICE_HEALTH_ADDRESS": "a pod is asked from outside; a host's telemetry asks on the loopback",

@@ -218,6 +218,7 @@ def agent(deployment: Deployment, pods: AgentPods) -> Program:
             LANGUAGE: pods.language or "",
             ANSWER_TOKENS: str(pods.answer_tokens),
         },
+        {PROMETHEUS_PORT.name: str(PROMETHEUS.number)},
     )
 
 

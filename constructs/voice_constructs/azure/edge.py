@@ -105,22 +105,6 @@ class CallerEdge(pulumi.ComponentResource):
             ],
             action=network.WebApplicationFirewallAction.BLOCK,
         )
-        # Agents have them on the port of callers; the cluster's agent does not come this way.
-        figures = network.WebApplicationFirewallCustomRuleArgs(
-            name="noMetrics",
-            priority=20,
-            rule_type=network.WebApplicationFirewallRuleType.MATCH_RULE,
-            match_conditions=[
-                network.MatchConditionArgs(
-                    match_variables=[
-                        network.MatchVariableArgs(variable_name=network.WebApplicationFirewallMatchVariable.REQUEST_URI)
-                    ],
-                    operator=network.WebApplicationFirewallOperator.BEGINS_WITH,
-                    match_values=["/metrics"],
-                )
-            ],
-            action=network.WebApplicationFirewallAction.BLOCK,
-        )
         return network.WebApplicationFirewallPolicy(
             name,
             resource_group_name=self._scope.group,
@@ -136,7 +120,7 @@ class CallerEdge(pulumi.ComponentResource):
                     for kind, version in RULE_SETS.items()
                 ]
             ),
-            custom_rules=[rate, figures],
+            custom_rules=[rate],
             tags=self._scope.tags,
             opts=self._child,
         )

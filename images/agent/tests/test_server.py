@@ -36,8 +36,7 @@ async def test_a_full_agent_refuses_before_the_socket_is_open(place: Place) -> N
         assert status == 503
         assert json.loads(lines[-1])["ConversationsRefused"] == 1
         assert "this agent holds 1 conversations, as many as it takes" in said
-    async with httpx2.AsyncClient() as client:
-        text = (await client.get(f"{place.url}/metrics")).text
+    text = place.agent.metrics.text().decode()
     assert 'voice_agent_refused_total{reason="busy"} 1.0' in text
     assert "voice_agent_slots 1.0" in text
     assert "voice_agent_conversations 0.0" in text
@@ -111,3 +110,8 @@ def test_models_are_loaded_once_and_hear_for_themselves() -> None:
 
 def test_words_have_their_places() -> None:
     assert _placed("to be, or to be") == [("to", 0), ("be,", 3), ("or", 7), ("to", 10), ("be", 13)]
+
+
+async def test_callers_see_no_figures(place: Place) -> None:
+    async with httpx2.AsyncClient() as client:
+        assert (await client.get(f"{place.url}/metrics")).status_code == 404

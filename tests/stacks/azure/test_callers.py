@@ -11,6 +11,7 @@ from blueprint.azure.contract import (
     AGENT_FLOWS,
     AGENT_NODE_HEALTH,
     CALLER_FLOWS,
+    COMPONENT_LABEL,
     GATEWAY_HEALTH,
     REDIS,
     VAD_NODE_HEALTH,
@@ -22,13 +23,13 @@ from blueprint.capacity import FILL
 from blueprint.contract.environment import ENVIRONMENT, VALKEY_HOST, VALKEY_PASSWORD
 from blueprint.contract.images import Image
 from blueprint.contract.metrics import CONTROL_SOCKET
+from blueprint.contract.network import AGENT_HTTP, PROMETHEUS
 from blueprint.engines.launch.base import ANY_ADDRESS
 from blueprint.file.errors import DeploymentFileError
 from sandbox.azure.graph import Graph, Resource
 from tests.blueprint.documents import ABSENT, Edits, load_text
 from tests.stacks.azure.manifests import DIGESTS, Manifest, manifests, pod, pods, quantity, workloads
 from tests.stacks.azure.recorded import cluster, edited, inputs
-from voice_agent.server import METRICS_PATH
 from voice_agent.settings import AgentSettings
 from voice_gateway.settings import GatewaySettings
 from voice_gateway.state_token import TokenSettings
@@ -297,11 +298,16 @@ def test_agents_grow_by_conversations_and_end_with_them(pods_graph: Graph) -> No
     assert budget["spec"]["maxUnavailable"] == 1
 
 
-def test_nobody_outside_reads_an_agents_figures(cloud: Graph) -> None:
-    """They are on the port of callers, which the web firewall is before."""
-    rules = inputs(_one(cloud, "network:WebApplicationFirewallPolicy"))["customRules"]
-    (blocked,) = (each for each in rules if any(METRICS_PATH in one["matchValues"] for one in each["matchConditions"]))
-    assert blocked["action"] == "Block"
+def test_nobody_outside_reads_an_agents_figures(pods_graph: Graph) -> None:
+    """They have a port of their own, to which no load balancer leads."""
+    told = _told(pod(pods_graph, "agent").container("agent"))
+    (balancer,) = (
+        one for one in manifests(pods_graph, "Service")
+        if one["spec"].get("type") == "LoadBalancer" and one["spec"]["selector"][COMPONENT_LABEL] == "agent"
+    )  # fmt: skip
+    assert told["VOICE_PROMETHEUS_PORT"] == str(PROMETHEUS.number)
+    assert told["VOICE_HTTP_PORT"] != told["VOICE_PROMETHEUS_PORT"]
+    assert [each["targetPort"] for each in balancer["spec"]["ports"]] == [AGENT_HTTP.number]
 
 
 def test_without_agents_there_is_no_way_to_them() -> None:

@@ -8,7 +8,7 @@ from blueprint.azure.ranges import agent_address
 from blueprint.checks.azure_callers import AGENT_CPUS
 from blueprint.contract.environment import CHAT_KEY, PROMPT, SPEECH_KEY, TOKEN_KEY, Variable
 from blueprint.contract.images import Image
-from blueprint.contract.network import AGENT_HTTP
+from blueprint.contract.network import AGENT_HTTP, PROMETHEUS
 from blueprint.contract.session_api import HEALTH_PATH
 from blueprint.engines.launch.callers import agent
 from blueprint.file.model.agents import AgentPods, Endpoint
@@ -20,6 +20,7 @@ from voice_constructs.azure.kubernetes.load_balancer import LoadBalancer
 from voice_constructs.azure.kubernetes.pods import PRE_STOP_S, LaunchedContainer, Share, http_probe
 from voice_constructs.azure.kubernetes.scaling import Scaling
 from voice_constructs.azure.kubernetes.state_login import StateLogin
+from voice_constructs.azure.kubernetes.telemetry import METRICS_PORT
 from voice_constructs.azure.kubernetes.vault_secrets import VaultSecrets
 
 NAME = Component.AGENT.value
@@ -60,7 +61,7 @@ class Agents(pulumi.ComponentResource):
             image=context.image_uri(Image.AGENT),
             launcher=agent(context.deployment, settings),
             share=SHARE,
-            ports={"http": AGENT_HTTP},
+            ports={"http": AGENT_HTTP, METRICS_PORT: PROMETHEUS},
             startup=http_probe(AGENT_HTTP, HEALTH_PATH, period_s=2, failures=60),
             # It says that it is unwell from the beginning of a drain, so that nobody new comes.
             readiness=http_probe(AGENT_HTTP, HEALTH_PATH, period_s=5, failures=2),

@@ -43,7 +43,7 @@ class Monitors(pulumi.ComponentResource):
         for tier in CALLER_TIER_IMAGES if context.azure.callers else ():
             self._monitor(tier, context.namespace, [_endpoint(METRICS_PORT)])
         if context.azure.agents:
-            self._monitor(Component.AGENT, context.namespace, [_endpoint("http")])
+            self._monitor(Component.AGENT, context.namespace, [_endpoint(METRICS_PORT)])
         self._keep_cluster_metrics()
         self.register_outputs({})
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import httpx2
 import uvicorn
+from prometheus_client import start_http_server
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 from starlette.applications import Starlette
@@ -38,7 +39,6 @@ from voice_runtime.store import StoreSettings, connect
 NEW_PATH = "/v1/conversations"
 PATH = "/v1/conversations/{id}"
 TWILIO_PATH = "/v1/twilio"
-METRICS_PATH = "/metrics"
 MESSAGE_BYTES = 64 * 1024
 STOP_TIMEOUT_S = 5
 DRAIN_LOOK_S = 0.1
@@ -141,9 +141,6 @@ def application(agent: Agent) -> Starlette:
     async def health(_: Request) -> Response:
         return PlainTextResponse("draining\n", 503) if agent.draining.is_set() else PlainTextResponse("ok\n")
 
-    async def measured(_: Request) -> Response:
-        return Response(agent.metrics.text(), media_type="text/plain; version=0.0.4")
-
     return Starlette(
         routes=[
             WebSocketRoute(NEW_PATH, _Talk(agent, ProtobufEntrance)),
@@ -151,7 +148,6 @@ def application(agent: Agent) -> Starlette:
             WebSocketRoute(REALTIME_PATH, _Talk(agent, RealtimeEntrance)),
             WebSocketRoute(TWILIO_PATH, _Talk(agent, TwilioEntrance)),
             Route(HEALTH_PATH, health),
-            Route(METRICS_PATH, measured),
         ]
     )
 
@@ -168,9 +164,11 @@ async def serve(settings: AgentSettings, store_settings: StoreSettings) -> None:
     """Run until a signal asks for the end and every conversation is over, or its time is up.
 
     Raises:
-        OSError: The port is taken, or the file of a password cannot be read.
+        OSError: A port is taken, or the file of a password cannot be read.
     """
     agent = Agent(settings, connect(store_settings))
+    if settings.prometheus_port is not None:
+        start_http_server(settings.prometheus_port, addr=settings.bind_address, registry=agent.metrics.registry)
     server = _Server(
         uvicorn.Config(
             application(agent),

@@ -32,6 +32,7 @@ class AgentSettings(BaseSettings):
         language: Spoken, such as ``en``; empty: it is found out from the audio.
         answer_tokens: Most tokens of an answer.
         bind_address: Address that the port is on.
+        prometheus_port: Where metrics are asked for, apart from callers; without one nobody can.
         final_within_s: How long after the end of speech a final transcript may come. A turn whose last final is known
             to cover it waits no longer.
         incomplete_within_s: Silence that ends a turn which the model of turns takes for unfinished, seconds.
@@ -56,13 +57,14 @@ class AgentSettings(BaseSettings):
     speech_model: str = Field(min_length=1)
     speech_key: SecretStr
     speech_voice: str = Field(min_length=1)
-    speech_rate: int = Field(ge=8000, le=48000)
+    speech_rate: int = Field(ge=16000, le=48000)
     prompt: str = Field(min_length=1)
     tools_url: Url | Literal[""]
     language: str = Field(pattern="^([a-z]{2,3}(-[A-Za-z0-9]{2,8})*)?$")
     answer_tokens: int = Field(ge=1)
 
     bind_address: str = "0.0.0.0"  # noqa: S104  a container: its ports are mapped, its security group lets in
+    prometheus_port: int | None = Field(default=None, ge=1, le=65535)
     final_within_s: float = Field(default=1.5, gt=0)
     incomplete_within_s: float = Field(default=1.2, gt=0)
     unheard_within_s: float = Field(default=5.0, gt=0)
