@@ -41,9 +41,10 @@ def protection_rows(account: Account) -> Iterator[Row]:
     found = account.listed("cloudformation", "describe_stacks", "Stacks[?StackStatus != 'DELETE_COMPLETE']")
     live = {each["StackName"]: bool(each.get("EnableTerminationProtection")) for each in found}
     refuses = {stack: live[stack] for stack in account.templates if stack in live}
-    edge, elbv2 = names.stack(account.deployment, "edge"), account.session.client("elbv2")
-    for arn in account.physical_ids(edge).values() if edge in refuses else ():
-        if ":loadbalancer/" in arn:
+    elbv2 = account.session.client("elbv2")
+    with_balancers = (names.stack(account.deployment, tier) for tier in ("edge", "agents"))
+    for stack in [stack for stack in with_balancers if stack in refuses]:
+        for arn in (each for each in account.physical_ids(stack).values() if ":loadbalancer/" in each):
             attributes = elbv2.describe_load_balancer_attributes(LoadBalancerArn=arn)["Attributes"]
             refuses[f"load balancer {arn.split('/')[2]}"] = PROTECTED in attributes
     if refuses:

@@ -12,7 +12,7 @@ from blueprint.aws.alerts import alerts
 from blueprint.aws.dashboards import dashboards
 from blueprint.aws.metrics import LOG_METRICS, SERVICE_METRICS
 from blueprint.contract.metrics import METRICS
-from blueprint.contract.network import GATEWAY_HTTP, GATEWAY_MEDIA, RTP
+from blueprint.contract.network import AGENT_HTTP, GATEWAY_HTTP, GATEWAY_MEDIA, RTP
 from blueprint.contract.session_api import EVENTS_PATH, SESSION_PATH, SESSIONS_PATH
 from blueprint.file.model.deployment import Deployment
 from sandbox.aws.claim import Claim
@@ -58,27 +58,26 @@ class EdgeVerifier:
             yield Claim("API: who opens a session signs, its token does the rest", signed == {(SESSIONS_PATH, "POST")})
 
     def _listeners(self) -> Iterator[Claim]:
-        balancers = {b["Scheme"]: b for b in self._elbv2.describe_load_balancers()["LoadBalancers"]}
-        yield Claim("load balancers: one public, one internal", set(balancers) == {"internet-facing", "internal"})
-        public = self._forwards(balancers["internet-facing"]["LoadBalancerArn"])
-        wanted = {
-            ("TLS", 443): ("TCP", GATEWAY_MEDIA.number),
-            ("UDP", 5004): ("UDP", RTP.number),
-        }
-        yield Claim("public load balancer: TLS 443 to the gateway, UDP 5004 to the VAD fleet", public == wanted)
-        internal = self._forwards(balancers["internal"]["LoadBalancerArn"])
-        targets = {("TCP", GATEWAY_HTTP.number)}
-        yield Claim("internal load balancer: TCP to the gateway", set(internal.values()) == targets)
+        wanted = {("TLS", 443, "TCP", GATEWAY_MEDIA.number), ("UDP", 5004, "UDP", RTP.number)}
+        claim = "public load balancers: TLS 443 to the gateway, UDP 5004 to the VAD fleet"
+        if self._deployment.aws.agents:
+            wanted |= {("TLS", 443, "TCP", AGENT_HTTP.number)}
+            claim += ", TLS 443 to the agents"
+        yield Claim(claim, self._forwards("internet-facing") == wanted)
+        internal = {(protocol, port) for _, _, protocol, port in self._forwards("internal")}
+        yield Claim("internal load balancer: TCP to the gateway", internal == {("TCP", GATEWAY_HTTP.number)})
 
-    def _forwards(self, balancer: str) -> dict[tuple[str, int], tuple[str, int]]:
-        """Return protocol and port of each listener, and of the target group that it forwards to."""
+    def _forwards(self, scheme: str) -> set[tuple[str, int, str, int]]:
+        """Return protocol and port of each listener of a scheme, and of the target group that it forwards to."""
         groups = {
             group["TargetGroupArn"]: (group["Protocol"], group["Port"])
             for group in self._elbv2.describe_target_groups()["TargetGroups"]
         }
         return {
-            (listener["Protocol"], listener["Port"]): groups[listener["DefaultActions"][0]["TargetGroupArn"]]
-            for listener in self._elbv2.describe_listeners(LoadBalancerArn=balancer)["Listeners"]
+            (listener["Protocol"], listener["Port"], *groups[listener["DefaultActions"][0]["TargetGroupArn"]])
+            for balancer in self._elbv2.describe_load_balancers()["LoadBalancers"]
+            if balancer["Scheme"] == scheme
+            for listener in self._elbv2.describe_listeners(LoadBalancerArn=balancer["LoadBalancerArn"])["Listeners"]
         }
 
     def _alarms(self) -> Iterator[Claim]:

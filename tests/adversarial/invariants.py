@@ -12,7 +12,7 @@ from cfnlint.config import ManualArgs  # type: ignore[import-untyped]
 
 from blueprint import Deployment, catalog, checks
 from blueprint.aws.alerts import alerts
-from blueprint.aws.names import GATEWAY_FLEET, VAD_FLEET
+from blueprint.aws.names import AGENT_FLEET, GATEWAY_FLEET, VAD_FLEET
 from blueprint.contract.environment import ENVIRONMENT
 from blueprint.contract.network import FLOWS
 from sandbox.azure.definitions import problems as azure_problems
@@ -69,7 +69,7 @@ CLOSED: Mapping[str, Callable[[Any], bool]] = {
 def aws_violations(templates: Templates, deployment: Deployment) -> list[str]:
     """Return what the templates of a deployment do not keep."""
     aws = deployment.aws
-    fleets = [VAD_FLEET, GATEWAY_FLEET, *(fleet.name for fleet in aws.asr)]
+    fleets = [VAD_FLEET, GATEWAY_FLEET, AGENT_FLEET, *(fleet.name for fleet in aws.asr)]
     noticed = [alert.alarm_name(deployment) for alert in alerts(deployment) if alert.callers_affected]
     unlinked = runbook_rules.violations(templates, RUNBOOKS, aws.observability.runbook_url, noticed)
     return [

@@ -49,7 +49,7 @@ def test_accelerators_that_are_not_there_raise_no_alert(sandbox: Deployment) -> 
 
 def test_silence_is_no_fault_of_a_fleet_that_may_have_no_hosts(sandbox: Deployment) -> None:
     silent = {alert.target for alert in alerts(sandbox) if alert.id == "telemetry-silent"}
-    assert silent == {"vad", "inf2", "trn1", "p5", "gateway"}
+    assert silent == {"vad", "inf2", "trn1", "p5", "gateway", "agent"}
     assert "telemetry-silent" not in ids(sandbox.model_copy(update={"images": {}}))
 
 
@@ -77,4 +77,11 @@ def test_series_has_exactly_the_metrics_dimensions(sandbox: Deployment) -> None:
 
 
 def test_every_deployment_has_the_dashboards_of_the_tiers(sandbox: Deployment) -> None:
-    assert [dashboard.topic for dashboard in dashboards(sandbox)] == ["overview", "edge", "vad", "asr", "state"]
+    assert [dashboard.topic for dashboard in dashboards(sandbox)] == [
+        "overview",
+        "edge",
+        "agents",
+        "vad",
+        "asr",
+        "state",
+    ]

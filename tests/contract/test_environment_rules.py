@@ -39,14 +39,14 @@ def test_user_data_forgets_a_variable(name: str, templates: Mutable) -> None:
 
 @pytest.mark.parametrize("where", ["Environment", "Secrets"])
 def test_task_definition_forgets_a_variable(where: str, templates: Mutable) -> None:
-    (task,) = properties_of(templates, "ECS::TaskDefinition")
+    (task,) = properties_of({"edge": templates["edge"]}, "ECS::TaskDefinition")
     forgotten = task["ContainerDefinitions"][0][where].pop()["Name"]
     (problem,) = environment_rules.violations(templates, ENVIRONMENT)
     assert problem.endswith(f"{forgotten} is read and not set")
 
 
 def test_launcher_sets_a_variable_that_nobody_reads(templates: Mutable) -> None:
-    (task,) = properties_of(templates, "ECS::TaskDefinition")
+    (task,) = properties_of({"edge": templates["edge"]}, "ECS::TaskDefinition")
     task["ContainerDefinitions"][0]["Environment"].append({"Name": "VOICE_SPARE", "Value": "1"})
     assert len(environment_rules.violations(templates, ENVIRONMENT)) == 1
 

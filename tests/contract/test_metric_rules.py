@@ -13,7 +13,7 @@ from tests.contract.sources import DECLARED, SANDBOX
 from tests.contract.templates import Template, properties_of
 
 Mutable = dict[str, Template]
-FLEETS = ("vad", "gateway", "inf2", "trn1", "p5")
+FLEETS = ("vad", "gateway", "agent", "inf2", "trn1", "p5")
 
 
 def with_metric(name: str, change: Callable[[Metric], Metric]) -> list[Metric]:
@@ -101,7 +101,7 @@ def test_dashboard_drops_a_dimension(templates: Mutable) -> None:
 
 
 def test_gateway_scales_on_a_metric_that_is_not_there(templates: Mutable) -> None:
-    (policy,) = properties_of(templates, "ApplicationAutoScaling::ScalingPolicy")
+    (policy,) = properties_of({"edge": templates["edge"]}, "ApplicationAutoScaling::ScalingPolicy")
     policy["TargetTrackingScalingPolicyConfiguration"]["CustomizedMetricSpecification"]["MetricName"] = "Sockets"
     assert len(problems_of(templates)) == 1
 

@@ -35,7 +35,7 @@ NAMED = (
           "min_healthy_percentage=100 if room", "min_healthy_percentage=50 if room", NUMBERS),
     Named("flows stay 300 s with a host that left", f"{CONSTRUCTS}/vad.py",
           "deregistration_delay=Duration.seconds(0)", "deregistration_delay=Duration.seconds(300)", NUMBERS),
-    Named("gateway grows each 15 min", f"{CONSTRUCTS}/gateway.py",
+    Named("gateway grows each 15 min", f"{CONSTRUCTS}/fargate.py",
           "SCALE_OUT_COOLDOWN_S = 60", "SCALE_OUT_COOLDOWN_S = 900", NUMBERS),
     Named("policies average every metric", f"{CONSTRUCTS}/scaling.py",
           '"Maximum" if rule.statistic', '"Average" if rule.statistic', NUMBERS),

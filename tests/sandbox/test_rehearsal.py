@@ -102,7 +102,12 @@ def test_status_finds_what_was_deployed_and_says_what_this_aws_lacks() -> None:
     # This AWS starts no tasks, its hosts publish nothing, and it bills nothing.
     others = {asked: row["status"] for asked, row in rows.items() if row["status"] != "fine"}
     silent = {f"metrics of {fleet}": "warning" for fleet in ("vad", "inf2", "trn1", "p5")}
-    assert others == {"tasks of the gateway": "warning", "cost so far this month": "not asked", **silent}
+    assert others == {
+        "tasks of the gateway": "warning",
+        "tasks of the agents": "warning",
+        "cost so far this month": "not asked",
+        **silent,
+    }
     assert result.exit_code == 1
 
 

@@ -174,14 +174,14 @@ def test_passwords_rotate_in_two_steps(fleet: Fleet, monkeypatch: pytest.MonkeyP
     def rotated() -> Result:
         return CliRunner().invoke(app, ["rotate", str(FILE)])
 
-    tiers = ("gateway", "vad", "asr")
-    assert "begun for 3 users" in rotated().output
-    assert [counts()[tier] for tier in tiers] == [2, 2, 2]
+    tiers = ("gateway", "vad", "asr", "agent")
+    assert "begun for 4 users" in rotated().output
+    assert [counts()[tier] for tier in tiers] == [2, 2, 2, 2]
     early = rotated()
     assert (early.exit_code, "run this again after" in early.output) == (1, True)
     monkeypatch.setattr(passwords, "SETTLES", timedelta())
-    assert "ended for 3 users" in rotated().output
-    assert [counts()[tier] for tier in tiers] == [1, 1, 1]
+    assert "ended for 4 users" in rotated().output
+    assert [counts()[tier] for tier in tiers] == [1, 1, 1, 1]
 
 
 def test_valkey_is_upgraded_in_place(fleet: Fleet) -> None:

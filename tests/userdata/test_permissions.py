@@ -185,14 +185,20 @@ def test_a_host_may_do_what_it_does_and_nothing_else(cloud: Cloud, tmp_path: Pat
 
 
 def test_a_task_may_start_and_nothing_else(cloud: Cloud) -> None:
-    """Fargate pulls, reads secrets and writes logs by the execution role; the gateway itself asks AWS for nothing."""
+    """Fargate pulls, reads secrets and writes logs by the execution role; programs themselves ask AWS for nothing."""
+    tasks = [task for _, _, task in cloud.of_type("ECS::TaskDefinition")]
+    assert tasks
+    for task in tasks:
+        _may_start(cloud, task)
+
+
+def _may_start(cloud: Cloud, task: dict[str, Any]) -> None:
     roles = cloud.roles()
-    ((_, _, task),) = cloud.of_type("ECS::TaskDefinition")
     assert roles[task["TaskRoleArn"]] == []
     (container,) = task["ContainerDefinitions"]
     made = [Call("ecr:GetAuthorizationToken", "*"), *pulled(container["Image"])]
     options = container["LogConfiguration"]["Options"]
-    made += logged({**options, "awslogs-stream": f"{options['awslogs-stream-prefix']}/gateway/0"})
+    made += logged({**options, "awslogs-stream": f"{options['awslogs-stream-prefix']}/task/0"})
     for secret in container["Secrets"]:
         place = secret["ValueFrom"]
         of_ssm = [Call("ssm:GetParameters", place)]

@@ -65,7 +65,7 @@ class AgentRules(Model):
     token_ttl_s: int = Field(default=3600, ge=60, le=86_400)
     """How long a conversation waits for a caller who comes back, seconds: its memory and its token live so long."""
     idle_timeout_s: int = Field(default=120, ge=5, le=3600)
-    """Seconds in which neither side says anything, before a conversation is closed."""
+    """How long neither side may say anything, seconds; then a conversation is closed."""
 
     @model_validator(mode="after")
     def _has_one_prompt(self) -> "AgentRules":

@@ -18,7 +18,8 @@ PRIVILEGED: dict[Component, str] = {
 ENFORCED = "pod-security.kubernetes.io/enforce"
 HOST_FLAGS = ("hostNetwork", "hostPID", "hostIPC")
 PINNED = re.compile(r"(?P<registry>[a-z0-9-]+\.azurecr\.io)/[a-z0-9._/-]+@sha256:[0-9a-f]{64}")
-SECRET_NAME = re.compile(r"(TOKEN|SECRET|PASSWORD|API_?KEY|CREDENTIAL)S?$", re.IGNORECASE)
+SECRET_NAME = re.compile(r"(TOKEN|(SECRET|PASSWORD|API_?KEY|CREDENTIAL)S?)$", re.IGNORECASE)
+"""Of several tokens a model's name says how many."""
 
 
 @rule(

@@ -144,8 +144,8 @@ def test_what_belongs_to_hosts_and_alarms_is_counted() -> None:
     disks = of_item(estimate, "ebs-gp3")
     assert disks.low == pytest.approx((3 * 200 + 3 * 40 + 1 * 200) * 0.08)
     assert disks.peak == pytest.approx((12 * 200 + 30 * 40 + 1 * 200) * 0.08)
-    # The public load balancer has an address in each of three zones, the NAT gateway one.
-    assert of_item(estimate, "public-ipv4-hour").low == pytest.approx((3 + 1) * 0.005 * HOURS_PER_MONTH)
+    # The public load balancer and the agents' have an address in each of three zones, the NAT gateway one.
+    assert of_item(estimate, "public-ipv4-hour").low == pytest.approx((2 * 3 + 1) * 0.005 * HOURS_PER_MONTH)
     assert of_item(estimate, "cache.t4g.small").low == pytest.approx(2 * 0.0256 * HOURS_PER_MONTH)
     # One endpoint in three zones; the gateway endpoint is free.
     assert of_item(estimate, "interface-endpoint-hour").low == pytest.approx(3 * 0.01 * HOURS_PER_MONTH)
@@ -316,7 +316,7 @@ def test_a_typed_load_leaves_no_traffic_outside_the_sum() -> None:
 def test_the_edge_of_azure_is_in_the_sum_before_the_first_call() -> None:
     estimate = azure_priced(caller_graphs())
     assert of_item(estimate, "waf-gateway-capacity-unit").cases == pytest.approx([20 * 730 * 0.0144] * 3)
-    assert of_item(estimate, "azure-load-balancer-hour").cases == pytest.approx([2 * 730 * 0.025] * 3)
+    assert of_item(estimate, "azure-load-balancer-hour").cases == pytest.approx([3 * 730 * 0.025] * 3)
     assert not of_item(azure_priced(graphs()), "azure-load-balancer-hour").peak, "nobody calls from outside"
 
 

@@ -106,7 +106,7 @@ def test_addresses_networks_and_load_balancers_of_others_count(account: AwsAccou
     addresses = account.answer(sandbox, "Elastic IPs")
     assert (addresses.status, addresses.found) == (Status.BLOCKS, "2 addresses, 2 used by others")
     assert account.answer(sandbox, "VPCs").found == "1 VPCs, 1 used by others"
-    assert account.answer(sandbox, "Network Load Balancers").needed == "2 at the minimum, 2 at the maximum"
+    assert account.answer(sandbox, "Network Load Balancers").needed == "3 at the minimum, 3 at the maximum"
 
 
 def test_the_room_for_a_rollout_is_what_all_running_hosts_leave(account: AwsAccount, sandbox: Deployment) -> None:
@@ -373,7 +373,7 @@ def test_a_profile_that_does_not_exist_is_one_answer(
 
 def test_the_templates_are_of_a_file_that_passes(sandbox: Deployment) -> None:
     assert not checks.refusals(sandbox)
-    assert len(templates_of_sandbox()) == 11
+    assert len(templates_of_sandbox()) == 12
 
 
 def test_artifacts_that_no_job_has_left_block(account: AwsAccount, tmp_path: Path) -> None:

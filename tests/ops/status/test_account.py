@@ -165,7 +165,7 @@ def test_calls_of_a_host_are_the_plan_s(
 ) -> None:
     """A task of half a core carries 53, an inf2.48xlarge 900, the store 736."""
     monkeypatch.setattr(fleets, "serving", lambda _: {"vad": 3, "inf2": 1})
-    monkeypatch.setattr(fleets, "_service", lambda _: {"runningCount": tasks})
+    monkeypatch.setattr(fleets, "_service", lambda *_: {"runningCount": tasks})
     (row,) = calls_row(deployed_inf2)
     assert row.found == found
 

@@ -60,7 +60,7 @@ def test_production_keeps_keys_logs_images_and_a_snapshot_at_their_price() -> No
     assert [each.usd_per_month for each in kept_of(found, "AWS::KMS::Key")] == [1.0] * 7
     assert [each.usd_per_month for each in kept_of(found, "AWS::SecretsManager::Secret")] == [0.4]
     assert found.usd_per_month == pytest.approx(7.4)
-    assert len(kept_of(found, "AWS::ECR::Repository")) == 6
+    assert len(kept_of(found, "AWS::ECR::Repository")) == 7
     assert len(kept_of(found, "snapshot of AWS::ElastiCache::ReplicationGroup")) == 1
     # The store itself goes, its snapshot stays; the state's own secrets go.
     assert found.deleted[f"{NAME}-state"]["AWS::ElastiCache::ReplicationGroup"] == 1

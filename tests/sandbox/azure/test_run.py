@@ -27,7 +27,7 @@ BOTH = pytest.mark.parametrize("mode", list(Mode), ids=lambda mode: mode.value)
 @BOTH
 def test_every_resource_is_seen_once_with_its_parent_and_dependencies(mode: Mode) -> None:
     graph = sample(mode).graph
-    assert [short_type(resource.type) for resource in graph.resources[:2]] == ["Stack", "resources:ResourceGroup"]
+    assert short_type(graph.resources[0].type) == "Stack"
     assert graph.counts() == {
         "resources:ResourceGroup": 1,
         "managedidentity:UserAssignedIdentity": 1,
