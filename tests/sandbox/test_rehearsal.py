@@ -158,7 +158,7 @@ def test_status_says_what_refuses_deletion(rehearsal: Rehearsal) -> None:
         elbv2.modify_load_balancer_attributes(LoadBalancerArn=balancers[0], Attributes=[attribute])
 
     switch(on=True)
-    for file, others in ((deployment, "changes sandbox-state, load balancer"), (protected, "changes sandbox-asr, ")):
+    for file, others in ((deployment, "changes sandbox-state, load balancer"), (protected, "changes sandbox-agents, ")):
         (row,) = protection_rows(Account(file, stacks, sign_in(file)))
         assert row.found == f"2 of {len(stacks) + len(balancers)} stacks and load balancers"
         assert others in row.remedy

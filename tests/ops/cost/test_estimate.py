@@ -149,7 +149,8 @@ def test_what_belongs_to_hosts_and_alarms_is_counted() -> None:
     assert of_item(estimate, "cache.t4g.small").low == pytest.approx(2 * 0.0256 * HOURS_PER_MONTH)
     # One endpoint in three zones; the gateway endpoint is free.
     assert of_item(estimate, "interface-endpoint-hour").low == pytest.approx(3 * 0.01 * HOURS_PER_MONTH)
-    assert of_item(estimate, "fargate-arm-vcpu").peak == pytest.approx(100 * 0.5 * 0.03238 * HOURS_PER_MONTH)
+    # A hundred gateway tasks of half a core, and ten agents of one.
+    assert of_item(estimate, "fargate-arm-vcpu").peak == pytest.approx((100 * 0.5 + 10 * 1) * 0.03238 * HOURS_PER_MONTH)
 
 
 def test_alarms_on_short_periods_cost_more_and_one_over_several_metrics_counts_each() -> None:
