@@ -16,8 +16,6 @@ BENCH_VAD := .tools/bench/.ready
 FRAMEWORKS := .tools/frameworks/.ready
 AGENT := .tools/agent/.ready
 INSTALL := images/vad-dataplane/tests/install.sh
-# Fifty calls at once need a machine's cores for themselves; the other tests mostly wait for people to speak.
-DRAIN := tests/voice/test_drain.py
 # How the data plane is built for its tests: Meson's b_sanitize.
 SANITIZERS := none address,undefined
 
@@ -99,8 +97,7 @@ test-mutants: $(SETUP) ## Change the sources one place at a time and see that a 
 
 test-voice: $(SETUP) $(if $(ARGS),$(FRAMEWORKS) $(AGENT)) ## The whole voice path with real processes: faults, a drain, the page in a browser
 	$(INSTALL) tests/voice/packages.txt
-	pytest -n 2 --dist loadfile --no-loadscope-reorder tests/voice --ignore $(DRAIN) $(ARGS)
-	pytest $(DRAIN) $(ARGS)
+	pytest tests/voice $(ARGS)
 
 demo: $(SETUP) ## Speech in, transcript out on this machine: store, gateway, VAD, Whisper
 	$(INSTALL) tests/packages.txt
