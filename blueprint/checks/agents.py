@@ -12,8 +12,9 @@ from blueprint.capacity import (
     conversations_on_azure,
     peak_calls,
 )
+from blueprint.catalog.inference import ModelCard, Task
 from blueprint.checks.base import Violation, check, place
-from blueprint.file.model.agents import AgentPods, AwsAgents, Endpoint
+from blueprint.file.model.agents import AgentPods, AwsAgents, ClusterService, Endpoint
 from blueprint.file.model.deployment import Deployment
 from blueprint.file.source import Location
 
@@ -81,8 +82,7 @@ def load_fits_agents(deployment: Deployment) -> Iterator[Violation]:
 )
 def voice_licence_allows_use(deployment: Deployment) -> Iterator[Violation]:
     for at, agents in _agents(deployment):
-        named = agents.speech.model if isinstance(agents.speech, Endpoint) else None
-        card = next((each for each in catalog.models().values() if named in (each.name, each.repository)), None)
+        card = _card(agents.speech.model) if isinstance(agents.speech, Endpoint) else None
         half = deployment.azure if at[0] == "azure" else deployment.aws.agents
         assert half is not None  # noqa: S101  it is where the agents stand
         agreed = {each.model for each in half.model_agreements}
@@ -94,6 +94,35 @@ def voice_licence_allows_use(deployment: Deployment) -> Iterator[Violation]:
                 "speak with an engine of a permissive licence, name the agreement with its owner under "
                 "model_agreements, or set commercial: false where that is true",
             )
+
+
+@check(
+    "chat-model-hears",
+    "A language model that is given audio understands it.",
+    source="blueprint/catalog/models.yaml: the task audio-chat; of other models only their operator knows",
+)
+def chat_model_hears(deployment: Deployment) -> Iterator[Violation]:
+    for at, agents in _agents(deployment):
+        if agents.listening != "audio":
+            continue
+        chat = agents.chat
+        if isinstance(chat, ClusterService):
+            services = deployment.azure.services
+            named = next((each.model for each in services if each.name == chat.service), None)
+        else:
+            named = chat.model
+        card = _card(named)
+        if card and card.task is not Task.AUDIO_CHAT:
+            hear = ", ".join(each.name for each in catalog.models().values() if each.task is Task.AUDIO_CHAT)
+            yield Violation(
+                (*at, "chat"),
+                f"{card.name} is given the callers' audio, and understands text alone ({card.task})",
+                f"answer with a model that hears ({hear}), or set listening: transcript",
+            )
+
+
+def _card(named: str | None) -> ModelCard | None:
+    return next((each for each in catalog.models().values() if named in (each.name, each.repository)), None)
 
 
 def _agents(deployment: Deployment) -> Iterator[tuple[Location, AwsAgents | AgentPods]]:

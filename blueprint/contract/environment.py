@@ -86,6 +86,7 @@ PROMPT = Variable("VOICE_PROMPT", "What the language model is told to be (may be
 TOOLS_URL = Variable("VOICE_TOOLS_URL", "Endpoint whose tools the language model may call; empty: none")
 LANGUAGE = Variable("VOICE_LANGUAGE", "Language that callers speak, such as en; empty: found out from the audio")
 ANSWER_TOKENS = Variable("VOICE_ANSWER_TOKENS", "Most tokens of one answer")
+LISTENING = Variable("VOICE_LISTENING", "What the language model is given of a question: its transcript, or its audio")
 
 _STATE = (VALKEY_HOST_FILE, VALKEY_PORT, VALKEY_USER, VALKEY_PASSWORD_FILE)
 _WHISPER = (
@@ -117,7 +118,7 @@ ENVIRONMENT: dict[Image, tuple[Variable, ...]] = {
     Image.AGENT: (
         DEPLOYMENT, FLEET, VALKEY_HOST, VALKEY_PORT, VALKEY_USER, VALKEY_PASSWORD, HTTP_PORT, TOKEN_KEY, TOKEN_TTL_S,
         IDLE_TIMEOUT_S, DRAIN_TIMEOUT_S, CONVERSATIONS, GATEWAY_URL, CHAT_URL, CHAT_MODEL, CHAT_KEY, SPEECH_URL,
-        SPEECH_MODEL, SPEECH_KEY, SPEECH_VOICE, SPEECH_RATE, PROMPT, TOOLS_URL, LANGUAGE, ANSWER_TOKENS,
+        SPEECH_MODEL, SPEECH_KEY, SPEECH_VOICE, SPEECH_RATE, PROMPT, TOOLS_URL, LANGUAGE, ANSWER_TOKENS, LISTENING,
     ),
 }  # fmt: skip
 """What each image's program reads of it, all set by its launcher. What else a program reads stays at its default."""

@@ -171,6 +171,7 @@ SETTINGS: tuple[tuple[Variable, Setting], ...] = (
     (variables.TOOLS_URL, Setting(f"{AGENTS}.tools_url", "https://tools.test", "https://tools.test")),
     (variables.LANGUAGE, Setting(f"{AGENTS}.language", "de", "de")),
     (variables.ANSWER_TOKENS, Setting(f"{AGENTS}.answer_tokens", 77, "77")),
+    (variables.LISTENING, Setting(f"{AGENTS}.listening", "audio", "audio")),
     (variables.TRACE_COLLECTOR, Setting(f"{EDGE}.trace_collector", "https://otlp.test/v1", "https://otlp.test/v1")),
     (variables.TRACED_SHARE, Setting(f"{EDGE}.traced_share", 0.25, "0.25")),
     (variables.RECONNECT_GRACE_S, Setting(f"{EDGE}.reconnect_grace_s", 31, "31")),

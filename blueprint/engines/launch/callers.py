@@ -35,6 +35,7 @@ from blueprint.contract.environment import (
     JWT_AUDIENCE,
     JWT_ISSUER,
     LANGUAGE,
+    LISTENING,
     MAX_CONNECTIONS,
     MAX_SESSIONS,
     MEDIA_HOST,
@@ -217,6 +218,7 @@ def agent(deployment: Deployment, pods: AgentPods) -> Program:
             TOOLS_URL: pods.tools_url or "",
             LANGUAGE: pods.language or "",
             ANSWER_TOKENS: str(pods.answer_tokens),
+            LISTENING: pods.listening,
         },
         {PROMETHEUS_PORT.name: str(PROMETHEUS.number)},
     )

@@ -44,7 +44,7 @@ AzureEngine = Annotated[Elsewhere | ClusterService, Field(discriminator="kind")]
 
 
 class AgentRules(Model):
-    """How conversations are held, whichever cloud holds them. The gateway of the same deployment hears the callers."""
+    """How conversations are held, whichever cloud holds them. The gateway of the same deployment lets callers in."""
 
     prompt: str | None = Field(default=None, min_length=1, max_length=16_384)
     """What the language model is told to be. Whoever may read the deployment reads it."""
@@ -57,9 +57,11 @@ class AgentRules(Model):
     conversations: int = Field(default=8, ge=1, le=64)
     """Conversations that one process holds on its one vCPU; a full one refuses."""
     language: Annotated[str, Field(pattern="^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*$")] | None = None
-    """Language that callers speak, such as ``en``; absent, it is found out from the audio."""
+    """Language that callers speak, such as ``en``; absent, it is found out from the audio. The gateway is told."""
     answer_tokens: int = Field(default=200, ge=1, le=4096)
     """Most tokens of one answer."""
+    listening: Literal["transcript", "audio"] = "transcript"
+    """What the language model is given of a question: what the gateway heard, or the audio itself (Voxtral hears)."""
     tools_url: PublicUrl | None = None
     """Endpoint of yours whose tools the language model may call (docs/conversations.md)."""
     token_ttl_s: int = Field(default=3600, ge=60, le=86_400)

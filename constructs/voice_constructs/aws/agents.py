@@ -23,6 +23,7 @@ from blueprint.contract.environment import (
     HTTP_PORT,
     IDLE_TIMEOUT_S,
     LANGUAGE,
+    LISTENING,
     PROMPT,
     SPEECH_KEY,
     SPEECH_MODEL,
@@ -111,4 +112,5 @@ def _environment(deployment: str, agents: AwsAgents, gateway_url: str) -> dict[V
         TOOLS_URL: agents.tools_url or "",
         LANGUAGE: agents.language or "",
         ANSWER_TOKENS: str(agents.answer_tokens),
+        LISTENING: agents.listening,
     }

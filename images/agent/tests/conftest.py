@@ -23,6 +23,7 @@ from voice_agent.server import Agent, application
 from voice_agent.settings import AgentSettings
 
 RATE = 16000
+SAMPLE_BYTES = 2
 FRAME = RATE // 50
 KEY = "k" * 32
 SAMPLE = Path(__file__).parents[3] / "ops/demo/page/sample.wav"
@@ -166,6 +167,7 @@ def settings_of(engines: Engines, port: int, **more: Any) -> AgentSettings:
         "tools_url": "",
         "language": "",
         "answer_tokens": 100,
+        "listening": "transcript",
         "final_within_s": PATIENCE_S,
         "unheard_within_s": PATIENCE_S,
     }

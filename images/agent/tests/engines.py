@@ -28,6 +28,8 @@ class Engines:
     keys: What sessions were opened with.
     engine_keys: What each engine was asked with.
     refuses: Status that sessions are refused with.
+    hears: Whether the language model wants to be asked aloud.
+    heard: The audio that it was given, WAV.
     may_tell: Cleared to keep back what was heard.
     answers: What the language model says, one after the other.
     spoken_s: Audio of each sentence.
@@ -52,6 +54,8 @@ class Engines:
         self.updates: list[dict[str, Any]] = []
         self.sockets: list[WebSocket] = []
         self.refuses = 0
+        self.hears = False
+        self.heard: list[bytes] = []
         self.calls: list[dict[str, Any]] = []
         self.moved = asyncio.Condition()
         self.may_tell = asyncio.Event()
@@ -65,6 +69,7 @@ class Engines:
         return Starlette(
             routes=[
                 WebSocketRoute("/v1/realtime", self._hear),
+                Route("/v1/models", self._models),
                 Route("/tools", self._tools, methods=["GET", "POST"]),
                 Route("/v1/chat/completions", self._chat, methods=["POST"]),
                 Route("/v1/audio/speech", self._speech, methods=["POST"]),
@@ -99,6 +104,13 @@ class Engines:
         except WebSocketDisconnect:
             pass
 
+    async def _models(self, request: Request) -> Response:
+        """Say what the gateway says of a key that opens no session."""
+        self._trace("gateway", request)
+        self.keys.append(request.headers.get("Authorization", ""))
+        error = {"message": "full", "type": "server_error", "param": None, "code": "too_busy"}
+        return JSONResponse({"error": error}, self.refuses) if self.refuses else JSONResponse({"data": []})
+
     async def _complete(self, socket: WebSocket) -> None:
         told = self.told_of.get(socket, 0)
         due = [text for end_ms, text in self.finals[told:] if end_ms <= self.taken_ms]
@@ -120,6 +132,11 @@ class Engines:
         self._trace("chat", request)
         self.asked.append(await request.json())
         self.sessions.append(request.headers.get(ROUTING_HEADER, ""))
+        newest = self.asked[-1]["messages"][-1]["content"]
+        if self.hears and isinstance(newest, list):
+            [audio] = [part["input_audio"] for part in newest if part["type"] == "input_audio"]
+            assert audio["format"] == "wav"
+            self.heard.append(base64.b64decode(audio["data"]))
         answer = self.answers.pop(0)
         # A call is NAME(ARGUMENTS).
         name, _, arguments = answer.partition("(") if answer.endswith("})") else ("", "", "")

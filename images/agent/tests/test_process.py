@@ -20,15 +20,24 @@ from images.conftest import INHERITED, PATIENCE_S, StoreServer, free_port
 from ops.demo.agent.caller import Caller
 
 SPOKEN_S = 2.0
-pytestmark = pytest.mark.nightly
-"""test_conversation.py has the same of one process."""
+SAYS = """
+from loguru import logger
+from voice_agent import __main__ as program
+
+async def serve(*_):
+    for level in ("DEBUG", "INFO", "WARNING", "ERROR"):
+        logger.patch(lambda record: record.update(name="voice_agent.__main__")).log(level, "my name is")
+
+program.serve = serve
+program.main()
+"""
 
 
 def environment_of(engines: Engines, store: StoreServer, port: int) -> dict[str, str]:
     settings = settings_of(engines, port, drain_timeout_s=10, unheard_within_s=10, final_within_s=10)
     values: dict[str, Any] = settings.model_dump() | {"token_key": settings.token_key.get_secret_value()}
     of_store = {"host": "127.0.0.1", "port": store.port, "user": "default", "tls": "off"}
-    own = {f"VOICE_{name}".upper(): str(value) for name, value in values.items()}
+    own = {f"VOICE_{name}".upper(): str(value) for name, value in values.items() if value is not None}
     shared = {f"VOICE_VALKEY_{name}".upper(): str(value) for name, value in of_store.items()}
     quiet = {"ORT_DISABLE_TELEMETRY": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     return {**INHERITED, **quiet, **own, **shared}
@@ -58,6 +67,7 @@ async def said(store: Redis, conversation: str) -> list[str]:
     return [json.loads(each)["content"] for each in await store.lrange(f"conversation:{conversation}", 0, -1)]
 
 
+@pytest.mark.nightly  # test_conversation.py has the same of one process
 async def test_a_call_outlives_its_agent(engines: Engines, store: Redis, store_server: StoreServer) -> None:
     engines.finals, engines.spoken_s = [(0, "First?")], 1.0
     engines.answers = ["One.", "Two is what nobody hears to its end.", "Two."]
@@ -79,6 +89,7 @@ async def test_a_call_outlives_its_agent(engines: Engines, store: Redis, store_s
     assert told == ["First?", "One.", "Second?"], "the question without an answer was asked again"
 
 
+@pytest.mark.nightly
 async def test_an_agent_that_is_told_to_stop_ends_its_turn(
     engines: Engines, store: Redis, store_server: StoreServer
 ) -> None:
@@ -93,6 +104,20 @@ async def test_an_agent_that_is_told_to_stop_ends_its_turn(
         assert await caller.closed() == 1012
         assert process.wait(PATIENCE_S) == 0
     assert await said(store, caller.conversation) == ["First?", "The answer to its end."]
+
+
+def test_what_pipecat_logs_of_a_conversation_is_in_no_log(engines: Engines, store_server: StoreServer) -> None:
+    """Its lines hold what was said, and whole prompts."""
+    ran = subprocess.run(
+        [sys.executable, "-c", SAYS],
+        env=environment_of(engines, store_server, free_port()),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=True,
+        text=True,
+    )
+    assert '"where": "voice_agent.__main__' in ran.stdout
+    assert "my name is" not in ran.stdout
 
 
 async def has(store: Redis, conversation: str, count: int) -> bool:

@@ -26,6 +26,7 @@ def main() -> None:
     settings.n_ctx = CONTEXT_TOKENS
     settings.n_parallel = 1
     settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = THREADS
+    settings.sampling.temp = 0  # so small a model answers at random otherwise, in any language
     settings.warmup = False
     server = xllamacpp.Server(settings)
     sys.stdout.write(f"serving at {server.listening_address}\n")

@@ -144,7 +144,7 @@ def stages_of(path: AgentPath) -> list[dict[str, int]]:
     """Return what the parts of each turn took, ms, as the agent logs it."""
     lines = (path.folder / "agent.log").read_text(encoding="utf-8").splitlines()
     logged = [json.loads(line) for line in lines if line.startswith("{")]
-    return [line["stages_ms"] for line in logged if line["message"] == "turn"]
+    return [line["stages_ms"] for line in logged if line.get("message") == "turn"]  # a metric has none
 
 
 def _serve(path: AgentPath) -> None:

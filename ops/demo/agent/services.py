@@ -63,6 +63,7 @@ class AgentPath(VoicePath):
             "VOICE_ANSWER_TOKENS": "60",
             "VOICE_TOOLS_URL": "",
             "VOICE_LANGUAGE": "en",
+            "VOICE_LISTENING": "transcript",
             "VOICE_FINAL_WITHIN_S": "60",  # a busy machine transcribes late
             "VOICE_UNHEARD_WITHIN_S": "60",
             **more,

@@ -53,6 +53,7 @@ function listen(socket, speaker) {
     "input_audio_buffer.speech_started": () => { speaker.silence(); say("Listening."); },
     "conversation.item.input_audio_transcription.completed": ({ transcript }) => { note("you", transcript); say("Thinking."); },
     "response.output_audio.delta": ({ delta }) => { speaker.play(fromBase64(delta)); say("Answering."); },
+    "response.done": () => say("Speak."),
     "response.output_audio_transcript.done": ({ transcript }) => note("agent", transcript),
   };
   socket.onmessage = ({ data }) => { const event = JSON.parse(data); events[event.type]?.(event); };

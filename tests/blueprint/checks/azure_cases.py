@@ -123,6 +123,9 @@ CASES: tuple[Case, ...] = (
          agents(speech={"kind": "endpoint", "url": "https://speech.callers.dev/v1", "model": "voxtral-4b-tts"})
          | {"azure.model_agreements": ABSENT},
          agents(speech={"kind": "endpoint", "url": "https://speech.callers.dev/v1", "model": "kokoro"})),
+    case("chat-model-hears", "azure.agents.chat",
+         agents(listening="audio", chat={"kind": "service", "service": "qwen"}), agents(listening="audio"),
+         ("qwen", "text alone")),
     # Capacity
     case("vm-size-in-location", f"{CELLS}.vm_size", {"azure.location": "westindia"},
          {"azure.location": "southcentralus"}, ("Standard_NC96ads_A100_v4", "westindia")),

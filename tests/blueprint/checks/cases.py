@@ -390,6 +390,12 @@ CASES: tuple[Case, ...] = (
          agents("voxtral-4b-tts", commercial=False)),
     Case("voice-licence-allows-use", "aws.agents.speech.model", agents("voxtral-4b-tts"),
          agents("voxtral-4b-tts", model_agreements=[{"model": "voxtral-4b-tts", "reference": "contract 2026-17"}])),
+    Case("chat-model-hears", "aws.agents.chat", agents(listening="audio"),
+         agents(listening="audio", chat={"url": "https://chat.callers.dev/v1", "model": "gpt-audio"}),
+         ("qwen3-8b", "text alone")),
+    Case("chat-model-hears", "aws.agents.chat",
+         agents(listening="audio", chat={"url": "https://chat.callers.dev/v1", "model": "Qwen/Qwen3-8B"}),
+         agents(listening="transcript")),
     # Supply
     Case("production-protected", "aws.deletion_protection", {"aws.deletion_protection": False},
          {"aws.deletion_protection": True}, ("can be deleted",)),

@@ -32,7 +32,6 @@ def main() -> int:
     logs.set_up()
     logger.remove()
     logger.add(pass_on, level="ERROR")
-    logger.add(sys.stderr, level="DEBUG")
     try:
         asyncio.run(serve(settings, store))
     except OSError as error:

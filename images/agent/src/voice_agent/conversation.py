@@ -5,11 +5,9 @@ import contextlib
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import httpx2
 from pipecat.adapters.llm.schemas.tools_schema import ToolsSchema
-from pipecat.adapters.llm.services.open_ai_adapter import OpenAILLMInvocationParams
 from pipecat.frames.frames import ErrorFrame, LLMRunFrame, OutputTransportMessageUrgentFrame
 from pipecat.observers.user_bot_latency_observer import LatencyBreakdown, UserBotLatencyObserver
 from pipecat.pipeline.pipeline import Pipeline
@@ -23,7 +21,6 @@ from pipecat.processors.aggregators.llm_response_universal import (
     LLMUserAggregatorParams,
     UserTurnStoppedMessage,
 )
-from pipecat.services.openai.llm import OpenAILLMService
 from pipecat.transports.websocket.fastapi import FastAPIWebsocketParams, FastAPIWebsocketTransport
 from pipecat.turns.user_start import VADUserTurnStartStrategy
 from pipecat.turns.user_stop import TurnAnalyzerUserTurnStopStrategy
@@ -31,11 +28,10 @@ from pipecat.turns.user_turn_strategies import UserTurnStrategies
 from pipecat.utils.types import NotGiven
 from pipecat.workers.runner import WorkerRunner
 from redis.exceptions import RedisError
-from websockets.asyncio.client import ClientConnection
 
-from blueprint.contract.session_api import ROUTING_HEADER
+from voice_agent.chat import Chat, ListeningChat
 from voice_agent.entrances import Close, Entrance, Json
-from voice_agent.hearing import RATE, Hearing, Line
+from voice_agent.hearing import RATE, Hearing
 from voice_agent.memory import LEASE_S, LostLeaseError, Memory, Message, Role
 from voice_agent.metrics import Metrics
 from voice_agent.models import Models
@@ -56,12 +52,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Engines:
-    """What one conversation is held with, beside the two models of turns."""
+    """What one conversation is held with, beside the two models of turns.
+
+    Attributes:
+        hearing: Speech to text; ``None`` where the language model hears.
+    """
 
     client: httpx2.AsyncClient
     trace: Trace
-    line: Line
-    opened: ClientConnection
+    hearing: Hearing | None
     tools: Tools
     known_tools: ToolsSchema | NotGiven
 
@@ -81,30 +80,6 @@ def _as_pipecat(message: Message) -> LLMContextMessage:
 async def _tell(worker: PipelineWorker, messages: Iterable[Json]) -> None:
     for message in messages:
         await worker.queue_frame(OutputTransportMessageUrgentFrame(message=message))
-
-
-class Chat(OpenAILLMService):
-    """The language model, which is told whose request it answers."""
-
-    supports_developer_role = False  # no template of the open models knows it
-
-    def __init__(self, settings: AgentSettings, trace: Trace) -> None:
-        super().__init__(
-            # Without one, Pipecat's client asks the environment for it; engines of a cluster ask for none.
-            api_key=settings.chat_key.get_secret_value() or "none",
-            base_url=settings.chat_url,
-            settings=OpenAILLMService.Settings(
-                model=settings.chat_model,
-                system_instruction=settings.prompt,
-                max_completion_tokens=settings.answer_tokens,
-            ),
-        )
-        self._trace = trace
-
-    def build_chat_completion_params(self, params_from_context: OpenAILLMInvocationParams) -> dict[str, Any]:
-        """Return what a request holds."""
-        headers = {**self._trace.headers(), ROUTING_HEADER: self._trace.session}
-        return {**super().build_chat_completion_params(params_from_context), "extra_headers": headers}
 
 
 class Conversation:
@@ -174,12 +149,12 @@ class Conversation:
                 allowed_origins=[],
             ),
         )
-        hearing = Hearing(engines.line, engines.opened, settings)
-        chat = Chat(settings, engines.trace)
-        engines.tools.join(chat)
-        speaking = Speaking(settings, engines.client, engines.trace)
         messages = [_as_pipecat(message) for message in said]
         context = LLMContext(messages, tools=engines.known_tools)
+        hearing = [engines.hearing] if engines.hearing else []
+        chat = Chat(settings, engines.trace) if hearing else ListeningChat(settings, engines.trace, context)
+        engines.tools.join(chat)
+        speaking = Speaking(settings, engines.client, engines.trace)
         turns = UserTurnStrategies(
             start=[VADUserTurnStartStrategy()],
             stop=[TurnAnalyzerUserTurnStopStrategy(turn_analyzer=self._models.turn())],
@@ -195,7 +170,7 @@ class Conversation:
         )
         latency = UserBotLatencyObserver()
         worker = PipelineWorker(
-            Pipeline([transport.input(), hearing, caller, chat, speaking, transport.output(), agent]),
+            Pipeline([transport.input(), *hearing, caller, chat, speaking, transport.output(), agent]),
             params=PipelineParams(audio_in_sample_rate=RATE, audio_out_sample_rate=SPOKEN_RATE, enable_metrics=True),
             enable_rtvi=False,
             idle_timeout_secs=settings.idle_timeout_s,
@@ -203,6 +178,8 @@ class Conversation:
             processor_unusable_policy=ProcessorUnusablePolicy.CANCEL,
         )
         self._follow_turns(worker, entrance, caller, agent)
+        if isinstance(chat, ListeningChat):
+            self._follow_words(worker, entrance, chat)
         self._follow_faults(worker, entrance)
 
         @transport.event_handler("on_client_connected")
@@ -236,11 +213,10 @@ class Conversation:
 
         @caller.event_handler("on_user_turn_stopped")
         async def asked(_aggregator: object, _strategy: object, message: UserTurnStoppedMessage) -> None:
-            if not message.content:
+            if message.content:
+                await self._note_question(worker, entrance, message.content)
+            elif self._engines.hearing:  # else the language model says what it hears
                 self._turns.end()
-            else:
-                await _tell(worker, entrance.asked(message.content))
-            await self._remember(worker, entrance, "user", message.content)
 
         @agent.event_handler("on_assistant_turn_stopped")
         async def heard(_aggregator: object, message: AssistantTurnStoppedMessage) -> None:
@@ -249,6 +225,17 @@ class Conversation:
             # Without words it has called a tool, and goes on.
             if message.content and not message.interrupted:
                 self._turns.end()
+
+    def _follow_words(self, worker: PipelineWorker, entrance: Entrance, chat: ListeningChat) -> None:
+        """Remember what the language model hears."""
+
+        @chat.event_handler("on_heard")
+        async def heard(_: object, text: str) -> None:
+            await self._note_question(worker, entrance, text)
+
+    async def _note_question(self, worker: PipelineWorker, entrance: Entrance, text: str) -> None:
+        await _tell(worker, entrance.asked(text))
+        await self._remember(worker, entrance, "user", text)
 
     def _follow_faults(self, worker: PipelineWorker, entrance: Entrance) -> None:
         """Say what ends a conversation."""

@@ -3,13 +3,14 @@
 import base64
 from typing import Any
 
+import httpx2
 import websockets
 from pipecat.frames.frames import TranscriptionFrame
 from pipecat.services.openai.stt import OpenAIRealtimeSTTService
 from pipecat.utils.time import time_now_iso8601
 from websockets.asyncio.client import ClientConnection
 
-from blueprint.contract.session_api import REALTIME_PATH
+from blueprint.contract.session_api import MODELS_PATH, REALTIME_PATH
 from voice_agent.refusals import RefusedError
 from voice_agent.settings import AgentSettings
 from voice_agent.trace import Trace
@@ -31,6 +32,7 @@ class Line:
 
     def __init__(self, settings: AgentSettings, key: str, trace: Trace) -> None:
         self.url = f"ws{settings.gateway_url.removeprefix('http')}{REALTIME_PATH}"
+        self._models = f"{settings.gateway_url}{MODELS_PATH}"
         self.headers = {**({"Authorization": key} if key else {}), **trace.headers()}
 
     async def open(self) -> ClientConnection:
@@ -47,7 +49,24 @@ class Line:
         except websockets.InvalidStatus as refusal:
             raise RefusedError.passed_on(refusal.response.status_code, refusal.response.body or b"") from None
         except (OSError, TimeoutError, websockets.WebSocketException) as error:
-            raise RefusedError(503, "gateway away", f"the gateway cannot be reached: {type(error).__name__}") from None
+            raise _away(error) from None
+
+    async def ask(self, client: httpx2.AsyncClient) -> None:
+        """Ask whether the caller may speak, where somebody else hears: a list that costs nothing asks for the same key.
+
+        Raises:
+            RefusedError: As ``open``.
+        """
+        try:
+            answer = await client.get(self._models, headers=self.headers, timeout=TIMEOUT_S)
+        except httpx2.HTTPError as error:
+            raise _away(error) from None
+        if answer.is_error:
+            raise RefusedError.passed_on(answer.status_code, answer.content)
+
+
+def _away(error: Exception) -> RefusedError:
+    return RefusedError(503, "gateway away", f"the gateway cannot be reached: {type(error).__name__}")
 
 
 class Hearing(OpenAIRealtimeSTTService):

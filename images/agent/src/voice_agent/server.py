@@ -5,7 +5,7 @@ import contextlib
 import logging
 import secrets
 import signal
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import httpx2
 import uvicorn
@@ -24,7 +24,7 @@ from blueprint.contract.session_api import HEALTH_PATH, REALTIME_PATH
 from voice_agent import tokens
 from voice_agent.conversation import LAST_TURN_S, Conversation, Engines
 from voice_agent.entrances import Entrance, ProtobufEntrance, RealtimeEntrance, Socket, TwilioEntrance
-from voice_agent.hearing import Line
+from voice_agent.hearing import Hearing, Line
 from voice_agent.memory import Memory
 from voice_agent.metrics import Metrics
 from voice_agent.models import Models
@@ -96,12 +96,22 @@ class Agent:
                 tools = Tools(self.settings.tools_url, self.client, trace, conversation)
                 known = await tools.read()
                 line = Line(self.settings, entrance.key, trace)
-                async with await line.open() as opened:
-                    engines = Engines(self.client, trace, line, opened, tools, known)
+                async with self._heard(line) as hearing:
+                    engines = Engines(self.client, trace, hearing, tools, known)
                     await self._hold(entrance, conversation, engines)
         except RefusedError as refusal:
             self.metrics.refused(refusal.error)
             await entrance.refuse(refusal)
+
+    @contextlib.asynccontextmanager
+    async def _heard(self, line: Line) -> AsyncIterator[Hearing | None]:
+        """Let the gateway judge the caller, and hear it unless the language model does."""
+        if self.settings.listening == "audio":
+            await line.ask(self.client)
+            yield None
+        else:
+            async with await line.open() as opened:
+                yield Hearing(line, opened, self.settings)
 
     async def _hold(self, entrance: Entrance, conversation: str, engines: Engines) -> None:
         settings = self.settings

@@ -31,6 +31,7 @@ class AgentSettings(BaseSettings):
         tools_url: An operator's endpoint whose tools the language model may call; empty: it has none.
         language: Spoken, such as ``en``; empty: it is found out from the audio.
         answer_tokens: Most tokens of an answer.
+        listening: What the language model is given of a question: its ``transcript`` by the gateway, or its ``audio``.
         bind_address: Address that the port is on.
         prometheus_port: Where metrics are asked for, apart from callers; without one nobody can.
         final_within_s: How long after the end of speech a final transcript may come. A turn whose last final is known
@@ -62,6 +63,7 @@ class AgentSettings(BaseSettings):
     tools_url: Url | Literal[""]
     language: str = Field(pattern="^([a-z]{2,3}(-[A-Za-z0-9]{2,8})*)?$")
     answer_tokens: int = Field(ge=1)
+    listening: Literal["transcript", "audio"]
 
     bind_address: str = "0.0.0.0"  # noqa: S104  a container: its ports are mapped, its security group lets in
     prometheus_port: int | None = Field(default=None, ge=1, le=65535)
