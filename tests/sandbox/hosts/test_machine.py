@@ -144,7 +144,7 @@ FAULTS = {
         "images: cannot log in to 123456789012.dkr.ecr",
         route_lost,
         # The AWS CLI tries each request five times, and the script each call as often.
-        breaks="systemctl set-environment AWS_MAX_ATTEMPTS=1; networkctl reconfigure ens5",
+        breaks=f"systemctl set-environment AWS_MAX_ATTEMPTS=1; networkctl reconfigure ens5\n{_SHORT_SLEEPS}",
         is_told=False,
     ),
     "secret gone": Fault(HAS_IMAGES, "state_secret: cannot read password of arn:aws:secretsmanager", secret_gone),
