@@ -30,6 +30,8 @@ HELD = "Pending:Wait"
 """State of an instance that a launch hook holds."""
 _REGISTRY_NAME = ".dkr.ecr."
 _FOLLOW_S = 1
+_LONGEST_HOOK_S = 7200
+"""Source: Auto Scaling API Reference, PutLifecycleHook, HeartbeatTimeout."""
 _TARGETS = {"Terminating": "Terminated", "Terminated": "Terminated"}
 """Where Auto Scaling takes a host, by the first part of its state; every other host is on its way into service."""
 
@@ -93,6 +95,7 @@ class Cloud:
             stack.callback(self.store.close)
             self.balancer = self._open_balancer()
             stack.callback(self.balancer.close)
+            self._wait_longer()
             following = threading.Thread(target=self._follow, daemon=True)
             following.start()
             stack.callback(following.join)
@@ -218,6 +221,20 @@ class Cloud:
         (found,) = client.describe_auto_scaling_groups(AutoScalingGroupNames=[group])["AutoScalingGroups"]
         return {instance["InstanceId"]: instance["LifecycleState"] for instance in found["Instances"]}
 
+    def _wait_longer(self) -> None:
+        """Let each launch hook wait as long as Auto Scaling may: an emulated pull alone outlasts what was deployed."""
+        client = self.aws.client("autoscaling")
+        for group in client.describe_auto_scaling_groups()["AutoScalingGroups"]:
+            name = group["AutoScalingGroupName"]
+            for hook in client.describe_lifecycle_hooks(AutoScalingGroupName=name)["LifecycleHooks"]:
+                client.put_lifecycle_hook(
+                    AutoScalingGroupName=name,
+                    LifecycleHookName=hook["LifecycleHookName"],
+                    LifecycleTransition=hook["LifecycleTransition"],
+                    DefaultResult=hook["DefaultResult"],
+                    HeartbeatTimeout=_LONGEST_HOOK_S,
+                )
+
     def _follow(self) -> None:
         """Keep the states of all hosts at hand: a host asks its metadata for its own, and waits two seconds at most."""
         client = self.aws.client("autoscaling")
@@ -246,19 +263,10 @@ class Cloud:
         self._introduce(host, described)
         return host
 
-    def reuse(self, host: Host, snapshot: str) -> None:
-        """Take a machine back to a snapshot, from where it is the next instance of its group, at the same address."""
+    def reuse(self, host: Host, snapshot: str, instance: str) -> None:
+        """Take a machine back to a snapshot, from where it is another instance of its group, at the same address."""
         host.machine.restore(snapshot)
-        host.instance, host.notice = self.launched(host.group), {}
-        # What the instance has waited for its machine is not of its own launch.
-        client = self.aws.client("autoscaling")
-        for hook in client.describe_lifecycle_hooks(AutoScalingGroupName=host.group)["LifecycleHooks"]:
-            if hook["LifecycleTransition"] == "autoscaling:EC2_INSTANCE_LAUNCHING":
-                client.record_lifecycle_action_heartbeat(
-                    AutoScalingGroupName=host.group,
-                    LifecycleHookName=hook["LifecycleHookName"],
-                    InstanceId=host.instance,
-                )
+        host.instance, host.notice = instance, {}
         self._introduce(host, self._described(host.instance))
 
     def _described(self, instance: str) -> dict[str, Any]:

@@ -36,7 +36,7 @@ def with_digests(file: Path, digests: Mapping[Image, str], folder: Path) -> Path
     return written
 
 
-def _wait_until(what: str, holds: Callable[[], bool], host: Host, within_s: float) -> None:
+def wait_until(what: str, holds: Callable[[], object], host: Host, within_s: float) -> None:
     """Wait for something that a running host brings about.
 
     Raises:
@@ -56,7 +56,7 @@ def launch(cloud: Cloud, host: Host) -> None:
     Raises:
         HostsError: The host gives up; the message is its first reason.
     """
-    _wait_until("it is in service", lambda: _in_service(cloud, host), host, READY_S)
+    wait_until("it is in service", lambda: _in_service(cloud, host), host, READY_S)
 
 
 def _in_service(cloud: Cloud, host: Host) -> bool:
@@ -76,7 +76,7 @@ def _in_service(cloud: Cloud, host: Host) -> bool:
 def balanced(cloud: Cloud, host: Host) -> Target:
     """Wait until the load balancer sends callers to a host that is in service."""
     healthy = lambda: (target := cloud.balancer.target(host.address)) is not None and target.is_healthy  # noqa: E731
-    _wait_until("the load balancer finds it healthy", healthy, host, HEALTHY_S)
+    wait_until("the load balancer finds it healthy", healthy, host, HEALTHY_S)
     target = cloud.balancer.target(host.address)
     if target is None:
         raise HostsError(f"{host.instance} left its target group")
@@ -88,7 +88,7 @@ def reboot(host: Host) -> None:
     before_s = host.machine.age_s
     host.machine.tell("systemctl reboot")
     ready = lambda: host.machine.said("voice-host: containers", since_s=before_s) is not None and _answers(host)  # noqa: E731
-    _wait_until("it serves after a reboot", ready, host, READY_S)
+    wait_until("it serves after a reboot", ready, host, READY_S)
 
 
 def _answers(host: Host) -> bool:
@@ -105,10 +105,10 @@ def terminate(cloud: Cloud, host: Host) -> None:
     cloud.aws.client("autoscaling").terminate_instance_in_auto_scaling_group(
         InstanceId=host.instance, ShouldDecrementDesiredCapacity=True
     )
-    _wait_until(
+    wait_until(
         "it drains", lambda: host.machine.said("voice-host: drained", since_s=before_s) is not None, host, DRAINED_S
     )
-    _wait_until("the drain hook is answered", lambda: host.instance not in cloud.instances(host.group), host, DRAINED_S)
+    wait_until("the drain hook is answered", lambda: host.instance not in cloud.instances(host.group), host, DRAINED_S)
 
 
 def interrupt(cloud: Cloud, host: Host) -> None:
@@ -116,7 +116,7 @@ def interrupt(cloud: Cloud, host: Host) -> None:
     before_s = host.machine.age_s
     end = datetime.now(UTC) + timedelta(minutes=2)
     host.notice = {"action": "terminate", "time": end.strftime("%Y-%m-%dT%H:%M:%SZ")}
-    _wait_until(
+    wait_until(
         "it drains", lambda: host.machine.said("voice-host: drained", since_s=before_s) is not None, host, DRAINED_S
     )
     cloud.aws.client("ec2").terminate_instances(InstanceIds=[host.instance])
@@ -142,4 +142,4 @@ def wait_for_growth(cloud: Cloud, host: Host) -> None:
         now = int(time.time())
         return drill.look(names.VAD_FLEET, rule, datetime.fromtimestamp(now - now % rule.period_s, UTC))
 
-    _wait_until(f"{rule.name} fires", fires, host, METRICS_S)
+    wait_until(f"{rule.name} fires", fires, host, METRICS_S)

@@ -1,14 +1,15 @@
 """What befalls a VAD host besides `make rehearse-hosts`: what keeps it from booting, a spot notice, a reboot.
 
 A host that cannot boot is abandoned, and the rehearsal says why in the host's own words. Faults of hardware have a
-machine each. For all else one machine boots once: what follows begins at a snapshot of it, as the next instance of its
-group.
+machine each. For all else one machine boots once: what follows begins at a snapshot of it, as another instance of its
+group, right before what it is about.
 """
 
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,15 +24,26 @@ from sandbox.hosts.cloud import Cloud, Host
 from sandbox.hosts.disk import HostsError
 from sandbox.hosts.facts import vad_facts
 from sandbox.hosts.machine import COMMON, Hardware, Line
-from sandbox.hosts.rehearsal import balanced, detached, interrupt, launch, reboot, wait_for_growth
+from sandbox.hosts.rehearsal import (
+    READY_S,
+    balanced,
+    detached,
+    interrupt,
+    launch,
+    reboot,
+    wait_for_growth,
+    wait_until,
+)
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(3600)]
 
 ROOT = Path(__file__).parents[3]
 BOOTED = "booted"
 """Snapshot of a machine whose user data has not begun."""
-SERVED = "served"
-"""Snapshot of the same machine after it has served: the images are there."""
+RUNS_DOCKER = "images"
+"""Snapshot of the same machine where its script comes to this step: Docker runs, and no image is there."""
+HAS_IMAGES = "state_secret"
+"""And where it comes to this one."""
 _HOLD = "/run/hold"
 _HELD_BACK = f"""touch {_HOLD}
 folder=/run/systemd/system/cloud-final.service.d
@@ -42,9 +54,14 @@ until [ "$(systemctl show -P SubState cloud-final)" = start-pre ]; do sleep 1; d
 """cloud-init's last stage runs the user data."""
 _BEGIN = {
     BOOTED: f"rm {_HOLD}",
-    SERVED: "systemd-run --no-block bash /var/lib/cloud/instance/scripts/part-001",
+    # systemd starts it anew; the new instance does again what is done, in seconds.
+    RUNS_DOCKER: "systemctl kill --signal=KILL voice-host",
+    HAS_IMAGES: "systemctl kill --signal=KILL voice-host",
 }
-"""What starts the user data after each snapshot."""
+"""What starts the script after each snapshot."""
+_SHORT_SLEEPS = """printf '#!/bin/sh\\nexec /usr/bin/sleep 0.1\\n' >/usr/local/bin/sleep
+chmod +x /usr/local/bin/sleep"""
+"""A script counts the seconds that it has slept, and gives up after so many of them."""
 _AS_INSTANCE_STORE = """printf '%-40s' 'Amazon EC2 NVMe Instance Storage' >/run/model
 mount --bind /run/model /sys/block/nvme0n1/device/model"""
 """QEMU's disks have one model, which cannot be set; a script knows EC2's by theirs."""
@@ -120,21 +137,25 @@ FAULTS = {
         BOOTED, "need aws awscli-2: cannot install awscli-2", breaks="mv /usr/bin/aws /root", is_told=False
     ),
     "no Docker": Fault(BOOTED, "runtime: systemctl enable --now docker", breaks="systemctl mask docker"),
-    "registry silent": Fault(BOOTED, "images: cannot log in to 123456789012.dkr.ecr", registry_silent),
-    "image gone": Fault(BOOTED, "images: cannot pull 123456789012.dkr.ecr", image_gone),
+    "registry silent": Fault(RUNS_DOCKER, "images: cannot log in to 123456789012.dkr.ecr", registry_silent),
+    "image gone": Fault(RUNS_DOCKER, "images: cannot pull 123456789012.dkr.ecr", image_gone),
     "no route": Fault(
-        BOOTED,
+        RUNS_DOCKER,
         "images: cannot log in to 123456789012.dkr.ecr",
         route_lost,
-        breaks="networkctl reconfigure ens5",
+        # The AWS CLI tries each request five times, and the script each call as often.
+        breaks=f"systemctl set-environment AWS_MAX_ATTEMPTS=1; networkctl reconfigure ens5\n{_SHORT_SLEEPS}",
         is_told=False,
     ),
-    "secret gone": Fault(SERVED, "state_secret: cannot read password of arn:aws:secretsmanager", secret_gone),
-    "no container runtime": Fault(SERVED, "serve: vad-dataplane cannot be started", breaks="mv /usr/sbin/runc /root"),
+    "secret gone": Fault(HAS_IMAGES, "state_secret: cannot read password of arn:aws:secretsmanager", secret_gone),
+    "no container runtime": Fault(
+        HAS_IMAGES, "serve: vad-dataplane cannot be started", breaks="mv /usr/sbin/runc /root"
+    ),
     "health never green": Fault(
-        SERVED,
+        HAS_IMAGES,
         "serve: not ready after 900 s: vad-dataplane",
-        breaks="iptables --append INPUT --protocol tcp --dport 8081 --jump REJECT --reject-with tcp-reset",
+        breaks="iptables --append INPUT --protocol tcp --dport 8081 --jump REJECT --reject-with tcp-reset\n"
+        + _SHORT_SLEEPS,
     ),
 }
 """A host writes its reason to the log group without commas, quotes and the like."""
@@ -183,64 +204,42 @@ def test_an_asr_host_formats_its_disk_and_gives_up_without_a_gpu(cloud: Cloud) -
     assert was_abandoned(cloud, host.instance)
 
 
-@pytest.fixture(scope="module")
-def booted(cloud: Cloud) -> Iterator[Host]:
-    host = boot(cloud)
-    host.machine.run(_HELD_BACK)
-    host.machine.save(BOOTED)
-    yield host
-    cloud.power_off(host)
-
-
-def begin(cloud: Cloud, host: Host, snapshot: str, breaks: str = ":") -> None:
-    """Let a machine run its user data as a new instance."""
-    cloud.reuse(host, snapshot)
+def begin(cloud: Cloud, host: Host, snapshot: str, *, breaks: str = ":", instance: str | None = None) -> None:
+    """Let a machine go on from a snapshot as a new instance, the newest of its group unless another is named."""
+    cloud.reuse(host, snapshot, instance or cloud.launched(host.group))
     host.machine.run(breaks)
     host.machine.run(_BEGIN[snapshot])
 
 
 @dataclass(frozen=True)
-class Served:
-    """A machine that has served, and what it has been through.
-
-    Attributes:
-        lines: Of its console.
-        asked_for: The instance that its fleet asked for while a call took its places.
-        is_detached: Whether the XDP program was gone when a spot notice had drained the host.
-    """
+class Prepared:
+    """A machine with its snapshots, and what it said until the last one."""
 
     host: Host
     lines: list[Line]
-    asked_for: str
-    is_detached: bool
 
 
 @pytest.fixture(scope="module")
-def served(cloud: Cloud, booted: Host) -> Served:
-    """Launch a host whose registry fails twice, let a call ask for another one, and give it a spot notice."""
-    begin(cloud, booted, BOOTED)
+def prepared(cloud: Cloud) -> Iterator[Prepared]:
+    """Boot a host whose registry fails twice, and keep what it was on the way."""
+    host = boot(cloud)
+    host.machine.run(_HELD_BACK)
+    host.machine.save(BOOTED)
     cloud.registry_refuses = 2
-    launch(cloud, booted)
-    there = cloud.instances(booted.group)
-    with Neighbours(cloud, cloud.folder) as neighbours:
-        gateway = neighbours.start()
-        balanced(cloud, booted)
-        asyncio.run(speak(gateway, meanwhile=lambda: wait_for_growth(cloud, booted), times=LONG))
-    (asked_for,) = cloud.instances(booted.group).keys() - there
-    interrupt(cloud, booted)
-    is_detached = detached(booted)
-    booted.machine.run("while systemctl is-active voice-host; do sleep 1; done")
-    booted.machine.save(SERVED)
-    return Served(booted, booted.machine.lines, asked_for, is_detached)
+    host.machine.run(_BEGIN[BOOTED])
+    for step in (RUNS_DOCKER, HAS_IMAGES):
+        comes = partial(host.machine.said, f"voice-host: {step}")
+        wait_until(f"it comes to {step}", comes, host, READY_S)
+        host.machine.save(step)
+    yield Prepared(host, host.machine.lines)
+    cloud.power_off(host)
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
-def test_a_host_that_cannot_boot_says_why(cloud: Cloud, fault: Fault, request: pytest.FixtureRequest) -> None:
-    host: Host = request.getfixturevalue("booted")
-    if fault.snapshot == SERVED:
-        request.getfixturevalue("served")
+def test_a_host_that_cannot_boot_says_why(cloud: Cloud, prepared: Prepared, fault: Fault) -> None:
+    host = prepared.host
     with fault.plant(cloud, host):
-        begin(cloud, host, fault.snapshot, fault.breaks)
+        begin(cloud, host, fault.snapshot, breaks=fault.breaks)
         with pytest.raises(
             HostsError, match="was abandoned: " if fault.is_told else "could not tell its group: "
         ) as raised:
@@ -249,20 +248,52 @@ def test_a_host_that_cannot_boot_says_why(cloud: Cloud, fault: Fault, request: p
     assert was_abandoned(cloud, host.instance) == fault.is_told
 
 
-def test_a_registry_that_fails_twice_is_asked_again(served: Served) -> None:
-    assert [line.text for line in served.lines if "try 2 of 5 failed" in line.text]
+def test_a_registry_that_fails_twice_is_asked_again(prepared: Prepared) -> None:
+    assert [line.text for line in prepared.lines if "try 2 of 5 failed" in line.text]
 
 
-def test_a_host_drains_after_a_spot_notice(served: Served) -> None:
-    assert [line.text for line in served.lines if "voice-host: drained" in line.text]
-    assert served.is_detached
+@dataclass(frozen=True)
+class Interrupted:
+    """What a host has been through that a spot notice ended.
+
+    Attributes:
+        asked_for: The instance that its fleet asked for while a call took its places.
+        is_detached: Whether the XDP program was gone then.
+    """
+
+    lines: list[Line]
+    asked_for: str
+    is_detached: bool
 
 
-def test_a_host_that_an_alarm_asks_for_serves_and_does_so_after_a_reboot(cloud: Cloud, served: Served) -> None:
-    host = served.host
-    begin(cloud, host, SERVED)
-    assert host.instance == served.asked_for
+@pytest.fixture(scope="module")
+def interrupted(cloud: Cloud, prepared: Prepared) -> Interrupted:
+    """Launch a host, let a call ask for another one, and give it a spot notice."""
+    host = prepared.host
+    begin(cloud, host, HAS_IMAGES)
     launch(cloud, host)
+    there = cloud.instances(host.group)
+    with Neighbours(cloud, cloud.folder) as neighbours:
+        gateway = neighbours.start()
+        balanced(cloud, host)
+        asyncio.run(speak(gateway, meanwhile=lambda: wait_for_growth(cloud, host), times=LONG))
+    (asked_for,) = cloud.instances(host.group).keys() - there
+    interrupt(cloud, host)
+    return Interrupted(host.machine.lines, asked_for, detached(host))
+
+
+def test_a_host_drains_after_a_spot_notice(interrupted: Interrupted) -> None:
+    assert [line.text for line in interrupted.lines if "voice-host: drained" in line.text]
+    assert interrupted.is_detached
+
+
+def test_a_host_that_an_alarm_asks_for_serves_and_does_so_after_a_reboot(
+    cloud: Cloud, prepared: Prepared, interrupted: Interrupted
+) -> None:
+    host = prepared.host
+    begin(cloud, host, HAS_IMAGES, instance=interrupted.asked_for)
+    launch(cloud, host)
+    assert cloud.instances(host.group)[interrupted.asked_for] == "InService"
     served_s = host.machine.age_s
     reboot(host)
     assert [claim.text for claim in vad_facts(cloud.deployment, host) if not claim.holds] == []
