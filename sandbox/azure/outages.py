@@ -23,7 +23,8 @@ DOWN: Mapping[str, str] = {
     "monitor:AzureMonitorWorkspace": "all metrics until now; scaling holds its replicas meanwhile",
     "network:ApplicationGateway": "session API and audio of callers, until a new one serves: 10 minutes or more",
     "network:NatGateway": "the way out of every node, for minutes: images, models and engines outside",
-    "network:PublicIPAddress": "the address that calls go out from: who lets it in by name has to change it",
+    "network:PublicIPAddress": "the address that callers come to, or calls go out from, for good: who knows it has to "
+    "change it",
     "network:Subnet": _CLUSTER,
     "network:VirtualNetwork": _CLUSTER,
     "operationalinsights:Workspace": "all logs until now",

@@ -121,7 +121,10 @@ AWAY: dict[str, tuple[Edits, set[tuple[str, str]]]] = {
 """Edits, and what of the cluster would be away: the resource, and the input that cannot change in place."""
 
 
-OF_CALLERS = {"network": {("edge", "addressPrefix")}, "zones": {("edge", "zones[2]"), ("cpu", "availabilityZones[2]")}}
+OF_CALLERS = {
+    "network": {("edge", "addressPrefix")},
+    "zones": {("edge", "zones[2]"), ("rtp", "zones[2]"), ("cpu", "availabilityZones[2]")},
+}
 """What goes too where a file has callers."""
 
 
