@@ -28,9 +28,10 @@ DOWN: Mapping[str, str] = {
     "network:Subnet": _CLUSTER,
     "network:VirtualNetwork": _CLUSTER,
     "operationalinsights:Workspace": "all logs until now",
-    "redisenterprise:Database": "every session and its transcript: calls end",
-    "redisenterprise:RedisEnterprise": "every session and its transcript: calls end, and none begins until a new store "
-    "answers, 10 minutes or more",
+    **dict.fromkeys(
+        ("redisenterprise:Database", "redisenterprise:RedisEnterprise"),
+        "every session and its transcript, for good; no call begins until a new store answers: 10 minutes or more",
+    ),
     "resources:ResourceGroup": f"everything in it: {_CLUSTER}",
 }
 """By type; the times are those of `docs/cold-start.md`, and estimates."""
