@@ -9,11 +9,12 @@ from typer.testing import CliRunner
 from blueprint import catalog
 from blueprint.azure.contract import CLIENT_LABEL, NAMESPACE, ROUTER_HTTP
 from blueprint.azure.names import ClusterOutput
+from blueprint.contract.session_api import HEALTH_PATH
 from blueprint.engines.published.release import published
 from ops.cli import app
 from sandbox.azure.graph import Graph
-from tests.stacks.azure.manifests import manifests, pod, production, workloads
-from tests.stacks.azure.recorded import cluster, inputs
+from tests.stacks.azure.manifests import DIGESTS, manifests, pod, production, workloads
+from tests.stacks.azure.recorded import cluster, edited, inputs
 
 GUIDE = (Path(__file__).parents[1] / "docs/guides/azure.md").read_text(encoding="utf-8")
 MINE = production({"name": "mine", "azure.hub_token_secret": "hub-token"})
@@ -90,3 +91,25 @@ def test_the_transcript_is_asked_of_what_answers() -> None:
     assert model in catalog.models()
     assert model in served
     assert CLIENT_LABEL in GUIDE
+
+
+def test_callers_and_agents_are_asked_where_the_edge_listens() -> None:
+    """Of the shipped file with callers, whose chat engine is an endpoint here, so that its key is a secret."""
+    chat = {"kind": "endpoint", "url": "https://chat.callers.dev/v1", "model": "qwen3-8b", "key_secret": "chat-key"}
+    text = edited({"images": DIGESTS, "azure.agents.chat": chat}, "production-azure")
+    made, found = cluster(text), workloads(text)
+    (edge,) = made.of_type("network:ApplicationGateway")
+    listening = {each["hostName"] for each in inputs(edge)["httpListeners"]}
+    asked = re.findall(r"curl --fail https://([^/]+)(/\S+)", GUIDE)
+    assert [path for _, path in asked] == [HEALTH_PATH] * 2
+    assert {host for host, _ in asked} <= listening
+    assert said(r"pulumi stack output (\w+) +# in stacks/azure/cluster") in made.outputs
+    deployments = {each["metadata"]["name"] for each in manifests(found, "Deployment")}
+    named = re.findall(r"kubectl get deploy --namespace=(\S+) (.+)", GUIDE)
+    assert {namespace for namespace, _ in named} == {NAMESPACE}
+    tiers = {name for _, names in named for name in names.split()}
+    assert {"gateway", "agent"} < tiers <= deployments
+    secrets = set(re.findall(r"--name (\S+) --file", GUIDE)) - {"hub-token"}
+    objects = "".join(each["spec"]["parameters"]["objects"] for each in manifests(found, "SecretProviderClass"))
+    assert secrets == {"session-token-key", "chat-key"}
+    assert all(f"objectName: {name}\n" in objects for name in secrets)

@@ -21,10 +21,17 @@ DOWN: Mapping[str, str] = {
     "dashboard:Grafana": "dashboards that people made, for good",
     "keyvault:Vault": "its secrets, for good where nobody restores them",
     "monitor:AzureMonitorWorkspace": "all metrics until now; scaling holds its replicas meanwhile",
-    "network:PublicIPAddress": "the address that calls go out from: who lets it in by name has to change it",
+    "network:ApplicationGateway": "session API and audio of callers, until a new one serves: 10 minutes or more",
+    "network:NatGateway": "the way out of every node, for minutes: images, models and engines outside",
+    "network:PublicIPAddress": "the address that callers come to, or calls go out from, for good: who knows it has to "
+    "change it",
     "network:Subnet": _CLUSTER,
     "network:VirtualNetwork": _CLUSTER,
     "operationalinsights:Workspace": "all logs until now",
+    **dict.fromkeys(
+        ("redisenterprise:Database", "redisenterprise:RedisEnterprise"),
+        "every session and its transcript, for good; no call begins until a new store answers: 10 minutes or more",
+    ),
     "resources:ResourceGroup": f"everything in it: {_CLUSTER}",
 }
 """By type; the times are those of `docs/cold-start.md`, and estimates."""

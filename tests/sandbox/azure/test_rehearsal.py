@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import typer
+import yaml
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -183,3 +184,29 @@ def test_a_refused_preview_exits_with_2_and_is_not_kept(tmp_path: Path, capsys: 
     assert "refused: 1 mandatory policy violation(s)" in captured.err
     assert "9.0 nodes > 2" in captured.out
     assert not (tmp_path / ".voice").exists()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", ["production-azure", "cells"])
+def test_a_shipped_file_is_clean_and_refused_where_a_change_takes_something_down(name: str, tmp_path: Path) -> None:
+    """Tests of cluster edits hold each change by itself; this one is the command, from a file to its exit code."""
+    shipped, changed = ROOT / f"deployments/{name}.yaml", tmp_path / f"{name}.yaml"
+    kept = ["--state", str(tmp_path)]
+    clean = CliRunner().invoke(app, ["preview", "azure", str(shipped), *kept])
+    assert clean.exit_code == 0, clean.output
+    document = yaml.safe_load(shipped.read_text(encoding="utf-8"))
+    document["azure"]["access"] = {"kind": "public", "authorized_ranges": ["203.0.113.0/24"]}
+    document["azure"]["network"] |= {"cidr": "10.70.0.0/16", "pod_cidr": "10.200.0.0/16"}
+    document["azure"]["pools"][3]["vm_size"] = "Standard_NC40ads_H100_v5"
+    changed.write_text(yaml.safe_dump(document), encoding="utf-8")
+    refused = CliRunner().invoke(app, ["preview", "azure", str(changed), *kept])
+    assert refused.exit_code == 2, refused.output
+    for away in (
+        "apiServerAccessProfile.enablePrivateCluster",
+        "networkProfile.podCidr",
+        "addressSpace.addressPrefixes[0]",
+        'containerservice:AgentPool "a100": vmSize cannot change in place. Away: what runs on the pool',
+        "every service, until cluster, pools and engines are made anew: an hour or more",
+        "--accept-replace a100",
+    ):
+        assert away in refused.stderr, away

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from sandbox.azure.diff import compare
-from sandbox.azure.graph import Graph
+from sandbox.azure.graph import Graph, short_type
 from sandbox.azure.outages import DOWN, outages
 from sandbox.azure.replacements import AZURE, KUBERNETES, defined
 from sandbox.azure.schema import args_shape, resource_shape
@@ -106,13 +106,25 @@ AWAY: dict[str, tuple[Edits, set[tuple[str, str]]]] = {
         {"azure.system_pool.vm_size": "Standard_D4ds_v5"},
         {("cluster", "agentPoolProfiles[0].vmSize")},
     ),
+    "zones": (
+        {"azure.availability_zones": ["1", "2"]},
+        {
+            ("egress", "zones[2]"),
+            ("cluster", "agentPoolProfiles[0].availabilityZones[2]"),
+            ("a100", "availabilityZones[2]"),
+            ("h100spot", "availabilityZones[2]"),
+        },
+    ),
     "nodes": (CASES["nodes"][0], set()),
     "logs": (CASES["logs"][0], set()),
 }
 """Edits, and what of the cluster would be away: the resource, and the input that cannot change in place."""
 
 
-OF_CALLERS = {"network": {("edge", "addressPrefix")}}
+OF_CALLERS = {
+    "network": {("edge", "addressPrefix")},
+    "zones": {("edge", "zones[2]"), ("rtp", "zones[2]"), ("cpu", "availabilityZones[2]")},
+}
 """What goes too where a file has callers."""
 
 
@@ -169,6 +181,13 @@ def test_what_definitions_do_not_say_is_an_input_and_has_a_source(kind: str) -> 
 
 def test_what_is_away_is_said_of_types_that_there_are() -> None:
     assert all(resource_shape(f"{package(kind)}:{kind}") for kind in DOWN)
+
+
+@pytest.mark.parametrize("file", ["cells", "production-azure"])
+def test_what_is_away_is_said_of_all_that_production_protects(file: str) -> None:
+    protected = {short_type(each.type) for each in azure_resources(cluster(edited({}, file))) if each.protect}
+    assert len(protected) > 8
+    assert protected <= DOWN.keys()
 
 
 def package(kind: str) -> str:

@@ -8,7 +8,18 @@ from blueprint.file.model.azure import Azure, ChatService
 from sandbox.azure.graph import Graph
 from sandbox.azure.recorder import Mode
 from tests.blueprint.documents import load_text
-from tests.stacks.azure.manifests import GIB, Manifest, manifests, pods, problems, production, quantity, workloads
+from tests.stacks.azure.manifests import (
+    GIB,
+    Manifest,
+    manifests,
+    pod,
+    pods,
+    problems,
+    production,
+    quantity,
+    variables,
+    workloads,
+)
 from tests.stacks.azure.recorded import edited
 
 PRODUCTION = production()
@@ -138,3 +149,9 @@ def test_pods_tolerate_exactly_the_taints_of_their_nodes(graph: Graph, azure: Az
         pool = each.spec.get("nodeSelector", {}).get(POOL_LABEL)
         gpu_taints = {taint for pool in azure.pools for taint in pool_taints(azure, pool)}
         assert tolerated == (taints[pool] if pool else gpu_taints)
+
+
+def test_the_device_plugin_says_which_devices_a_container_has() -> None:
+    """Else a reload of systemd takes the GPUs away that a hook alone had let in."""
+    plugin = pod(workloads(PRODUCTION), "device-plugin")
+    assert variables(plugin.containers[0])["PASS_DEVICE_SPECS"] == "true"

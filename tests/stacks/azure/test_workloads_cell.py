@@ -76,6 +76,11 @@ def test_one_container_of_a_cell_holds_all_gpus_and_the_others_see_them(cell: Po
     assert cell.spec["shareProcessNamespace"] is True
 
 
+def test_the_runtimes_hooks_have_room_beside_a_sleep(cell: Pod) -> None:
+    """They run in the memory of the container whose GPUs they find; 64 MiB once were all that it had."""
+    assert quantity(cell.container("gpus")["resources"]["limits"]["memory"]) == 256 * 2**20
+
+
 def test_a_cell_is_checked_before_anything_starts(cell: Pod, azure: Azure) -> None:
     first = cell.spec["initContainers"][0]
     assert first["name"] == "check-topology"
