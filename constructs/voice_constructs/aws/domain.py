@@ -1,6 +1,7 @@
 """Names of one's own: certificate and DNS records."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from aws_cdk import aws_certificatemanager as acm
 from aws_cdk import aws_route53 as route53
@@ -22,7 +23,7 @@ class HostDomain(Construct):
         certificate_arn: Certificate for all of them.
     """
 
-    _routing: Mapping[str, str] = {}
+    _routing: Mapping[str, Any] = {}
 
     def __init__(self, scope: Construct, id_: str, *, zone_id: str, hosts: tuple[str, ...]) -> None:
         super().__init__(scope, id_)
