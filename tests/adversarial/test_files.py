@@ -123,7 +123,7 @@ def test_a_file_is_refused_or_sound(file: File, tmp_path: Path) -> None:
 
 # In parts: a night that ends early has finished some, and a defect in one does not end the others.
 @pytest.mark.nightly
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(2 * 3600)
 @pytest.mark.parametrize("part", range(10))
 @settings(BUDGET, max_examples=1_000)
 @given(file=files())

@@ -56,7 +56,7 @@ def in_two(name: str, folder: Path) -> blueprint.Deployment:
 
 
 def test_a_lost_region_costs_its_calls_and_those_that_come_before_its_name_leads_away(tmp_path: Path) -> None:
-    """Half of all calls are there, and new ones come for 30 s of checks and half of the 60 s that resolvers remember."""
+    """Half of all calls are there, and new ones come for 30 s of checks and half of the 60 s of a resolver."""
     small = in_two("small", tmp_path)
     assert small.load is not None
     places = sum(plan.max_hosts * plan.places for plan in fleet_plans(small, {}) if plan.kind in RECOGNISES)
