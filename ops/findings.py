@@ -54,6 +54,11 @@ def load_region(file: Path, region: str | None) -> Deployment:
     return regions[region]
 
 
+def load_regions(file: Path, region: str | None) -> tuple[Deployment, ...]:
+    """Load a deployment file that no check refuses, as each of its regions has it, or as the one that is named."""
+    return load_checked(file).in_regions() if region is None else (load_region(file, region),)
+
+
 def print_findings(console: Console, deployment: Deployment, findings: list[Finding]) -> None:
     """Print findings with their place in the file, remedy and source."""
     for finding in findings:

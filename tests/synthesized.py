@@ -63,6 +63,15 @@ def shipped(name: str) -> Stacks:
     return synthesize(blueprint.load(ROOT / "deployments" / f"{name}.yaml"))
 
 
+@cache
+def two_regions() -> Stacks:
+    """Synthesize a shipped deployment file with a second region: no shipped one has any."""
+    west = {"region": "us-west-2", "availability_zones": ["us-west-2a"]}
+    small = (ROOT / "deployments/small.yaml").read_text(encoding="utf-8")
+    with TemporaryDirectory() as folder:
+        return synthesize(load_text(edited({"aws.other_regions": [west]}, small), Path(folder)))
+
+
 def edited_sandbox(edits: Edits, folder: Path) -> Stacks:
     """Synthesize the sandbox deployment with some values replaced."""
     base = (ROOT / "deployments/sandbox.yaml").read_text(encoding="utf-8")

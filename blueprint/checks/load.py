@@ -16,9 +16,8 @@ from blueprint.capacity import (
     vad_host,
 )
 from blueprint.checks.base import Level, Violation, check, place
-from blueprint.checks.fleets import fleets
 from blueprint.contract.network import Tier
-from blueprint.file.model.deployment import Deployment, Environment
+from blueprint.file.model.deployment import Deployment
 
 FEW_TIMES = 4
 """A tier may have so many times the room of the least one; beyond, most of it can never be used."""
@@ -144,23 +143,4 @@ def store_holds_calls(deployment: Deployment) -> Iterator[Violation]:
             ("aws", "state", "node_type"),
             f"{deployment.aws.state.node_type} holds {state:,} calls, the other tiers carry {min(room.values()):,}",
             "take a larger node type, or type the `load` that is expected",
-        )
-
-
-@check(
-    "budget-covers-minimum",
-    "The budget covers the hosts that always run.",
-    source="On-Demand list prices of the catalogue",
-)
-def budget_covers_minimum(deployment: Deployment) -> Iterator[Violation]:
-    region, budget = deployment.aws.region, deployment.aws.observability.monthly_budget_usd
-    usd = HOURS_PER_MONTH * sum(
-        fleet.min_hosts * fleet.instance_type.usd_per_hour.get(region, 0.0) for fleet in fleets(deployment)
-    )
-    if usd > budget and deployment.environment is not Environment.SANDBOX:
-        yield Violation(
-            ("aws", "observability", "monthly_budget_usd"),
-            f"the fewest hosts alone cost {usd:,.0f} USD a month, the budget is {budget:,}",
-            # More than hosts is rented.
-            f"set aws.observability.monthly_budget_usd to {usd * 1.2:.0f} or more, or take fewer hosts",
         )

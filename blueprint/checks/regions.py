@@ -1,11 +1,14 @@
-"""What several regions of one file may not share."""
+"""What several regions of one file share, and what they may not."""
 
 from collections.abc import Iterator
 
 from blueprint.checks.base import Violation, check
+from blueprint.checks.fleets import fleets
 from blueprint.file.model.aws import AsrFleet, VadFleet
-from blueprint.file.model.deployment import Deployment
+from blueprint.file.model.deployment import Deployment, Environment
 from blueprint.file.source import Location
+
+HOURS_PER_MONTH = 730
 
 
 @check(
@@ -32,3 +35,26 @@ def _ids(fleet: VadFleet | AsrFleet) -> Iterator[str]:
     reservation = getattr(getattr(fleet, "purchase", None), "reservation_id", None)
     if reservation:
         yield reservation
+
+
+@check(
+    "budget-covers-minimum",
+    "The budget covers the hosts that always run, in all regions together.",
+    source="On-Demand list prices of the catalogue",
+)
+def budget_covers_minimum(deployment: Deployment) -> Iterator[Violation]:
+    if deployment.aws_half is None or deployment.environment is Environment.SANDBOX:
+        return
+    budget = deployment.aws.observability.monthly_budget_usd
+    usd = HOURS_PER_MONTH * sum(
+        fleet.min_hosts * fleet.instance_type.usd_per_hour.get(regional.aws.region, 0.0)
+        for regional in deployment.in_regions()
+        for fleet in fleets(regional)
+    )
+    if usd > budget:
+        yield Violation(
+            ("aws", "observability", "monthly_budget_usd"),
+            f"the fewest hosts alone cost {usd:,.0f} USD a month, the budget is {budget:,}",
+            # More than hosts is rented.
+            f"set aws.observability.monthly_budget_usd to {usd * 1.2:.0f} or more, or take fewer hosts",
+        )

@@ -137,7 +137,8 @@ SESSION: Schema = {
         "events": {
             "type": "string",
             "format": "uri-reference",
-            "description": "Event stream, relative to the URL of this request.",
+            "description": "Event stream, relative to the URL of this request; where there are several regions, at the "
+            "region's own API. What is before `/events` closes the session.",
         },
         "media": {
             "type": "object",

@@ -79,8 +79,8 @@ class Session:
     def __init__(self, client: httpx2.AsyncClient, url: str, opened: Opened) -> None:
         self.media = opened.media
         self._client = client
-        self._url = f"{url}/{opened.id}"
         self._events = urljoin(url, opened.events)
+        self._url = self._events.removesuffix("/events")
         self._token = opened.token
         self._last_event_id = ""
 

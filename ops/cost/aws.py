@@ -119,6 +119,13 @@ def _web_acl(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
     yield Use("waf-rule", Amount.fixed(len(properties["Rules"])))
 
 
+def _health_check(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
+    config = properties["HealthCheckConfig"]
+    yield Use("health-check", Amount.fixed(1))
+    if options := [config["Type"] == "HTTPS", config["RequestInterval"] == 10].count(True):  # noqa: PLR2004  its API's
+        yield Use("health-check-option", Amount.fixed(options))
+
+
 def _one(item: str) -> Uses:
     def uses(_: Templates, __: str, ___: Properties) -> Iterator[Use]:
         yield Use(item, Amount.fixed(1))
@@ -141,6 +148,7 @@ PRICED: dict[str, Uses] = {
     "AWS::ElasticLoadBalancingV2::LoadBalancer": _load_balancer,
     "AWS::KMS::Key": _one("kms-key"),
     "AWS::Logs::MetricFilter": _one("cloudwatch-custom-metric"),
+    "AWS::Route53::HealthCheck": _health_check,
     "AWS::SecretsManager::Secret": _one("secret"),
     "AWS::WAFv2::WebACL": _web_acl,
 }

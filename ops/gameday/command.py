@@ -35,6 +35,7 @@ class Runbooks(NamedTuple):
 
 SCENARIOS: Mapping[str, Runbooks] = {
     "zone loss": Runbooks(("gateway-unhealthy", "vad-hosts-unhealthy", "asr-slots-exhausted"), ("node-not-ready",)),
+    "region loss": Runbooks(("gateway-unhealthy", "asr-slots-exhausted"), (), "region-loss"),
     "spot wave": Runbooks(("asr-slots-exhausted",), ("replicas-missing",), "capacity-shortage"),
     "quota refusal": Runbooks(("asr-slots-exhausted",), ("replicas-missing",), "capacity-shortage"),
     "silent metric": Runbooks(("telemetry-silent",), ("telemetry-silent",)),
@@ -72,9 +73,10 @@ class Row:
 def gameday(file: DeploymentFile, region: Region = None, as_json: Json = False) -> None:
     """Play a bad day: what each loss costs callers, how long it lasts, and which runbook covers it.
 
-    A zone loss, a spot wave, a quota that is spent and metrics that fall silent are played on the simulator, against
-    the same hours without them; a store failover and an image that does not start on a local AWS, as `voice sandbox`
-    has it. A scenario without a runbook, and a drill that goes wrong, exit with 1. Needs no account and no network.
+    The loss of a zone or a region, a spot wave, a quota that is spent and metrics that fall silent are played on the
+    simulator, against the same hours without them; a store failover and an image that does not start on a local AWS, as
+    `voice sandbox` has it. A scenario without a runbook, and a drill that goes wrong, exit with 1. Needs no account and
+    no network.
 
     Example: voice gameday deployments/small.yaml
     """

@@ -2,9 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from blueprint.aws.edge import ALIAS_TTL_S
 from blueprint.file.model.aws import Rollout
 from blueprint.file.model.deployment import Deployment
 from ops.simulate.capacity import RECOGNISES, FleetPlan, fleet_plans
@@ -12,7 +15,16 @@ from ops.simulate.metrics import check_modelled
 from ops.simulate.policies import own
 from ops.simulate.run import DAY_TICK_S, Result, Settings, Simulation
 from ops.simulate.shortfall import SCATTER
-from ops.simulate.traces import Trace, az_outage, flash_crowd, spot_wave
+from ops.simulate.traces import (
+    NOTICED_S,
+    REGION_BACK_S,
+    REGION_LOST_S,
+    Trace,
+    az_outage,
+    flash_crowd,
+    region_loss,
+    spot_wave,
+)
 
 PEAK_SHARE = 0.8
 """Of the calls that the ASR fleets can have at their maximum."""
@@ -53,6 +65,7 @@ def play(deployment: Deployment) -> Mapping[str, Effect | str]:
         "zone loss": hours.effect(outage, replace(outage, outages=()), outage.outages[0].start_s)
         if len(hours.settings.zones) > 1
         else "the file has one zone",
+        "region loss": hours.without_a_region() if deployment.of_all_regions else "the file has one region",
         "spot wave": hours.effect(wave, replace(wave, spot_waves=()), wave.spot_waves[0].start_s)
         if any(plan.spot for plan in plans)
         else "no fleet of the file is bought as spot",
@@ -95,16 +108,35 @@ class _Hours:
             self._calm[calm.name] = self._run(calm)
         broken, sound = self._run(trace, **fault), self._calm[calm.name]
         lost = [result.ledger.refused + result.ledger.cut for result in (broken, sound)]
-        return Effect(max(0, lost[0] - lost[1]), broken.ledger.offered, _recovery(broken, sound, at_s))
+        return Effect(max(0, lost[0] - lost[1]), broken.ledger.offered, _recovery(broken, sound.course.carried, at_s))
+
+    def without_a_region(self) -> Effect:
+        """Return what the loss of another region does to its callers, who are half of all and come to this one.
+
+        Its calls are cut, who calls it until its name leads here is lost, and so is who finds no place here then.
+        """
+        trace, half = region_loss(self.peak), self.peak / 2
+        broken = self._run(trace)
+        calm = self._run(Trace("half", trace.seconds, (half,) * len(trace.seconds)))
+        refused, before = (result.ledger.refused + result.ledger.cut for result in (broken, calm))
+        missed = half + half / CALL_S * (NOTICED_S + ALIAS_TTL_S / 2)
+        course = broken.course
+        wanted = np.where(course.second < REGION_BACK_S, course.wanted, 0)
+        recovers_s = _recovery(broken, wanted, REGION_LOST_S)
+        return Effect(
+            round(missed) + max(0, refused - before),
+            broken.ledger.offered,
+            None if recovers_s is None else max(recovers_s, NOTICED_S + ALIAS_TTL_S),
+        )
 
     def _run(self, trace: Trace, **fault: object) -> Result:
         return Simulation(self._plans, own(self._plans), trace, replace(self.settings, **fault)).run()  # type: ignore[arg-type]
 
 
-def _recovery(broken: Result, sound: Result, at_s: float) -> float | None:
-    """Return how long fewer calls are carried than without the fault, by more than calls scatter."""
+def _recovery(broken: Result, wanted: NDArray[Any], at_s: float) -> float | None:
+    """Return how long fewer calls are carried than are wanted, by more than calls scatter."""
     course = broken.course
-    missing = sound.course.carried - course.carried > SCATTER * np.sqrt(np.maximum(sound.course.carried, 1))
+    missing = wanted - course.carried > SCATTER * np.sqrt(np.maximum(wanted, 1))
     short = np.flatnonzero(missing & (course.second > at_s))
     if not short.size:
         return 0.0

@@ -13,7 +13,7 @@ from rich.markup import escape
 from ops.aws.account import Account, sign_in
 from ops.aws.refusals import ERRORS, failed
 from ops.exits import FAILED, INTERRUPTED, REFUSED
-from ops.findings import load_region
+from ops.findings import load_regions
 from ops.options import DeploymentFile, Json, Region
 from ops.output import empty_table, err, out, print_json, stop
 from ops.progress import heartbeat
@@ -46,35 +46,45 @@ def rollout(
     With --deploy it deploys those stacks and follows their instance refreshes. An alarm fails one, and CloudFormation
     goes back; with --probe so does a call of which more words are wrong, or whose words come later, than before. Exits
     with 1 when the rollout was taken back, and before anything is deployed when the account's quota has no room for it
-    or the artifacts of a fleet are not in the bucket.
+    or the artifacts of a fleet are not in the bucket. Of a file with several regions one follows the other, in the
+    file's order; the first that is taken back ends it.
 
     Example: voice rollout deployments/production-us-east-1.yaml --deploy
     """
-    deployment = load_region(file, region)
-    if deployment.aws_half is None:
+    first, *others = regions = load_regions(file, region)
+    if first.aws_half is None:
         raise stop(f"{file}: has no section `aws`; the cluster's pods roll with `pulumi up`", REFUSED)
+    if probe and others:
+        raise stop("--probe calls one region: name it with --region, and roll out one after the other", REFUSED)
+    done: list[str] = []
     try:
-        account = Account(deployment, templates(deployment), sign_in(deployment))
-        found = rolls(account)
-        if as_json:
-            print_json({"rolls": found}, deployment.name)
-        else:
-            _show(found)
-        if short := "\n".join([*shortages(found), *unprepared(account, found)]):
-            raise stop(short, FAILED)
-        if not deploy or not found:
-            return
-        wrong = roll_out(account, found, prober(probe, auth, api_key_env, recording, said))
+        accounts = [Account(each, templates(each), sign_in(each)) for each in regions]
+        planned = [(account, rolls(account)) for account in accounts]
+        _tell(planned, first.name, as_json=as_json)
+        for account, found in planned if deploy else ():
+            wrong = found and roll_out(account, found, prober(probe, auth, api_key_env, recording, said))
+            if wrong:
+                raise stop(f"{''.join(done)}the rollout was taken back: {wrong}", FAILED)
+            done.append(f"{account.region} is rolled out; ")
     except ERRORS as error:
         raise failed(error) from None
     except CdkError as error:
-        raise stop(str(error), FAILED) from None
+        raise stop("".join(done) + str(error), FAILED) from None
     except KeyboardInterrupt:
         raise stop(
             "interrupted: the update goes on; `aws cloudformation cancel-update-stack` ends it", INTERRUPTED
         ) from None
-    if wrong:
-        raise stop(f"the rollout was taken back: {wrong}", FAILED)
+
+
+def _tell(planned: list[tuple[Account, list[Roll]]], name: str, *, as_json: bool) -> None:
+    """Print what each region's deploy replaces, and end the command where one of them has no room for it."""
+    if as_json:
+        print_json({"rolls": [roll for _, found in planned for roll in found]}, name)
+    for account, found in planned:
+        if not as_json:
+            _show(found)
+        if short := "\n".join([*shortages(found), *unprepared(account, found)]):
+            raise stop(short, FAILED)
 
 
 def _show(found: list[Roll]) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from blueprint.aws.edge import ALIAS_TTL_S, HEALTH_CHECK_FAILURES, HEALTH_CHECK_INTERVAL_S
+
 _MINUTE, _HOUR = 60.0, 3600.0
 _COLUMNS = ["second", "calls"]
 
@@ -67,6 +69,11 @@ class Trace:
         return float(np.interp(second, self.seconds, self.calls))
 
 
+REGION_LOST_S, REGION_BACK_S = 20 * _MINUTE, 80 * _MINUTE
+NOTICED_S = HEALTH_CHECK_INTERVAL_S * HEALTH_CHECK_FAILURES
+"""From a region's loss until its name leads to another one."""
+
+
 def diurnal(peak: float) -> Trace:
     """Return a day of office hours: a fifth of the peak at 03:00, the peak at 15:00."""
     seconds = np.arange(0, 24 * _HOUR + 1, 5 * _MINUTE)
@@ -89,9 +96,11 @@ def az_outage(peak: float) -> Trace:
 def region_loss(peak: float) -> Trace:
     """Return half the peak, and all of it from minute 20 to minute 80: the other of two regions is lost.
 
-    Its callers come within a minute, which is what their clients need to notice and the DNS to follow.
+    Its callers come once health checks have noticed, as resolvers forget where they led.
     """
-    points = {0.0: 0.5, 20 * _MINUTE: 0.5, 21 * _MINUTE: 1.0, 80 * _MINUTE: 1.0, 81 * _MINUTE: 0.5, 120 * _MINUTE: 0.5}
+    noticed, back = REGION_LOST_S + NOTICED_S, REGION_BACK_S
+    there, here = ALIAS_TTL_S + noticed, ALIAS_TTL_S + back
+    points = {0.0: 0.5, noticed: 0.5, there: 1.0, back: 1.0, here: 0.5, 120 * _MINUTE: 0.5}
     return Trace("region-loss", tuple(points), tuple(peak * share for share in points.values()))
 
 

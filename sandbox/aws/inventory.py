@@ -39,7 +39,7 @@ def _dns_records(session: boto3.Session, endpoint: str) -> Iterable[str]:
     client = session.client("route53", endpoint_url=endpoint)
     for zone in client.list_hosted_zones()["HostedZones"]:
         for record in client.list_resource_record_sets(HostedZoneId=zone["Id"])["ResourceRecordSets"]:
-            yield f"{record['Type']} {record['Name']}"
+            yield " ".join([record["Type"], record["Name"], record.get("SetIdentifier", "")])
 
 
 def _budgets(session: boto3.Session, endpoint: str) -> Iterable[str]:

@@ -10,10 +10,11 @@ import boto3
 from blueprint.aws import names
 from blueprint.aws.alerts import alerts
 from blueprint.aws.dashboards import dashboards
+from blueprint.aws.edge import api_host, media_host
 from blueprint.aws.metrics import LOG_METRICS, SERVICE_METRICS
 from blueprint.contract.metrics import METRICS
 from blueprint.contract.network import AGENT_HTTP, GATEWAY_HTTP, GATEWAY_MEDIA, RTP
-from blueprint.contract.session_api import EVENTS_PATH, SESSION_PATH, SESSIONS_PATH
+from blueprint.contract.session_api import EVENTS_PATH, HEALTH_PATH, SESSION_PATH, SESSIONS_PATH
 from blueprint.file.model.deployment import Deployment
 from sandbox.aws.claim import Claim
 
@@ -28,11 +29,13 @@ class EdgeVerifier:
         self._api = session.client("apigateway", endpoint_url=endpoint)
         self._cloudwatch = session.client("cloudwatch", endpoint_url=endpoint)
         self._elbv2 = session.client("elbv2", endpoint_url=endpoint)
+        self._route53 = session.client("route53", endpoint_url=endpoint)
 
     def claims(self) -> Iterator[Claim]:
         """Yield every claim about the edge and about observability."""
         yield from self._routes()
         yield from self._listeners()
+        yield from self._records()
         yield from self._alarms()
         yield from self._dashboards()
 
@@ -79,6 +82,21 @@ class EdgeVerifier:
             if balancer["Scheme"] == scheme
             for listener in self._elbv2.describe_listeners(LoadBalancerArn=balancer["LoadBalancerArn"])["Listeners"]
         }
+
+    def _records(self) -> Iterator[Claim]:
+        """Yield what leads callers of all regions here, and away while nobody answers."""
+        aws, of_all = self._deployment.aws, self._deployment.of_all_regions
+        if of_all is None or aws.edge.domain is None:
+            return
+        host, asked = api_host(of_all), (media_host(aws.edge.domain), HEALTH_PATH)
+        records = self._route53.list_resource_record_sets(HostedZoneId=of_all.zone_id)["ResourceRecordSets"]
+        checks = [
+            self._route53.get_health_check(HealthCheckId=record["HealthCheckId"])["HealthCheck"]["HealthCheckConfig"]
+            for record in records
+            if (record["Name"].rstrip("."), record.get("Region")) == (host, aws.region)
+        ]
+        found = [(check["FullyQualifiedDomainName"], check["ResourcePath"]) for check in checks]
+        yield Claim(f"{host} leads to {aws.region} while {''.join(asked)} answers", found == [asked])
 
     def _alarms(self) -> Iterator[Claim]:
         found = {

@@ -73,16 +73,18 @@ class ObservabilityStack(VoiceStack):
             "Dashboards",
             props=DashboardsProps(deployment=deployment, dashboards=dashboards(deployment), resources=resources),
         )
-        CostBudget(
-            self,
-            "Budget",
-            props=CostBudgetProps(
-                name=names.budget(deployment),
-                limit_usd=deployment.aws.observability.monthly_budget_usd,
-                topic_arn=self.topic.arn,
-                runbook_url=names.runbook_url(deployment, BUDGET),
-            ),
-        )
+        # It counts the whole account: another region's would tell the same once more.
+        if deployment.is_first_region:
+            CostBudget(
+                self,
+                "Budget",
+                props=CostBudgetProps(
+                    name=names.budget(deployment),
+                    limit_usd=deployment.aws.observability.monthly_budget_usd,
+                    topic_arn=self.topic.arn,
+                    runbook_url=names.runbook_url(deployment, BUDGET),
+                ),
+            )
 
 
 def _resources(vad: VadStack, edge: EdgeStack) -> dict[Resource, str]:

@@ -189,6 +189,14 @@ SETTINGS: tuple[tuple[Variable, Setting], ...] = (
         ),
     ),
     (
+        variables.API_URL,
+        Setting(
+            "aws.other_regions",
+            [{"region": "eu-west-1", "availability_zones": ["eu-west-1a"]}],
+            "https://api.other.example.com",
+        ),
+    ),
+    (
         variables.ALLOWED_ORIGINS,
         Setting(f"{EDGE}.allowed_origins", ["https://a.test", "https://b.test"], "https://a.test,https://b.test"),
     ),

@@ -10,7 +10,7 @@ from botocore.model import ListShape, Shape, StructureShape
 
 from sandbox.aws.inventory import KINDS, LISTED, added, inventory
 from sandbox.aws.process import LocalAws
-from tests.synthesized import shipped
+from tests.synthesized import shipped, two_regions
 
 SEEN_AS = {
     "ApiGateway::DomainName": "API domain name",
@@ -50,6 +50,7 @@ SEEN_AS = {
     "KMS::Key": "key",
     "Logs::LogGroup": "log group",
     "Logs::MetricFilter": "metric filter",
+    "Route53::HealthCheck": "health check",
     "Route53::RecordSet": "DNS record",
     "S3::Bucket": "bucket",
     "SNS::Subscription": "subscription",
@@ -99,7 +100,7 @@ GONE_WITH = {
 def test_every_deployed_type_is_seen_or_goes_with_something_that_is() -> None:
     deployed = {
         resource["Type"].removeprefix("AWS::")
-        for stack in shipped("sandbox").values()
+        for stack in [*shipped("sandbox").values(), *two_regions().values()]
         for resource in stack.template["Resources"].values()
     }
     assert deployed == set(SEEN_AS) | set(GONE_WITH)

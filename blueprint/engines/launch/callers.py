@@ -7,6 +7,7 @@ from blueprint.azure.contract import NAMESPACE, REDIS, ROUTER_HTTP, Component
 from blueprint.contract.environment import (
     ALLOWED_ORIGINS,
     ANSWER_TOKENS,
+    API_URL,
     AUTHORIZER,
     CACHE_DIR,
     CALLER_CREATIONS_PER_S,
@@ -156,6 +157,7 @@ def gateway(deployment: Deployment, edge: AzureEdge, sockets: int) -> Program:
             JWT_AUDIENCE: jwt.audience if jwt else "",
             ALLOWED_ORIGINS: ",".join(edge.allowed_origins),
             OTHER_REGIONS: "",  # of AWS alone
+            API_URL: "",
             TRACE_COLLECTOR: edge.trace_collector or "",
             TRACED_SHARE: str(edge.traced_share),
             RECONNECT_GRACE_S: str(edge.reconnect_grace_s),

@@ -66,6 +66,8 @@ class Deployment(Model):
 
     _source: SourceMap = PrivateAttr(default_factory=SourceMap)
     _elsewhere: tuple[Domain, ...] = PrivateAttr(default=())
+    _of_all: Domain | None = PrivateAttr(default=None)
+    _is_first: bool = PrivateAttr(default=True)
 
     @model_validator(mode="after")
     def _deploys_somewhere(self) -> "Deployment":
@@ -98,13 +100,26 @@ class Deployment(Model):
         )
         for region in regions:
             domains = [other.aws.edge.domain for other in regions if other is not region]
+            region._is_first = region is regions[0]
             region._elsewhere = tuple(filter(None, domains))
+            if named := self.aws_half.edge.domain:
+                region._of_all = named.model_copy(update={"name": f"any.{named.name}"})
         return regions
 
     @property
     def elsewhere(self) -> tuple[Domain, ...]:
         """Where callers reach the other regions, of one that ``in_regions`` has returned."""
         return self._elsewhere
+
+    @property
+    def is_first_region(self) -> bool:
+        """Whether what is one for the whole account is made here, of one that ``in_regions`` has returned."""
+        return self._is_first
+
+    @property
+    def of_all_regions(self) -> Domain | None:
+        """Where callers reach whichever region is near and well; ``None`` where there is one region only."""
+        return self._of_all
 
     @property
     def signing_key(self) -> str | None:

@@ -30,7 +30,7 @@ class Observability(Model):
     """Dashboards, alarms, logs, budget."""
 
     monthly_budget_usd: int = Field(gt=0)
-    """Budget of a month, USD; AWS Budgets reports at 80 % of it spent and at 100 % forecast."""
+    """Budget of a month, USD, for all regions; AWS Budgets reports at 80 % of it spent and at 100 % forecast."""
     email: Email | None = None
     """Gets every alarm; AWS asks it to confirm first."""
     chat_webhook_secret: Annotated[str, Field(pattern=r"^[\w/+=.@-]+$")] | None = None

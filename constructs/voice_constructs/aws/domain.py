@@ -1,10 +1,15 @@
 """Names of one's own: certificate and DNS records."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from aws_cdk import aws_certificatemanager as acm
 from aws_cdk import aws_route53 as route53
 from constructs import Construct
 
 from blueprint.aws import edge
+from blueprint.contract.network import PUBLIC_TLS
+from blueprint.contract.session_api import HEALTH_PATH
 from blueprint.file.model.edge import Domain
 
 
@@ -17,6 +22,8 @@ class HostDomain(Construct):
     Attributes:
         certificate_arn: Certificate for all of them.
     """
+
+    _routing: Mapping[str, Any] = {}
 
     def __init__(self, scope: Construct, id_: str, *, zone_id: str, hosts: tuple[str, ...]) -> None:
         super().__init__(scope, id_)
@@ -47,6 +54,7 @@ class HostDomain(Construct):
             name=host,
             type="A",
             alias_target=route53.CfnRecordSet.AliasTargetProperty(dns_name=to, hosted_zone_id=zone_id),
+            **self._routing,
         )
 
 
@@ -54,11 +62,43 @@ class EdgeDomain(HostDomain):
     """``api.<name>`` and ``media.<name>``.
 
     Attributes:
+        domain: The name.
         api_host: Host name of the session API.
         media_host: Host name of the public listeners.
     """
 
     def __init__(self, scope: Construct, id_: str, *, domain: Domain) -> None:
+        self.domain = domain
         self.api_host = edge.api_host(domain)
         self.media_host = edge.media_host(domain)
         super().__init__(scope, id_, zone_id=domain.zone_id, hosts=(self.api_host, self.media_host))
+
+
+class AnyRegionDomain(HostDomain):
+    """``api.any.<name>``, which every region has: Route 53 answers with the nearest that is well.
+
+    A region is well while gateways answer at its own media host: they know whether the store answers, and callers need
+    no key there. Audio needs no such name: who opens a session is told where its audio and events are.
+
+    About 2.50 USD a month for the check (https://aws.amazon.com/route53/pricing/).
+
+    Attributes:
+        api_host: Host name of the session API.
+    """
+
+    def __init__(self, scope: Construct, id_: str, *, of_all: Domain, own: Domain, region: str) -> None:
+        self.api_host = edge.api_host(of_all)
+        super().__init__(scope, id_, zone_id=of_all.zone_id, hosts=(self.api_host,))
+        check = route53.CfnHealthCheck(
+            self,
+            "Check",
+            health_check_config=route53.CfnHealthCheck.HealthCheckConfigProperty(
+                type="HTTPS",
+                fully_qualified_domain_name=edge.media_host(own),
+                port=PUBLIC_TLS.number,
+                resource_path=HEALTH_PATH,
+                request_interval=edge.HEALTH_CHECK_INTERVAL_S,
+                failure_threshold=edge.HEALTH_CHECK_FAILURES,
+            ),
+        )
+        self._routing = {"set_identifier": region, "region": region, "health_check_id": check.ref}

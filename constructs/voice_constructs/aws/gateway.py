@@ -11,6 +11,7 @@ from blueprint.aws.edge import GATEWAY_DRAIN_TIMEOUT_S, api_host
 from blueprint.capacity import FILL, gateway_sockets
 from blueprint.contract.environment import (
     ALLOWED_ORIGINS,
+    API_URL,
     AUTHORIZER,
     CALLER_CREATIONS_PER_S,
     CALLER_SESSIONS,
@@ -90,6 +91,7 @@ class Gateway(FargateTier):
 
 def _environment(context: EdgeContext, media_host: str) -> dict[Variable, str]:
     settings = context.settings
+    own = settings.domain
     jwt = settings.authorizer if isinstance(settings.authorizer, JwtAuthorizer) else None
     return {
         DEPLOYMENT: context.deployment.name,
@@ -105,6 +107,7 @@ def _environment(context: EdgeContext, media_host: str) -> dict[Variable, str]:
         JWT_AUDIENCE: jwt.audience if jwt else "",
         ALLOWED_ORIGINS: ",".join(settings.allowed_origins),
         OTHER_REGIONS: ",".join(f"https://{api_host(domain)}" for domain in context.deployment.elsewhere),
+        API_URL: f"https://{api_host(own)}" if own and context.deployment.of_all_regions else "",
         TRACE_COLLECTOR: settings.trace_collector or "",
         TRACED_SHARE: str(settings.traced_share),
         END_OF_TURN_MS: str(settings.end_of_turn_ms),

@@ -11,7 +11,7 @@ from blueprint.contract import session_api
 from blueprint.contract.session_api import EXPOSED_HEADERS, LAST_EVENT_ID_HEADER, TOKEN_HEADER, Schema
 from voice_constructs.aws.acknowledge import acknowledge
 from voice_constructs.aws.api_link import ApiLink
-from voice_constructs.aws.domain import EdgeDomain
+from voice_constructs.aws.domain import AnyRegionDomain, EdgeDomain
 from voice_constructs.aws.edge import EdgeContext
 from voice_constructs.aws.pseudo import PARTITION, REGION
 from voice_constructs.aws.web_acl import LOG_GROUP_PREFIX, WebAcl
@@ -77,6 +77,9 @@ class SessionApi(Construct):
         self._build_outputs(domain)
         if domain is not None:
             self._name_it(domain)
+            if of_all := context.deployment.of_all_regions:
+                region = context.deployment.aws.region
+                self._name_it(AnyRegionDomain(self, "AnyRegion", of_all=of_all, own=domain.domain, region=region))
 
     def _build_rest_api(self, domain: EdgeDomain | None) -> apigateway.RestApi:
         throttle = self._context.settings.throttle
@@ -284,9 +287,10 @@ class SessionApi(Construct):
         )
         plan.add_api_key(key)
 
-    def _name_it(self, domain: EdgeDomain) -> None:
+    def _name_it(self, domain: EdgeDomain | AnyRegionDomain) -> None:
+        scope = self if isinstance(domain, EdgeDomain) else domain
         name = apigateway.CfnDomainName(
-            self,
+            scope,
             "Domain",
             domain_name=domain.api_host,
             endpoint_configuration=apigateway.CfnDomainName.EndpointConfigurationProperty(types=["REGIONAL"]),
@@ -294,7 +298,7 @@ class SessionApi(Construct):
             security_policy="TLS_1_2",
         )
         apigateway.CfnBasePathMapping(
-            self,
+            scope,
             "Mapping",
             domain_name=name.ref,
             rest_api_id=self.rest_api.rest_api_id,

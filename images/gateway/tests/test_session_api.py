@@ -249,6 +249,13 @@ async def test_a_full_region_tells_of_the_others(start: Start, hosts: Hosts, tra
     assert f"or at {there[0]}" in is_refusal(answer, 503, "no capacity")
 
 
+async def test_a_session_stays_with_the_region_that_opened_it(start: Start) -> None:
+    """A caller who asked at a name of all regions is told of the region's own API, and can follow and close there."""
+    gateway = await (await start(API_URL="https://api.us-west-2.voice.test").ready()).takes_callers()
+    opened = (await ask(gateway, "POST", SESSIONS, json={"transport": "srtp"})).json()
+    assert opened["events"] == f"https://api.us-west-2.voice.test/v1/sessions/{opened['id']}/events"
+
+
 async def test_language_that_no_engine_has_is_refused_with_those_that_there_are(start: Start, hosts: Hosts) -> None:
     hosts.put(Tier.ASR, "asr-1", languages=("de", "en"))
     hosts.put(Tier.ASR, "asr-2", languages=("de", "fr"))

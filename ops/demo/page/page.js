@@ -122,7 +122,7 @@ function show(kind, said) {
 }
 
 async function follow(session) {
-  const url = `${gateway}/v1/${session.events}`;
+  const url = new URL(session.events, `${gateway}/v1/`).href;
   for await (const event of events(url, { [TOKEN_HEADER]: session.token })) {
     if (event.type === "partial" || event.type === "final") show(event.type, event.data);
     if (event.type === "gap") say(`Audio was lost: ${event.data.start_ms}–${event.data.end_ms} ms.`, "failed");

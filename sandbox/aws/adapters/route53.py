@@ -1,16 +1,26 @@
-"""Route 53: records."""
+"""Route 53: records and health checks."""
 
 from __future__ import annotations
 
 from sandbox.aws.adapters.adapter import Adapter, Properties, only
 
 
+class HealthCheck(Adapter):
+    """A health check, which takes changes one level up."""
+
+    def configure(self, before: Properties, after: Properties) -> None:
+        """Change where it asks, and how often that may fail."""
+        if before.get("HealthCheckConfig") != (config := after["HealthCheckConfig"]):
+            fixed = {"Type", "RequestInterval", "MeasureLatency"}
+            self.call("update_health_check", only(config, *config.keys() - fixed), HealthCheckId=self.id)
+
+
 class RecordSet(Adapter):
     """A record, which only a batch of changes reaches."""
 
     def configure(self, before: Properties, after: Properties) -> None:
-        """Create or change the record; one of another type is another record."""
-        if before and before["Type"] != after["Type"]:
+        """Create or change the record; one of another type or identifier is another record."""
+        if before and any(before.get(key) != after.get(key) for key in ("Type", "SetIdentifier")):
             self._change("DELETE", before)
         self._change("UPSERT" if before else "CREATE", after)
 
@@ -18,7 +28,7 @@ class RecordSet(Adapter):
         self._change("DELETE", self.properties)
 
     def _change(self, action: str, properties: Properties) -> None:
-        record = only(properties, "Name", "Type", "TTL")
+        record = only(properties, "Name", "Type", "TTL", "SetIdentifier", "Region", "HealthCheckId")
         if "ResourceRecords" in properties:
             record["ResourceRecords"] = [{"Value": value} for value in properties["ResourceRecords"]]
         if "AliasTarget" in properties:

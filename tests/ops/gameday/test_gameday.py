@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -10,8 +11,9 @@ import blueprint
 from ops.cli import app
 from ops.gameday import command
 from ops.gameday.command import SCENARIOS, Row, Runbooks, runbooks
-from ops.gameday.simulated import Effect, play
-from tests.blueprint.documents import DEPLOYMENTS
+from ops.gameday.simulated import CALL_S, PEAK_SHARE, Effect, play
+from ops.simulate.capacity import RECOGNISES, fleet_plans
+from tests.blueprint.documents import DEPLOYMENTS, edited, load_text
 from tests.contract.sources import deployment
 from tests.synthesized import ROOT
 
@@ -45,6 +47,27 @@ def test_losses_cost_calls_and_the_fleets_recover() -> None:
 
 def test_what_cannot_happen_to_a_file_says_why() -> None:
     assert play(deployment("small"))["spot wave"] == "no fleet of the file is bought as spot"
+
+
+def in_two(name: str, folder: Path) -> blueprint.Deployment:
+    west = {"region": "us-west-2", "availability_zones": ["us-west-2a", "us-west-2b"]}
+    text = (DEPLOYMENTS / f"{name}.yaml").read_text(encoding="utf-8")
+    return load_text(edited({"aws.other_regions": [west]}, text), folder).in_regions()[1]
+
+
+def test_a_lost_region_costs_its_calls_and_those_that_come_before_its_name_leads_away(tmp_path: Path) -> None:
+    """Half of all calls are there, and new ones come for 30 s of checks and half of the 60 s of a resolver."""
+    small = in_two("small", tmp_path)
+    assert small.load is not None
+    places = sum(plan.max_hosts * plan.places for plan in fleet_plans(small, {}) if plan.kind in RECOGNISES)
+    found = play(small)["region loss"]
+    assert isinstance(found, Effect)
+    there = PEAK_SHARE * places / 2
+    assert found.lost >= there * (1 + 60 / CALL_S) - 1
+    assert found.recovers_s is not None
+    assert 90 <= found.recovers_s <= 3_600
+    assert "procedures/region-loss.md" in runbooks(small, "region loss")
+    assert play(deployment("small"))["region loss"] == "the file has one region"
 
 
 def none_rehearsed(_: object) -> Iterator[Row]:

@@ -17,7 +17,7 @@ from sandbox.aws.adapters.tagging import TAG_CALLS
 from sandbox.aws.clients import serve_at
 from sandbox.aws.cloudformation.template import parse
 from tests.sandbox.aws.samples import ALL
-from tests.synthesized import ROOT, shipped
+from tests.synthesized import ROOT, shipped, two_regions
 
 BOOTSTRAP = ROOT / "node_modules/aws-cdk/lib/api/bootstrap/bootstrap-template.yaml"
 
@@ -30,7 +30,8 @@ def shipped_to_aws() -> Iterator[str]:
 
 
 def test_the_table_has_what_is_deployed_and_nothing_else() -> None:
-    templates = [stack.template for name in shipped_to_aws() for stack in shipped(name).values()]
+    deployed = [*(shipped(name) for name in shipped_to_aws()), two_regions()]
+    templates = [stack.template for stacks in deployed for stack in stacks.values()]
     assert len(templates) > 7
     templates.append(parse(BOOTSTRAP.read_text(encoding="utf-8")))
     emitted = {body["Type"] for template in templates for body in template["Resources"].values()}

@@ -57,6 +57,26 @@ def test_target_groups_check_health_as_told_and_change_in_place(stack: Deployed)
     assert {item["Name"]: item["TTL"] for item in records if item["Type"] == "CNAME"} == {"audio.example.com.": 30}
 
 
+def test_a_record_leads_away_by_its_health_check_which_changes_in_place(stack: Deployed) -> None:
+    template = balancer()
+    stack.create(template)
+    route53, check = stack.client("route53"), stack["Check"]
+    template["Check"]["Properties"]["HealthCheckConfig"]["FailureThreshold"] = 2
+    stack.update(template)
+    config = route53.get_health_check(HealthCheckId=check)["HealthCheck"]["HealthCheckConfig"]
+    asked = [config[key] for key in ("FullyQualifiedDomainName", "ResourcePath", "RequestInterval", "FailureThreshold")]
+    assert asked == ["media.example.com", "/healthz", 10, 2]
+    records = route53.list_resource_record_sets(HostedZoneId=ZONE)["ResourceRecordSets"]
+    (near,) = (item for item in records if item["Name"] == "any.example.com.")
+    assert (near["SetIdentifier"], near["Region"], near["HealthCheckId"]) == ("us-east-1", "us-east-1", check)
+    template["Near"]["Properties"]["SetIdentifier"] = "nearest"
+    stack.update(template)
+    records = route53.list_resource_record_sets(HostedZoneId=ZONE)["ResourceRecordSets"]
+    assert [item["SetIdentifier"] for item in records if item["Name"] == "any.example.com."] == ["nearest"]
+    stack.delete()
+    assert not route53.list_health_checks()["HealthChecks"]
+
+
 def test_a_protected_load_balancer_fails_the_deletion(stack: Deployed) -> None:
     template = balancer()
     attribute = template["Balancer"]["Properties"]["LoadBalancerAttributes"]

@@ -20,13 +20,14 @@ from tests.synthesized import ROOT, Stack, shipped, synthesize
 SMALL = (ROOT / "deployments/small.yaml").read_text(encoding="utf-8")
 OREGON = {"region": "us-west-2", "availability_zones": ["us-west-2a"]}
 TWO = {"aws.other_regions": [OREGON]}
+ANY = "api.any.voice.example.com"
+NO_API_URL = '"VOICE_API_URL", "Value": ""'
 GLOBAL = {
     "AWS::Budgets::Budget": ("Budget", "BudgetName"),
     "AWS::CloudWatch::Dashboard": ("DashboardName",),
     "AWS::IAM::InstanceProfile": ("InstanceProfileName",),
     "AWS::IAM::ManagedPolicy": ("ManagedPolicyName",),
     "AWS::IAM::Role": ("RoleName",),
-    "AWS::Route53::RecordSet": ("Name",),
     "AWS::S3::Bucket": ("BucketName",),
 }
 """Types whose names are one namespace for all regions of an account, or of all accounts, and where the name stands."""
@@ -44,9 +45,11 @@ def stacks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Stack]:
 def test_the_first_region_is_as_it_is_alone(stacks: dict[str, Stack]) -> None:
     alone = shipped("small")
     for tier, stack in alone.items():
-        # Its gateways tell of the other region, and nothing else of it knows that there is one.
+        # Its gateways tell of the other region and of their own API, and callers of all regions have a name more.
         told = json.dumps(stacks[tier].template).replace("https://api.us-west-2.voice.example.com", "")
-        assert json.loads(told) == stack.template
+        made = json.loads(told.replace('"VOICE_API_URL", "Value": "https://api.voice.example.com"', NO_API_URL))
+        made["Resources"] = {name: body for name, body in made["Resources"].items() if "AnyRegion" not in name}
+        assert made == stack.template
 
 
 def test_another_region_has_the_same_stacks_under_its_own_names(stacks: dict[str, Stack]) -> None:
@@ -54,8 +57,11 @@ def test_another_region_has_the_same_stacks_under_its_own_names(stacks: dict[str
     alone = shipped("small")
     assert there.keys() == alone.keys()
     for tier, stack in there.items():
-        kinds = [sorted(body["Type"] for body in each.template["Resources"].values()) for each in (stack, alone[tier])]
-        assert kinds[0] == kinds[1]
+        here, kinds = (
+            sorted(body["Type"] for name, body in each.template["Resources"].items() if "AnyRegion" not in name)
+            for each in (alone[tier], stack)
+        )
+        assert [kind for kind in here if kind != "AWS::Budgets::Budget"] == kinds
         # The first one's zones and names would lead there.
         text = json.dumps(stack.template)
         assert "us-east-1" not in text
@@ -70,7 +76,10 @@ def test_no_name_that_is_one_for_all_regions_is_made_twice(stacks: dict[str, Sta
             name: Any = body.get("Properties", {})
             for step in GLOBAL.get(body["Type"], ()):
                 name = name.get(step) if isinstance(name, dict) else None
-            if body["Type"] in GLOBAL and name is not None:
+            if body["Type"] == "AWS::Route53::RecordSet":
+                name = [body["Properties"]["Name"], body["Properties"].get("SetIdentifier")]
+                named.append((body["Type"], json.dumps(name)))
+            elif body["Type"] in GLOBAL and name is not None:
                 named.append((body["Type"], json.dumps(name)))
     assert {kind for kind, _ in named} >= {
         "AWS::Budgets::Budget",
@@ -78,6 +87,68 @@ def test_no_name_that_is_one_for_all_regions_is_made_twice(stacks: dict[str, Sta
         "AWS::Route53::RecordSet",
     }
     assert len(named) == len(set(named))
+
+
+def test_one_name_leads_callers_to_the_nearest_region_that_is_well(stacks: dict[str, Stack]) -> None:
+    """Latency records of one name, each with a check that asks the region's own gateways."""
+    for region, tier, own in (("us-east-1", "edge", ""), ("us-west-2", "us-west-2-edge", "us-west-2.")):
+        edge = stacks[tier]
+        (record,) = (each for each in edge.properties("Route53::RecordSet") if "SetIdentifier" in each)
+        assert (record["Name"], record["Region"], record["SetIdentifier"]) == (ANY, region, region)
+        check = edge.template["Resources"][record["HealthCheckId"]["Ref"]]
+        assert check["Type"] == "AWS::Route53::HealthCheck"
+        asked = check["Properties"]["HealthCheckConfig"]
+        assert asked == {
+            "Type": "HTTPS",
+            "FullyQualifiedDomainName": f"media.{own}voice.example.com",
+            "Port": 443,
+            "ResourcePath": "/healthz",
+            "RequestInterval": 10,
+            "FailureThreshold": 3,
+        }
+        name = edge.template["Resources"][record["AliasTarget"]["DNSName"]["Fn::GetAtt"][0]]["Properties"]
+        assert name["DomainName"] == ANY
+        certificate = edge.template["Resources"][name["RegionalCertificateArn"]["Ref"]]["Properties"]
+        assert certificate["DomainName"] == ANY
+        (mapping,) = (each for each in edge.properties("ApiGateway::BasePathMapping") if "AnyRegion" in str(each))
+        assert mapping["Stage"]
+
+
+def test_one_region_alone_has_no_name_for_all() -> None:
+    edge = shipped("small")["edge"]
+    assert not edge.of_type("Route53::HealthCheck")
+    assert all("SetIdentifier" not in record for record in edge.properties("Route53::RecordSet"))
+
+
+def test_an_overrun_of_the_account_is_told_once(stacks: dict[str, Stack]) -> None:
+    budgets = [(tier, each) for tier, stack in stacks.items() for each in stack.properties("Budgets::Budget")]
+    ((tier, budget),) = budgets
+    assert tier == "observability"
+    assert budget["Budget"]["BudgetLimit"]["Amount"] == parsed(SMALL)["aws"]["observability"]["monthly_budget_usd"]
+
+
+def test_the_budget_covers_the_hosts_of_all_regions(tmp_path: Path) -> None:
+    def refused(edits: Edits) -> str:
+        found = {
+            each.check.id: each.violation.message for each in checks.run(load_text(edited(edits, SMALL), tmp_path))
+        }
+        return found.get("budget-covers-minimum", "")
+
+    budget: Edits = {"aws.observability.monthly_budget_usd": 300}
+    assert refused(budget) == ""
+    assert "the fewest hosts alone cost" in refused({**TWO, **budget})
+
+
+def test_health_checks_have_a_price(tmp_path: Path) -> None:
+    two = in_two(tmp_path)
+    found = [
+        (use.item, use.amount.expected) for half in halves(two, Assumptions()) for each in half.rented
+        if each.kind == "AWS::Route53::HealthCheck" for use in each.uses
+    ]  # fmt: skip
+    assert found == [("health-check", 1), ("health-check-option", 2)] * 2
+    estimate, _ = (price(half, price_book(None)) for half in halves(two, Assumptions()))
+    assert "AWS::Route53::HealthCheck" not in str(estimate.unpriced)
+    assert "AWS::Route53::HealthCheck" in str(estimate.lines)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from blueprint.contract.media import CODECS, Codec
-from blueprint.contract.session_api import MOST_END_OF_TURN_MS, SRTP_SUITES, TOKEN_HEADER
+from blueprint.contract.session_api import EVENTS_PATH, MOST_END_OF_TURN_MS, SRTP_SUITES, TOKEN_HEADER
 from voice_gateway.gateway import Gateway
 from voice_gateway.refusals import Refusal, draining, no_capacity, retry_after
 from voice_runtime import state
@@ -215,6 +215,7 @@ async def _take_place(gateway: Gateway, session: Session) -> None:
 
 def _describe(gateway: Gateway, session: Session) -> dict[str, object]:
     token, expires_at = gateway.tokens.make(session.id)
+    api = gateway.settings.api_url
     media: dict[str, object] = {"websocket": gateway.settings.audio_url(session.id)}
     if session.srtp_key and (suite := session.srtp_suite):
         host, port = gateway.settings.rtp_host or gateway.settings.media_host, gateway.settings.rtp_port
@@ -226,5 +227,6 @@ def _describe(gateway: Gateway, session: Session) -> dict[str, object]:
         "token": token,
         "expires_at": expires_at.isoformat(timespec="seconds"),
         "media": media,
-        "events": f"sessions/{session.id}/events",
+        # Route 53 may lead the same caller's next request to another region, which knows nothing of the session.
+        "events": f"{api}{EVENTS_PATH.format(id=session.id)}" if api else f"sessions/{session.id}/events",
     }

@@ -28,6 +28,7 @@ class GatewaySettings(BaseSettings):
         max_connections: Audio sockets and event streams of this process.
         allowed_origins: Origins of web pages that may use the session API, comma-separated.
         other_regions: Session APIs of other regions, which callers are told of where there is no room; comma-separated.
+        api_url: Session API of this region, where callers may have asked at a name of all regions.
         trace_collector: Where traces go, by OTLP over HTTP; empty: nowhere.
         traced_share: Of calls that are traced.
         bind_address: Address that both ports are on.
@@ -59,6 +60,7 @@ class GatewaySettings(BaseSettings):
     max_connections: int = Field(ge=1)
     allowed_origins: Annotated[tuple[str, ...], NoDecode]
     other_regions: Annotated[tuple[str, ...], NoDecode] = ()
+    api_url: str = ""
     trace_collector: str = Field(default="", pattern="^(https?://.+)?$")
     traced_share: float = Field(default=0.01, ge=0, le=1)
 

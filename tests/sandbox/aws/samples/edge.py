@@ -57,6 +57,26 @@ def balancer() -> Resources:
             TTL="60",
             ResourceRecords=[att("Balancer", "DNSName")],
         ),
+        "Check": resource(
+            "Route53::HealthCheck",
+            HealthCheckConfig={
+                "Type": "HTTPS",
+                "FullyQualifiedDomainName": "media.example.com",
+                "ResourcePath": "/healthz",
+                "RequestInterval": 10,
+                "FailureThreshold": 3,
+            },
+        ),
+        "Near": resource(
+            "Route53::RecordSet",
+            HostedZoneId=ZONE,
+            Name="any.example.com.",
+            Type="A",
+            AliasTarget={"DNSName": att("Balancer", "DNSName"), "HostedZoneId": "Z0LB"},
+            SetIdentifier="us-east-1",
+            Region="us-east-1",
+            HealthCheckId=ref("Check"),
+        ),
         "Certificate": resource(
             "CertificateManager::Certificate",
             DomainName="voice.example.com",
