@@ -38,6 +38,22 @@ def load_fits_callers(deployment: Deployment) -> Iterator[Violation]:
 
 
 @check(
+    "router-carries-utterances",
+    "On Azure utterances reach their model through the cluster's router, which carries no WebSockets.",
+    source="https://github.com/vllm-project/production-stack (main_router.py: HTTP routes only)",
+    acceptable=False,
+)
+def router_carries_utterances(deployment: Deployment) -> Iterator[Violation]:
+    callers = deployment.azure.callers
+    if callers and catalog.models()[callers.asr.model].hears_live:
+        yield Violation(
+            ("azure", "callers", "asr", "model"),
+            f"{callers.asr.model} takes audio as it comes, by a WebSocket, and the cluster's router carries none",
+            "name a model that takes whole utterances, such as voxtral-small-24b; on AWS it may be `vllm.model`",
+        )
+
+
+@check(
     "cpu-pool-holds-callers",
     "The CPU pool at its maximum has CPUs for every pod that carries callers, and for one more of each in a rollout.",
     source="https://learn.microsoft.com/azure/aks/cluster-autoscaler-overview; whole CPUs of a pod lie on one node",

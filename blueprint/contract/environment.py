@@ -40,7 +40,10 @@ RX_RING_SIZE = Variable("VOICE_RX_RING_SIZE", "Descriptors in each receive ring"
 MAX_SESSIONS = Variable("VOICE_MAX_SESSIONS", "Most sessions of a VAD host at a time; a full one refuses")
 HUGE_PAGE_SIZE_MIB = Variable("VOICE_HUGE_PAGE_SIZE_MIB", "Size of one huge page, MiB")
 HOST_KIND = Variable("VOICE_HOST_KIND", "neuron, gpu or cpu: placement fills hosts in that order")
-ENGINE = Variable("VOICE_ENGINE", "whisper, or vllm on the host's loopback")
+ENGINE = Variable(
+    "VOICE_ENGINE",
+    "whisper, vllm on the host's loopback, or vllm-realtime there for a model that hears audio as it comes",
+)
 MODEL = Variable("VOICE_MODEL", "Whisper model of the engine: a repository at Hugging Face, or a folder")
 MODEL_REVISION = Variable("VOICE_MODEL_REVISION", "Commit of that repository; empty: its newest")
 SESSIONS = Variable("VOICE_SESSIONS", "Most sessions of an ASR host at a time; a full one refuses")

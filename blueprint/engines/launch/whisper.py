@@ -62,6 +62,13 @@ def whisper_engine(fleet: AsrFleet, sessions: int) -> WhisperEngine:
     return WhisperEngine(model, fleet.revision or "", sessions, *workers)
 
 
+def engine_of(fleet: AsrFleet) -> str:
+    """Return what transcribes on a fleet's hosts, as our engine is told: some models get audio as it comes."""
+    if fleet.vllm and catalog.models()[fleet.vllm.model].hears_live:
+        return "vllm-realtime"
+    return fleet.engine.value
+
+
 def _workers(kind: InstanceType) -> tuple[int, int]:
     """Return encoders and decoders: a pair for each GPU, whose processes share it; otherwise a core for each."""
     accelerator = kind.accelerator

@@ -20,7 +20,7 @@ from blueprint.contract.network import CHUNK, ENGINE_HEALTH, VLLM, Tier
 from blueprint.engines.launch.coldstart import start_budget
 from blueprint.engines.launch.services import HOST_CACHE_DIR, fleet_launch, neuron_launch, preparation
 from blueprint.engines.launch.vllm import START_LOG
-from blueprint.engines.launch.whisper import whisper_engine
+from blueprint.engines.launch.whisper import engine_of, whisper_engine
 from blueprint.file.model.aws import AsrFleet, Engine
 from blueprint.hosts import artifacts_name, asr_images, held_back
 from voice_constructs.aws.fleet import FleetContext
@@ -208,7 +208,7 @@ class AcceleratorFleet(Construct):
                 CHUNK_PORT: str(CHUNK.number),
                 HEALTH_PORT: str(ENGINE_HEALTH.number),
                 HOST_KIND: kind,
-                ENGINE: self._fleet.engine.value,
+                ENGINE: engine_of(self._fleet),
             },
             userdata.HealthPort(ENGINE_HEALTH.number),
         )

@@ -27,7 +27,8 @@ from uvicorn.server import ServerState
 
 from blueprint.contract import session_api
 from blueprint.contract.network import Tier
-from blueprint.contract.session_api import CALLER_HEADER, TOKEN_HEADER
+from blueprint.contract.session_api import CALLER_HEADER, MOST_END_OF_TURN_MS, TOKEN_HEADER
+from blueprint.contract.state import SessionField
 from images.conftest import PATIENCE_S, StoreServer
 from images.gateway.tests.conftest import Start
 from images.gateway.tests.running import GatewayProcess, Hosts, Opened, holds
@@ -70,6 +71,22 @@ async def test_session_for_a_browser(gateway: GatewayProcess, store: Redis) -> N
     assert record[b"kind"] == b"gateway"
     assert record[b"language"] == b"de-AT"
     assert b"srtp_key" not in record
+
+
+@pytest.mark.parametrize(("asked", "kept"), [({}, 600), ({"end_of_turn_ms": 0}, 0), ({"end_of_turn_ms": 5000}, 5000)])
+async def test_silence_that_ends_a_turn_is_the_sessions(
+    gateway: GatewayProcess, store: Redis, asked: dict[str, int], kept: int
+) -> None:
+    answer = await ask(gateway, "POST", SESSIONS, json={"transport": "websocket", **asked})
+    assert answer.status_code == 201
+    ssrc = Opened(gateway, answer.json()).ssrc
+    assert await store.hget(state.session(ssrc), SessionField.END_OF_TURN_MS) == str(kept).encode()
+
+
+@pytest.mark.parametrize("asked", [-1, MOST_END_OF_TURN_MS + 1, "soon"])
+async def test_silence_that_ends_no_turn_is_refused(gateway: GatewayProcess, asked: object) -> None:
+    answer = await ask(gateway, "POST", SESSIONS, json={"transport": "websocket", "end_of_turn_ms": asked})
+    assert "end_of_turn_ms" in is_refusal(answer, 400, "bad request")
 
 
 async def test_session_for_a_native_caller(gateway: GatewayProcess, store: Redis) -> None:

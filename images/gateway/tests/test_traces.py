@@ -109,6 +109,26 @@ async def test_call_is_one_trace_whose_stages_add_up(
     assert min(abs(told_ms(collector.of(opened)) - saw_ms) for opened, saw_ms in calls) < MOST_OFF_MS
 
 
+async def test_call_that_comes_to_another_gateway_goes_on_in_its_trace(
+    start: Start, vad: VadHost, collector: Collector
+) -> None:
+    settings = {"TRACE_COLLECTOR": collector.url, "TRACED_SHARE": 1}
+    first = await (await start(**settings, DRAIN_TIMEOUT_S=0).ready()).takes_callers()
+    second = await (await start(**settings).ready()).takes_callers()
+    opened = await first.open()
+    async with opened.socket() as connection:
+        await connection.send(bytes(640 * FRAMES))
+        await vad.heard(opened.ssrc, FRAMES)
+        first.terminate()
+        await connection.wait_closed()
+    async with opened.at(second).socket() as connection:
+        await connection.send(bytes(640 * FRAMES))
+        await vad.heard(opened.ssrc, 2 * FRAMES)
+    second.terminate()
+    await holds("both gateways tell", lambda: [span.name for span in collector.spans].count("call") == 2)
+    assert {span.trace_id for span in collector.spans} == {trace_id(opened.id).to_bytes(16, "big")}
+
+
 async def test_nothing_is_sent_of_calls_that_are_not_sampled(
     start: Start, vad: VadHost, store: Redis, collector: Collector
 ) -> None:

@@ -254,6 +254,20 @@ def test_engine_has_a_worker_for_each_core_and_admits_what_the_plan_counts_on(sa
             assert re.search(rf"\b{variable}={value}\b", text), (name, variable)
 
 
+@pytest.mark.parametrize(
+    ("model", "engine"), [("voxtral-small-24b", "vllm"), ("voxtral-mini-4b-realtime", "vllm-realtime")]
+)
+def test_model_that_hears_live_gets_audio_as_it_comes(tmp_path: Path, model: str, engine: str) -> None:
+    load = {"sessions": 8, "session_tokens": 7500, "context_tokens": 8192, "longest_call_s": 600}
+    if engine == "vllm":
+        del load["longest_call_s"]
+    asr = edited_sandbox({"aws.asr.2.engine": "vllm", "aws.asr.2.vllm": {"model": model, "load": load}}, tmp_path)[
+        "asr-p5"
+    ]
+    (script,) = [user_data({"LaunchTemplateData": data}) for data in launch_data(asr)]
+    assert re.search(rf"\bVOICE_ENGINE={engine}$", script, re.MULTILINE)
+
+
 def test_vllm_is_started_by_its_launcher_with_caches_on_nvme(tmp_path: Path) -> None:
     load = {"sessions": 8, "session_tokens": 1500, "context_tokens": 32768}
     options = {"model": "voxtral-small-24b", "load": load}

@@ -13,6 +13,7 @@ from blueprint.contract.network import VLLM
 from voice_runtime.features import SAMPLE_RATE
 from voice_whisper.job import GivenUpError, Heard, Wanted
 from voice_whisper.utterance import Utterance
+from voice_whisper.window import LONGEST_FRAMES
 
 REQUESTS = 64
 """At a time; vLLM batches them. More wait here."""
@@ -31,6 +32,8 @@ class BesideVllm:
         address: Of vLLM, or of a router.
         model: Name of the model that transcribes; empty: the only one there.
     """
+
+    longest_frames = LONGEST_FRAMES
 
     def __init__(self, address: str = f"http://127.0.0.1:{VLLM.number}", model: str = "") -> None:
         self.kinds = frozenset({ChunkKind.PCM16})

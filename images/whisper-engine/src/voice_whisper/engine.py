@@ -26,6 +26,7 @@ from voice_whisper.live_session import Services
 from voice_whisper.patience import STORE_ERRORS
 from voice_whisper.pool import WorkerPool
 from voice_whisper.settings import EngineSettings
+from voice_whisper.streaming import Streams
 from voice_whisper.transcriber import Transcriber
 
 RECEIVE_BUFFER_BYTES = 8 << 20
@@ -60,9 +61,7 @@ class Engine:
         self._settings = settings
         self._store = connect(store)
         self._counters = Counters()
-        self._transcriber: Transcriber = (
-            BesideVllm(settings.vllm_url, settings.vllm_model) if settings.engine == "vllm" else WorkerPool(settings)
-        )
+        self._transcriber = _transcriber(settings)
         journal, sessions = Journal(self._store, settings.host), Sessions(self._store)
         self._batch = JournalBatch(journal, self._counters)
         services = Services(self._transcriber, Transcripts(self._store), journal, self._batch, self._counters)
@@ -140,6 +139,18 @@ class Engine:
         except STORE_ERRORS as error:
             log.warning("left without a word: %s", error)
         log.info("drained: %d sessions are left to other hosts", left)
+
+
+def _transcriber(settings: EngineSettings) -> Transcriber:
+    match settings.engine:
+        case "whisper":
+            return WorkerPool(settings)
+        case "vllm":
+            return BesideVllm(settings.vllm_url, settings.vllm_model)
+        case "vllm-realtime":
+            from voice_whisper.vllm_realtime import VllmRealtime  # noqa: PLC0415  Neuron's image has no websockets
+
+            return Streams(VllmRealtime(settings.vllm_url, settings.vllm_model))
 
 
 def _chunk_socket(settings: EngineSettings) -> socket.socket:

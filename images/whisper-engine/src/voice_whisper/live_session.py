@@ -95,7 +95,9 @@ class LiveSession:
         self.touched_at = time.monotonic()
         self._ssrc = record.ssrc
         self._language = primary_language(record.language) if record.language else None
-        self._audio = SessionAudio(done_until, record.transcribed_chunks, record.end_of_turn_ms / 1000)
+        self._audio = SessionAudio(
+            done_until, record.transcribed_chunks, record.end_of_turn_ms / 1000, services.transcriber.longest_frames
+        )
         self._services = services
         self._outbox: deque[_Due] = deque()
         self._publishing = asyncio.Lock()

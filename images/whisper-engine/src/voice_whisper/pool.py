@@ -13,7 +13,7 @@ from voice_whisper.process import Process
 from voice_whisper.settings import DECODER_BATCH, ENCODER_BATCH, EngineSettings, Layout, threads_of_each
 from voice_whisper.stage import Stage, Start
 from voice_whisper.utterance import Utterance
-from voice_whisper.window import window_of
+from voice_whisper.window import LONGEST_FRAMES, window_of
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,8 @@ class WorkerPool:
         stages: By role, in the order of the work.
         languages: That the model understands; known when it is ready.
     """
+
+    longest_frames = LONGEST_FRAMES
 
     def __init__(self, settings: EngineSettings) -> None:
         crews = crews_of(settings)

@@ -39,13 +39,21 @@ class SessionAudio:
 
     Args:
         end_of_turn_s: Silence that ends an utterance.
+        longest_frames: An utterance is cut there.
 
     Attributes:
         done_until: Place behind all that has been handed out: what comes of before it is too late.
     """
 
-    def __init__(self, done_until: int = 0, next_number: int = 0, end_of_turn_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        done_until: int = 0,
+        next_number: int = 0,
+        end_of_turn_s: float = 0.0,
+        longest_frames: int = LONGEST_FRAMES,
+    ) -> None:
         self.done_until = done_until
+        self._longest_frames = longest_frames
         self._end_of_turn_s = end_of_turn_s
         self._longest_pause = round(UNFINISHED * end_of_turn_s * 1000 / FRAME_MS)
         self._last_mark = -1
@@ -144,11 +152,11 @@ class SessionAudio:
         gap = chunk.sequence - utterance.last > LARGEST_GAP_FRAMES
         if (another or ended or gap) and not self._goes_on(place, chunk):
             return self._begin(place + 1, Utterance(chunk.sequence, chunk.kind, opened=starts))
-        pieces = (chunk.sequence - utterance.begin) // LONGEST_FRAMES
+        pieces = (chunk.sequence - utterance.begin) // self._longest_frames
         if pieces <= 0:
             return utterance
-        utterance.end, utterance.has_ended = utterance.begin + LONGEST_FRAMES, True
-        start = utterance.begin + pieces * LONGEST_FRAMES
+        utterance.end, utterance.has_ended = utterance.begin + self._longest_frames, True
+        start = utterance.begin + pieces * self._longest_frames
         return self._begin(place + 1, Utterance(start, chunk.kind, opened=False, continues=True))
 
     def _goes_on(self, place: int, chunk: AudioChunk) -> bool:

@@ -37,12 +37,12 @@ class EngineSettings(BaseSettings):
     zone: str = ""
     chunk_port: int = Field(ge=1, le=65535)
     health_port: int = Field(ge=1, le=65535)
-    engine: Literal["whisper", "vllm"] = "whisper"
+    engine: Literal["whisper", "vllm", "vllm-realtime"] = "whisper"
     drain_timeout_s: int = Field(ge=1)
     health_address: str = "127.0.0.1"
     """Where the health port is: a cluster asks from outside the pod."""
     vllm_url: str = f"http://127.0.0.1:{VLLM.number}"
-    """vLLM's API, or a router's, for the engine ``vllm``."""
+    """vLLM's API, or a router's, for the engine ``vllm``; of ``vllm-realtime`` its own."""
     vllm_model: str = ""
     """Name of the model there; empty: the only one."""
 

@@ -12,9 +12,11 @@ class Transcriber(Protocol):
 
     Attributes:
         languages: That it understands; none: it does not tell.
+        longest_frames: Of an utterance, in 20 ms frames; a longer one is cut.
     """
 
     languages: tuple[str, ...]
+    longest_frames: int
 
     @property
     def kinds(self) -> frozenset[ChunkKind]:

@@ -1,0 +1,195 @@
+"""Engines that stream: a server with vLLM's realtime messages, whose words are what it was really sent."""
+
+import asyncio
+import base64
+import gc
+import json
+from collections.abc import AsyncIterator, Iterator
+from http import HTTPStatus
+
+import numpy as np
+import pytest
+import websockets
+from conftest import Start
+from engine_host import chunks_of, finals, open_session
+from numpy.typing import NDArray
+from redis.asyncio import Redis
+from websockets.http11 import Request, Response
+
+from blueprint.contract.chunk import ChunkKind
+from images.conftest import PATIENCE_S
+from voice_runtime.features import SAMPLE_RATE
+from voice_whisper import streaming
+from voice_whisper.job import Wanted
+from voice_whisper.streaming import OVERLAP, Streams, joined
+from voice_whisper.utterance import Utterance
+from voice_whisper.vllm_realtime import VllmRealtime
+
+MODEL = "voxtral-mini-4b-realtime"
+WORD, SPACE = SAMPLE_RATE * 2 // 5, SAMPLE_RATE // 10
+CONTEXT = 150
+"""Tokens, of which a stream may use 9.6 s: its ends fall into words."""
+PARTIAL_EVERY = 25
+"""Chunks: half a second."""
+
+
+def speech(words: int) -> NDArray[np.int16]:
+    """Return audio of two words a second: each is its number, as a constant level."""
+    said = [np.concatenate([np.full(WORD, 1 + number), np.zeros(SPACE)]) for number in range(words)]
+    return np.concatenate(said).astype(np.int16)
+
+
+def text(words: int) -> str:
+    return " ".join(f"word{1 + number}" for number in range(words))
+
+
+def heard(audio: NDArray[np.int16]) -> Iterator[str]:
+    """Yield the words of audio; what is cut is not understood."""
+    edges = np.flatnonzero(np.diff(audio)) + 1
+    for part in np.split(audio, edges):
+        if part.size and part[0]:
+            yield f"word{part[0]}" if part.size == WORD else "mumble"
+
+
+class Realtime:
+    """vLLM's HTTP port: its models, and the socket."""
+
+    def __init__(self) -> None:
+        self.tokens = CONTEXT
+        self.streams: list[int] = []
+        self.breaks = self.ended = 0
+
+    async def serve(self, socket: websockets.ServerConnection) -> None:
+        await socket.send(json.dumps({"type": "session.created", "id": "sess-1", "created": 0}))
+        assert json.loads(await socket.recv()) == {"type": "session.update", "model": MODEL}
+        assert json.loads(await socket.recv()) == {"type": "input_audio_buffer.commit", "final": False}
+        number, audio, told = len(self.streams), np.empty(0, np.int16), 0
+        self.streams.append(0)
+        async for message in socket:
+            event = json.loads(message)
+            if event["type"] == "input_audio_buffer.commit":
+                assert event["final"]
+                words = list(heard(audio))
+                await socket.send(json.dumps({"type": "transcription.done", "text": " ".join(words), "usage": None}))
+                return
+            audio = np.concatenate([audio, np.frombuffer(base64.b64decode(event["audio"]), "<i2")])
+            self.streams[number] = audio.size
+            if self.breaks and audio.size > 2 * SAMPLE_RATE:
+                self.breaks -= 1
+                await socket.send(json.dumps({"type": "error", "error": "the engine died", "code": "processing_error"}))
+                return
+            words = list(heard(audio))[:-1]
+            for word in words[told:]:
+                await socket.send(json.dumps({"type": "transcription.delta", "delta": f" {word}"}))
+            told = len(words)
+        self.ended += 1
+
+    def models(self, connection: websockets.ServerConnection, request: Request) -> Response | None:
+        if request.path == "/v1/realtime":
+            return None
+        return connection.respond(HTTPStatus.OK, json.dumps({"data": [{"id": MODEL, "max_model_len": self.tokens}]}))
+
+
+@pytest.fixture
+async def vllm(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Realtime, str]]:
+    monkeypatch.setattr(streaming, "RETRY_PAUSE_S", 0.01)
+    found = Realtime()
+    async with websockets.serve(found.serve, "127.0.0.1", 0, process_request=found.models) as server:
+        yield found, f"http://127.0.0.1:{next(iter(server.sockets)).getsockname()[1]}"
+
+
+@pytest.fixture
+async def streams(vllm: tuple[Realtime, str]) -> AsyncIterator[Streams]:
+    transcriber = Streams(VllmRealtime(vllm[1]))
+    running = asyncio.create_task(transcriber.run())
+    async with asyncio.timeout(PATIENCE_S):
+        await transcriber.ready()
+        yield transcriber
+    running.cancel()
+
+
+async def said(streams: Streams, utterance: Utterance, wanted: Wanted = Wanted.FINAL) -> str:
+    return (await streams.transcribe(utterance, None, wanted)).text
+
+
+async def test_no_word_is_lost_or_doubled_where_one_stream_follows_another(
+    vllm: tuple[Realtime, str], streams: Streams
+) -> None:
+    utterance, partials = Utterance(0, ChunkKind.PCM16, opened=True), []
+    for number, chunk in enumerate(chunks_of(1, speech(90), kind=ChunkKind.PCM16)):
+        utterance.add(chunk, 0.0)
+        if number % PARTIAL_EVERY == 0:
+            partials.append(await said(streams, utterance, Wanted.PARTIAL))
+    assert await said(streams, utterance) == text(90)
+    assert await said(streams, utterance) == text(90), "asked once more"
+    lengths = vllm[0].streams
+    assert len(lengths) > 4
+    assert max(lengths) <= 10 * SAMPLE_RATE, "longer than the context holds"
+    assert sum(lengths) == speech(90).size + (len(lengths) - 1) * OVERLAP, "each second is heard once"
+    assert len(partials[-1].split()) > 75
+
+
+async def test_speech_that_goes_on_behind_a_pause_is_heard_from_there(
+    vllm: tuple[Realtime, str], streams: Streams
+) -> None:
+    utterance, texts = Utterance(0, ChunkKind.PCM16, opened=True), []
+    chunks = chunks_of(1, speech(12), kind=ChunkKind.PCM16)
+    half = len(speech(6)) // 320
+    for chunk in chunks:
+        utterance.add(chunk, 0.0)
+        if utterance.frames == half:
+            texts.append(await said(streams, utterance))
+    texts.append(await said(streams, utterance))
+    assert texts == [text(6), text(12)]
+    assert sum(vllm[0].streams) == speech(12).size
+
+
+async def test_engine_that_breaks_off_hears_it_all_again(vllm: tuple[Realtime, str], streams: Streams) -> None:
+    utterance = Utterance(0, ChunkKind.PCM16, opened=True)
+    for chunk in chunks_of(1, speech(12), kind=ChunkKind.PCM16):
+        utterance.add(chunk, 0.0)
+    vllm[0].breaks = 3
+    assert await said(streams, utterance) == text(12)
+    assert len(vllm[0].streams) == 4
+
+
+async def test_stream_ends_with_its_utterance(vllm: tuple[Realtime, str], streams: Streams) -> None:
+    """Another host may take a session in the middle of a sentence."""
+    utterance = Utterance(0, ChunkKind.PCM16, opened=True)
+    for chunk in chunks_of(1, speech(3), kind=ChunkKind.PCM16):
+        utterance.add(chunk, 0.0)
+    await said(streams, utterance, Wanted.PARTIAL)
+    while not vllm[0].streams:
+        await asyncio.sleep(0.01)
+    assert vllm[0].ended == 0
+    del utterance, chunk
+    gc.collect()
+    while not vllm[0].ended:
+        await asyncio.sleep(0.01)
+
+
+async def test_monologue_is_one_utterance_of_the_engine(
+    vllm: tuple[Realtime, str], start: Start, store: Redis, ssrc: int
+) -> None:
+    """As a process: what is posted whole is cut at 28 s, in the middle of a word."""
+    vllm[0].tokens = 131072
+    engine = start("h1", VOICE_ENGINE="vllm-realtime", VOICE_VLLM_URL=vllm[1])
+    await asyncio.to_thread(engine.wait_ready)
+    await open_session(store, ssrc, end_of_turn_ms=0)
+    await engine.say(chunks_of(ssrc, speech(70), kind=ChunkKind.PCM16))
+    (final,) = await finals(store, ssrc, 1)
+    assert final.text == text(70)
+
+
+@pytest.mark.parametrize(
+    ("before", "behind", "whole"),
+    [
+        ("one two thr", "two three four", "one two three four"),
+        ("One, two. Thr", "wo two three", "One, two three"),
+        ("one two", "three four", "one two three four"),
+        ("", "one", "one"),
+        ("one", "", "one"),
+    ],
+)
+def test_what_both_streams_say_is_said_once(before: str, behind: str, whole: str) -> None:
+    assert joined(before, behind, overlaps=True, is_whole=True) == whole
