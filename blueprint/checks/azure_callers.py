@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from blueprint import catalog
 from blueprint.capacity import agent_capacity, caller_capacities, peak_calls, sized_callers
-from blueprint.checks.base import Level, Violation, check
+from blueprint.checks.base import Level, Violation, check, place
 from blueprint.file.model.deployment import Deployment, Environment
 from blueprint.file.model.edge import NoAuthorizer
 
@@ -33,7 +33,7 @@ def load_fits_callers(deployment: Deployment) -> Iterator[Violation]:
                 each.location,
                 f"tier {each.tier} carries {each.most:,} calls at the most, the load's peak is {peak:,} "
                 f"({load.calls:,} x {load.peak_factor:g})",
-                f"set it to {text}",
+                f"set {place(each.location)} to {text}",
             )
 
 
@@ -71,7 +71,7 @@ def cpu_pool_holds_callers(deployment: Deployment) -> Iterator[Violation]:
             at,
             f"{pool.nodes.max} nodes of {pool.vm_size} at the most; the pods that carry callers may ask for {need:.0f} "
             f"CPUs, which take {nodes}",
-            f"set nodes.max to {nodes}, or lower replicas.max",
+            f"set {place(at)}.max to {nodes}, or lower replicas.max",
         )
 
 
