@@ -237,9 +237,13 @@ def conversations_of(load: CallLoad) -> tuple[float, int]:
 
 
 def agent_capacity(agents: AgentRules, units: HostCount, location: Location) -> Capacity:
-    """Return what an agent tier carries: each process holds as many conversations as the file says."""
-    slots = Bound("slots", agents.conversations, "assumed", "agents.conversations of the deployment file")
-    return Capacity(Tier.AGENT, "agent", units, (slots,), location)
+    """Return what an agent tier carries."""
+    return Capacity(Tier.AGENT, "agent", units, (agent_bound(agents),), location)
+
+
+def agent_bound(agents: AgentRules) -> Bound:
+    """Each process holds as many conversations as the file says."""
+    return Bound("slots", agents.conversations, "assumed", "agents.conversations of the deployment file")
 
 
 def conversations_on_aws(aws: Aws) -> tuple[Link, ...]:
