@@ -90,9 +90,12 @@ def test_a_file_that_says_what_its_plan_shows_is_not_blocked(calls: int, tmp_pat
     """As the guide says: the column "for the load", a warm pool that fits, the budget that is named."""
     text = (DEPLOYMENTS / "production-us-east-1.yaml").read_text(encoding="utf-8")
     assert PRODUCTION.load
-    shown = sized(PRODUCTION.aws, PRODUCTION.load.model_copy(update={"calls": calls}))
+    load = PRODUCTION.load.model_copy(update={"calls": calls})
+    shown = sized(PRODUCTION.aws, load)
     edits = {".".join(map(str, each.location)): yaml.safe_load(asked) for each, asked in shown}
     more = edits["aws.asr.0.hosts"]["max"] - edits["aws.asr.0.hosts"]["min"]
+    agents, (mean, peak) = conversations_on_aws(PRODUCTION.aws)[0], conversations_of(load)
+    edits["aws.agents.tasks"] = {"min": agents.units_for(mean), "max": agents.units_for(peak) + 1}
     edits |= {"load.calls": calls, "aws.asr.0.warm_pool.size": min(6, more)}
     for finding in checks.run(load_text(edited(edits, text), tmp_path)):
         if finding.check.id == "budget-covers-minimum" and (budget := re.search(r"to (\d+)", finding.violation.remedy)):
