@@ -327,10 +327,11 @@ def test_what_agents_read_has_to_exist(account: AwsAccount, tmp_path: Path) -> N
     edits: Edits = {
         "aws.agents.prompt": ABSENT,
         "aws.agents.prompt_secret": "our-prompt",
+        "aws.agents.chat.key_secret": "language-key",
         "aws.agents.speech.key_secret": "speech-key",
     }
     deployment = edited(edits, tmp_path)
-    for name, holds in (("our-prompt", "prompt"), ("chat-key", "language model"), ("speech-key", "speaks")):
+    for name, holds in (("our-prompt", "prompt"), ("language-key", "language model"), ("speech-key", "speaks")):
         row = account.answer(deployment, f"secret {name}")
         assert row.status is Status.BLOCKS
         assert holds in row.needed
