@@ -248,7 +248,7 @@ def _fargate_vcpus(account: Account) -> int:
     """Count the vCPUs of running Fargate tasks that are none of the deployment's."""
     client, units = account.session.client("ecs"), 0
     for cluster in account.listed("ecs", "list_clusters", "clusterArns[]"):
-        tags = client.list_tags_for_resource(resourceArn=cluster)["tags"]
+        tags = client.list_tags_for_resource(resourceArn=cluster).get("tags", [])
         if account.is_ours([{"Key": tag.get("key", ""), "Value": tag.get("value", "")} for tag in tags]):
             continue
         tasks = list(account.listed("ecs", "list_tasks", "taskArns[]", cluster=cluster, launchType="FARGATE"))
