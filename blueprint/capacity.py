@@ -17,12 +17,13 @@ from blueprint.contract.network import Tier
 from blueprint.engines.launch.whisper import DEFAULT_MODELS
 from blueprint.engines.sizing.memory import kv_memory, session_bytes
 from blueprint.engines.sizing.result import DoesNotFitError
-from blueprint.engines.sizing.service import size_fleet
+from blueprint.engines.sizing.service import Room, rooms, size_fleet
 from blueprint.file.model.agents import AgentRules, ClusterService
 from blueprint.file.model.aws import AsrFleet, Aws, StateStore, VadFleet
-from blueprint.file.model.azure import Azure, TtsService
+from blueprint.file.model.azure import Azure
 from blueprint.file.model.azure_callers import Callers, GatewayPods, VadPods
 from blueprint.file.model.base import HostCount
+from blueprint.file.model.deployment import Deployment
 from blueprint.file.model.edge import GatewayService
 from blueprint.file.model.load import CallLoad, Measured
 from blueprint.file.source import Location
@@ -197,9 +198,10 @@ def caller_capacities(callers: Callers) -> tuple[Capacity, ...]:
 
 @dataclass(frozen=True)
 class Link:
-    """A part of the chain that a conversation takes a place in.
+    """A part of the chain that a conversation takes a place in: a tier, or a service that hears, answers or speaks.
 
     Attributes:
+        units: Fewest and most hosts, tasks or replicas, of all its fleets or pools.
         low: Conversations that it carries at its fewest units.
         most: The same at its most.
         location: Where the file says how many units.
@@ -207,16 +209,41 @@ class Link:
     """
 
     name: str
+    units: HostCount
     low: int
     most: int
     location: Location
     source: str
 
+    @property
+    def calls(self) -> int:
+        """Conversations that a unit carries, of different ones the mean."""
+        return self.most // self.units.max
+
+    def units_for(self, conversations: float) -> int:
+        """Return the units that carry so many with ``FILL`` of their places in use; fleets keep their shares.
+
+        Raises:
+            ValueError: A unit carries none.
+        """
+        if not self.most:
+            raise ValueError(f"{self.name} carries no conversations: {self.source}")
+        return max(1, math.ceil(conversations * self.units.max / (self.most * FILL)))
+
+
+def conversations_of(load: CallLoad) -> tuple[float, int]:
+    """Return the conversations of a load at the same time: the mean, and at the peak."""
+    return load.calls * load.conversation_share, math.ceil(peak_calls(load) * load.conversation_share)
+
 
 def agent_capacity(agents: AgentRules, units: HostCount, location: Location) -> Capacity:
-    """Return what an agent tier carries: each process holds as many conversations as the file says."""
-    slots = Bound("slots", agents.conversations, "assumed", "agents.conversations of the deployment file")
-    return Capacity(Tier.AGENT, "agent", units, (slots,), location)
+    """Return what an agent tier carries."""
+    return Capacity(Tier.AGENT, "agent", units, (agent_bound(agents),), location)
+
+
+def agent_bound(agents: AgentRules) -> Bound:
+    """Each process holds as many conversations as the file says."""
+    return Bound("slots", agents.conversations, "assumed", "agents.conversations of the deployment file")
 
 
 def conversations_on_aws(aws: Aws) -> tuple[Link, ...]:
@@ -231,32 +258,58 @@ def conversations_on_aws(aws: Aws) -> tuple[Link, ...]:
 
 
 def conversations_on_azure(azure: Azure) -> tuple[Link, ...]:
-    """Return the same of a cluster, with the services that answer and speak."""
+    """Return the same of a cluster, with the services that hear, answer and speak; one that cannot work has no place.
+
+    Raises:
+        LookupError: A service names a pool that the file does not have, or one without GPUs.
+    """
     agents, callers = azure.agents, azure.callers
     if agents is None or callers is None:
         return ()
     own = agent_capacity(agents, agents.replicas, ("azure", "agents", "replicas"))
-    services = {each.name: (index, each) for index, each in enumerate(azure.services)}
-    engines = []
-    for engine in (agents.chat, agents.speech):
-        if not isinstance(engine, ClusterService):
-            continue
-        index, service = services[engine.service]
-        if isinstance(service, TtsService):
-            carried, source = int(service.sessions / SPEECH_SHARE), f"sessions, each spoken to {SPEECH_SHARE:.0%} of it"
-        else:
-            carried, source = service.load.sessions, "load.sessions of the deployment file"
-        engines.append(Link(service.name, carried, carried, ("azure", "services", index), source))
-    return (*_chain((own, *caller_capacities(callers))), *engines)
+    found = list(rooms(azure))
+    engines = [_engine(azure, callers.asr.model, [room for room in found if room.model == callers.asr.model])]
+    for engine, share in ((agents.chat, 1.0), (agents.speech, SPEECH_SHARE)):
+        if isinstance(engine, ClusterService):
+            engines.append(_engine(azure, engine.service, [r for r in found if r.service == engine.service], share))
+    return (*_chain((own, *caller_capacities(callers))), *filter(None, engines))
+
+
+def conversation_chains(deployment: Deployment) -> Iterator[tuple[Link, ...]]:
+    """Yield the chain of each half that has agents, these first.
+
+    Raises:
+        LookupError: A service on Azure names a pool that the file does not have, or one without GPUs.
+    """
+    if deployment.aws_half and deployment.aws_half.agents:
+        yield conversations_on_aws(deployment.aws_half)
+    if deployment.azure_half and (chain := conversations_on_azure(deployment.azure_half)):
+        yield chain
+
+
+def _engine(azure: Azure, name: str, found: list[Room], share: float = 1.0) -> Link | None:
+    """Return replicas as a part of the chain; each conversation takes a session ``share`` of its time."""
+    if not found:
+        return None
+    index = next(index for index, service in enumerate(azure.services) if service.name == found[0].service)
+    low, most = (
+        int(sum(count * room.sessions for room, count in zip(found, counts, strict=True)) / share)
+        for counts in ([room.low for room in found], [room.most for room in found])
+    )
+    units = HostCount(min=sum(room.low for room in found), max=sum(room.most for room in found))
+    source = " and ".join(f"{room.sessions:,} sessions a replica on {room.pool}" for room in found)
+    if share < 1:
+        source += f", each conversation {share:.0%} of its time"
+    return Link(name, units, low, most, ("azure", "services", index, "replicas"), source)
 
 
 def _chain(found: tuple[Capacity, ...]) -> tuple[Link, ...]:
-    room = by_tier(found)
-    first = {each.tier: each for each in reversed(found)}
-    return tuple(
-        Link(tier.value, low, most, first[tier].location, first[tier].binding.source)
-        for tier, (low, most) in room.items()
-    )
+    links = []
+    for tier, (low, most) in by_tier(found).items():
+        parts = [each for each in found if each.tier is tier]
+        units = HostCount(min=sum(each.units.min for each in parts), max=sum(each.units.max for each in parts))
+        links.append(Link(tier.value, units, low, most, parts[0].location, parts[0].binding.source))
+    return tuple(links)
 
 
 def sized_callers(callers: Callers, load: CallLoad) -> Iterator[tuple[Capacity, str]]:

@@ -1,6 +1,5 @@
 """Checks on the agent tier of either cloud."""
 
-import math
 from collections.abc import Iterator
 
 from blueprint import catalog
@@ -8,11 +7,11 @@ from blueprint.capacity import (
     CONVERSATION_WORK,
     CONVERSATIONS_PER_CORE,
     Link,
-    conversations_on_aws,
-    conversations_on_azure,
-    peak_calls,
+    conversation_chains,
+    conversations_of,
 )
 from blueprint.catalog.inference import ModelCard, Task
+from blueprint.checks.azure_sizing import growth
 from blueprint.checks.base import Violation, check, place
 from blueprint.file.model.agents import AgentPods, AwsAgents, ClusterService, Endpoint
 from blueprint.file.model.deployment import Deployment
@@ -46,32 +45,42 @@ def agents_fit_tiers(deployment: Deployment) -> Iterator[Violation]:
     for agents, *others in _chains(deployment):
         for each in others:
             if agents.most > each.most:
+                holds = each.most * agents.units.max // agents.most
+                at = place(agents.location)
+                lower = f"set {at}.max to {holds}" if holds >= agents.units.min else f"lower {at}"
                 yield Violation(
                     agents.location,
                     f"agents admit {agents.most:,} conversations at the most, {each.name} carries {each.most:,} "
                     f"({each.source})",
-                    f"lower max, or let {each.name} grow ({place(each.location)})",
+                    f"{lower}, or let {each.name} grow ({place(each.location)})",
                 )
 
 
 @check(
     "load-fits-agents",
-    "Agents hold the conversations of the load's peak at their most processes.",
+    "Agents, and the services that answer and speak for them, hold the conversations of the load's peak at their most.",
     source="blueprint/capacity.py; the load's `conversation_share`",
 )
 def load_fits_agents(deployment: Deployment) -> Iterator[Violation]:
     load = deployment.load
-    for agents, *_ in _chains(deployment):
+    services = [each.name for each in deployment.azure_half.services] if deployment.azure_half else []
+    for agents, *others in _chains(deployment):
         # The load comes to the AWS half where there is one.
         if load is None or (agents.location[0] == "azure" and deployment.aws_half):
             continue
-        peak = math.ceil(peak_calls(load) * load.conversation_share)
-        if agents.most < peak:
+        mean, peak = conversations_of(load)
+        for each in (agents, *(other for other in others if other.name in services)):
+            if each.most >= peak:
+                continue
+            low, most = each.units_for(mean), each.units_for(peak)
+            remedy = f"set {place(each.location)} to {{min: {low}, max: {max(most, low + 1)}}}"
+            if each is not agents:
+                remedy = growth(deployment.azure, each.name, most - each.units.max)
             yield Violation(
-                agents.location,
-                f"agents hold {agents.most:,} conversations at the most, the load's peak is {peak:,} "
-                f"({load.calls:,} x {load.peak_factor:g} x {load.conversation_share:g})",
-                "raise max, or lower load.conversation_share where fewer callers want an agent",
+                each.location,
+                f"{each.name} holds {each.most:,} conversations at the most, the "
+                f"load's peak is {peak:,} ({load.calls:,} x {load.peak_factor:g} x {load.conversation_share:g})",
+                f"{remedy}, or lower load.conversation_share where fewer callers want an agent",
             )
 
 
@@ -133,8 +142,7 @@ def _agents(deployment: Deployment) -> Iterator[tuple[Location, AwsAgents | Agen
 
 def _chains(deployment: Deployment) -> Iterator[tuple[Link, ...]]:
     """Yield the chain of each half that has agents, these first."""
-    found = (
-        conversations_on_aws(deployment.aws_half) if deployment.aws_half else (),
-        conversations_on_azure(deployment.azure_half) if deployment.azure_half else (),
-    )
-    yield from filter(None, found)
+    try:
+        yield from conversation_chains(deployment)
+    except LookupError:
+        return  # a pool that is missing, or has no GPUs, is another check's

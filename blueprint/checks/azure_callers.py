@@ -5,7 +5,10 @@ from collections.abc import Iterator
 
 from blueprint import catalog
 from blueprint.capacity import agent_capacity, caller_capacities, peak_calls, sized_callers
-from blueprint.checks.base import Level, Violation, check
+from blueprint.checks.base import Level, Violation, check, place
+from blueprint.contract.network import Tier
+from blueprint.file.model.azure import Azure
+from blueprint.file.model.base import HostCount
 from blueprint.file.model.deployment import Deployment, Environment
 from blueprint.file.model.edge import NoAuthorizer
 
@@ -33,8 +36,22 @@ def load_fits_callers(deployment: Deployment) -> Iterator[Violation]:
                 each.location,
                 f"tier {each.tier} carries {each.most:,} calls at the most, the load's peak is {peak:,} "
                 f"({load.calls:,} x {load.peak_factor:g})",
-                f"set it to {text}",
+                f"set {place(each.location)} to {text}",
             )
+
+
+def cpu_pods(azure: Azure) -> dict[str, tuple[float, HostCount]]:
+    """Return the CPUs of a pod with its sidecars, and the pods, of each tier on the CPU pool; none without callers."""
+    callers, agents = azure.callers, azure.agents
+    if callers is None:
+        return {}
+    asked = {
+        Tier.GATEWAY: (callers.edge.gateway.cpus, callers.edge.gateway.replicas),
+        Tier.VAD: (callers.vad.cpus, callers.vad.replicas),
+        Tier.ASR: (callers.asr.cpus, callers.asr.replicas),
+        **({Tier.AGENT: (AGENT_CPUS, agents.replicas)} if agents else {}),
+    }
+    return {tier.value: (cpus + SIDECAR_CPUS, replicas) for tier, (cpus, replicas) in asked.items()}
 
 
 @check(
@@ -62,32 +79,27 @@ def cpu_pool_holds_callers(deployment: Deployment) -> Iterator[Violation]:
     callers, pool = deployment.azure.callers, deployment.azure.cpu_pool
     if callers is None or pool is None:
         return
-    room = catalog.vm_sizes()[pool.vm_size].vcpus - NODE_CPUS
-    asked = {
-        "gateway": (callers.edge.gateway.cpus, callers.edge.gateway.replicas),
-        "vad": (callers.vad.cpus, callers.vad.replicas),
-        "asr": (callers.asr.cpus, callers.asr.replicas),
-        **({"agent": (AGENT_CPUS, deployment.azure.agents.replicas)} if deployment.azure.agents else {}),
-    }
+    room, asked = catalog.vm_sizes()[pool.vm_size].vcpus - NODE_CPUS, cpu_pods(deployment.azure)
     at = ("azure", "cpu_pool", "nodes")
     for name, (cpus, _) in asked.items():
-        if cpus + SIDECAR_CPUS > room:
+        if cpus > room:
             yield Violation(
                 at,
-                f"a pod of {name} asks for {cpus:g} CPUs; a node of {pool.vm_size} has {room:g} for pods",
+                f"a pod of {name} asks for {cpus - SIDECAR_CPUS:g} CPUs; a node of {pool.vm_size} has {room:g} for "
+                "pods",
                 "take a larger size, or fewer CPUs a pod",
             )
             return
     # What is left over on each node is the largest pod at the most.
-    largest = max(cpus for cpus, _ in asked.values()) + SIDECAR_CPUS
-    need = sum((cpus + SIDECAR_CPUS) * (replicas.max + 1) for cpus, replicas in asked.values())
+    largest = max(cpus for cpus, _ in asked.values())
+    need = sum(cpus * (replicas.max + 1) for cpus, replicas in asked.values())
     nodes = math.ceil(need / max(room - largest + 1, 1))
     if nodes > pool.nodes.max:
         yield Violation(
             at,
             f"{pool.nodes.max} nodes of {pool.vm_size} at the most; the pods that carry callers may ask for {need:.0f} "
             f"CPUs, which take {nodes}",
-            f"set nodes.max to {nodes}, or lower replicas.max",
+            f"set {place(at)}.max to {nodes}, or lower replicas.max",
         )
 
 

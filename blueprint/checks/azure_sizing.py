@@ -8,7 +8,7 @@ from blueprint.azure.topology import kube_reserved_cpus
 from blueprint.capacity import peak_calls
 from blueprint.catalog import Gpu
 from blueprint.checks.azure_cluster import Cluster, Engine, cluster_in
-from blueprint.checks.base import Level, Violation, check, cluster_check, refusal
+from blueprint.checks.base import Level, Violation, check, cluster_check, place, refusal
 from blueprint.contract.images import Image
 from blueprint.contract.metrics import StartPhase
 from blueprint.engines.launch.coldstart import BUDGETS
@@ -18,6 +18,7 @@ from blueprint.engines.sizing.memory import KvMemory, replication, weights_gib
 from blueprint.engines.sizing.result import DoesNotFitError
 from blueprint.engines.sizing.service import listening, size_service
 from blueprint.engines.sizing.tts import size_tts
+from blueprint.file.model.azure import Azure, ChatService
 from blueprint.file.model.deployment import Deployment
 from blueprint.file.model.serving import KvCacheType
 
@@ -58,18 +59,33 @@ def load_fits_services(deployment: Deployment) -> Iterator[Violation]:
     if load is None or deployment.azure_half is None or deployment.aws_half:
         return
     try:
-        rooms, peak = list(listening(deployment.azure)), peak_calls(load)
+        found, peak = list(listening(deployment.azure)), peak_calls(load)
     except LookupError:
         return  # a pool without GPUs is another check's
-    most = sum(room.most * room.sessions for room in rooms)
+    most = sum(room.most * room.sessions for room in found)
     if most < peak:
-        named = ", ".join(f"{room.service} {room.most} x {room.sessions}" for room in rooms) or "none takes audio"
+        named = ", ".join(f"{room.service} {room.most} x {room.sessions}" for room in found) or "none takes audio"
         yield Violation(
             ("load", "calls"),
             f"the load's peak is {peak:,} ({load.calls:,} x {load.peak_factor:g}), the services have room for "
             f"{most:,} ({named})",
-            f"raise replicas.max and the nodes of its pool, or set calls to at most {int(most / load.peak_factor)}",
+            f"{growth(deployment.azure, found[0].service, math.ceil((peak - most) / found[0].sessions))}, or lower "
+            f"load.calls to {int(most / load.peak_factor)}"
+            if found
+            else "add a service whose model takes audio",
         )
+
+
+def growth(azure: Azure, name: str, replicas: int) -> str:
+    """Return the remedy that gives a service more replicas: on its first pool, with nodes for them."""
+    index, service = next((index, each) for index, each in enumerate(azure.services) if each.name == name)
+    first = size_service(azure, service).pools[0]
+    own = [each.pool for each in service.pool_replicas] if isinstance(service, ChatService) else []
+    bounds = ("pool_replicas", own.index(first.pool)) if first.pool in own else ("replicas",)
+    at = place(("azure", "services", index, *bounds, "max"))
+    pool = next(index for index, each in enumerate(azure.pools) if each.name == first.pool)
+    nodes = first.nodes_max + math.ceil(replicas / first.replicas_per_node)
+    return f"set {at} to {first.most_replicas + replicas}, {place(('azure', 'pools', pool, 'nodes', 'max'))} to {nodes}"
 
 
 @cluster_check(
@@ -219,9 +235,10 @@ def replicas_carry_load(deployment: Deployment) -> Iterator[Violation]:
             sizing = size_service(azure, service)
         except (DoesNotFitError, LookupError):
             continue
-        if not sizing.enough:
+        if (missing := sizing.asked - sizing.sessions) > 0:
+            more = growth(azure, service.name, math.ceil(missing / sizing.pools[0].engine.sessions))
             yield Violation(
                 ("azure", "services", index, "replicas"),
                 f"{service.name}: {sizing.verdict}",
-                "raise replicas.max and the pool's nodes.max, or ask for fewer sessions",
+                f"{more}, or ask for fewer sessions",
             )

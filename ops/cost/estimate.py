@@ -8,13 +8,14 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from blueprint.aws import names
+from blueprint.file.model.agents import AgentPods, AwsAgents, Endpoint
 from blueprint.file.model.azure import Azure
 from blueprint.file.model.deployment import Deployment
 from blueprint.file.model.load import CallLoad
 from blueprint.hosts import NO_DIGEST, images_of
-from ops.cost import aws, azure, traffic
+from ops.cost import aws, azure, conversations, traffic
 from ops.cost.audio import aws_audio, aws_calls, azure_audio, azure_calls, azure_place, expected_place
-from ops.cost.model import EXPECTED_UTILISATION, Audio, Elsewhere, Estimate, Line, Unpriced, Use
+from ops.cost.model import EXPECTED_UTILISATION, Audio, Conversations, Elsewhere, Estimate, Line, Unpriced, Use
 from ops.cost.prices import PriceBook
 from ops.synthesis import templates
 
@@ -69,6 +70,7 @@ class Half:
     rented: tuple[Rented, ...]
     audio: Audio
     notes: tuple[str, ...]
+    conversations: Conversations | None = None
 
     @property
     def items(self) -> set[str]:
@@ -94,7 +96,7 @@ def halves(deployment: Deployment, assumed: Assumptions) -> list[Half]:
         if place is None:
             place = expected_place(aws_half, regional.load) if regional.load else EXPECTED_UTILISATION
         rented = aws_rented(regional, templates(with_images(regional)), place)
-        rented += traffic_rented(regional, place)
+        rented += traffic_rented(regional, place) + _endpoints(aws_half.agents)
         audio = aws_audio(aws_half, regional.load, place)
         spot = any(fleet.purchase.option == "spot" for fleet in aws_half.asr)
         found.append(
@@ -104,6 +106,7 @@ def halves(deployment: Deployment, assumed: Assumptions) -> list[Half]:
                 tuple(rented),
                 audio,
                 notes + (NO_LOAD,) * (deployment.load is None) + (SPOT,) * spot,
+                conversations.of_aws(aws_half, regional.load, place),
             )
         )
     if deployment.azure_half:
@@ -120,10 +123,11 @@ def halves(deployment: Deployment, assumed: Assumptions) -> list[Half]:
         rented = azure_rented(graphs, place)
         if load:
             rented = [*_without_traffic(rented), *azure_traffic(azure_half, load, place)]
-        audio = azure_audio(azure_half, load, place)
+        rented += _endpoints(azure_half.agents)
+        audio, held = azure_audio(azure_half, load, place), conversations.of_azure(azure_half, load, place)
         spot = any(pool.purchase.option == "spot" for pool in azure_half.pools)
         said = notes + (NO_LOAD,) * (deployment.load is None) + (SPOT,) * spot
-        found.append(Half("azure", azure_half.location, tuple(rented), audio, said))
+        found.append(Half("azure", azure_half.location, tuple(rented), audio, said, held))
     return found
 
 
@@ -163,17 +167,36 @@ def traffic_rented(deployment: Deployment, utilisation: float) -> list[Rented]:
     if load is None:
         return []
     calls = aws_calls(half, load, utilisation)
-    return _traffic(traffic.aws_uses(half, load, calls, utilisation))
+    theirs = _traffic(conversations.aws_uses(half, load, utilisation), conversations.AGENTS)
+    return _traffic(traffic.aws_uses(half, load, calls, utilisation)) + theirs
 
 
 def azure_traffic(azure_half: Azure, load: CallLoad, utilisation: float) -> list[Rented]:
     """Return what the typed load uses of Azure beside nodes."""
     calls = azure_calls(azure_half, load)
-    return _traffic(traffic.azure_uses(azure_half, load, calls, utilisation))
+    theirs = _traffic(conversations.azure_uses(azure_half, load, utilisation), conversations.AGENTS)
+    return _traffic(traffic.azure_uses(azure_half, load, calls, utilisation)) + theirs
 
 
-def _traffic(uses: Iterable[tuple[str, Use]]) -> list[Rented]:
-    return [Rented("traffic", use.item, kind, (use,), (), free=False, known=True) for kind, use in uses]
+def _traffic(uses: Iterable[tuple[str, Use]], tier: str = "traffic") -> list[Rented]:
+    return [Rented(tier, use.item, kind, (use,), (), free=False, known=True) for kind, use in uses]
+
+
+def _endpoints(agents: AwsAgents | AgentPods | None) -> list[Rented]:
+    """Return the engines of conversations that run elsewhere: whoever runs them names their price."""
+    engines = [each for each in (agents.chat, agents.speech) if isinstance(each, Endpoint)] if agents else []
+    return [
+        Rented(
+            conversations.AGENTS,
+            each.model,
+            each.model,
+            (),
+            ((f"{each.url}, an endpoint elsewhere whose price is not known here", None),),
+            free=False,
+            known=True,
+        )
+        for each in engines
+    ]
 
 
 def azure_rented(graphs: Iterable[Graph], utilisation: float) -> list[Rented]:
@@ -215,7 +238,9 @@ def price(half: Half, book: PriceBook) -> Estimate:
     free = tuple(sorted({resource.kind for resource in half.rented if resource.free}))
     hosts = tuple(_elsewhere(use, book, half.region) for use in missing.values() if use.exact)
     left = without + tuple(unpriced)
-    return Estimate(half.cloud, half.region, half.audio, tuple(lines), left, free, half.notes, hosts)
+    return Estimate(
+        half.cloud, half.region, half.audio, tuple(lines), left, free, half.notes, hosts, half.conversations
+    )
 
 
 def _elsewhere(use: Use, book: PriceBook, region: str) -> Elsewhere:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from ops.cost.prices import Price
@@ -142,6 +142,20 @@ class Audio:
 
 
 @dataclass(frozen=True)
+class Conversations:
+    """Conversation minutes in a month, and which costs are theirs alone; the others are every call's alike.
+
+    Attributes:
+        own: Share that conversations have of the cost of a tier or of a resource, by its name.
+        assumed: How minutes and shares were assumed.
+    """
+
+    minutes: Amount
+    own: Mapping[str, float]
+    assumed: str
+
+
+@dataclass(frozen=True)
 class Estimate:
     """The cost of one cloud's half of a deployment.
 
@@ -160,6 +174,17 @@ class Estimate:
     free: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     hosts: tuple[Elsewhere, ...] = ()
+    conversations: Conversations | None = None
+
+    @property
+    def usd_per_conversation_minute(self) -> Amount | None:
+        """What a minute costs: conversations' own part, and a call's; ``None`` where there are none."""
+        held, hours = self.conversations, self.audio.hours
+        if held is None or hours is None:
+            return None
+        own = total(line.usd * held.own.get(line.tier, held.own.get(line.resource, 0.0)) for line in self.lines)
+        cases = zip(own.cases, self.usd.cases, held.minutes.cases, hours.cases, strict=True)
+        return Amount(*(theirs / minutes + (usd - theirs) / (60 * heard) for theirs, usd, minutes, heard in cases))
 
     @property
     def usd(self) -> Amount:

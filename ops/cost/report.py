@@ -17,6 +17,8 @@ def print_estimate(estimate: Estimate) -> None:
     out.print(_tier_table(estimate))
     out.print(_item_table(estimate))
     out.print(f"  audio hours: {escape(estimate.audio.assumed)}", soft_wrap=True)
+    if estimate.conversations:
+        out.print(f"  conversations: {escape(estimate.conversations.assumed)}", soft_wrap=True)
     dates = sorted(line.price.date for line in estimate.lines)
     out.print(f"  list prices read from {dates[0]} to {dates[-1]} [dim](--json has the source of each)[/]")
     for region, items in estimate.borrowed.items():
@@ -63,6 +65,9 @@ def as_dict(estimate: Estimate) -> dict[str, object]:
         "usd_per_audio_hour": None if estimate.hosts else estimate.audio.usd_per_hour(estimate.usd),
         "audio_hours_per_month": estimate.audio.hours,
         "audio_assumed": estimate.audio.assumed,
+        "usd_per_conversation_minute": None if estimate.hosts else estimate.usd_per_conversation_minute,
+        "conversation_minutes_per_month": estimate.conversations.minutes if estimate.conversations else None,
+        "conversations_assumed": estimate.conversations.assumed if estimate.conversations else None,
         "tiers": estimate.by_tier(),
         "lines": [
             {
@@ -115,6 +120,10 @@ def _tier_table(estimate: Estimate) -> Table:
     if per_hour and estimate.audio.hours:
         table.add_row("audio hours", *(f"{hours:,.0f}" for hours in estimate.audio.hours.cases))
         table.add_row(f"USD per audio hour{at_least}", *(f"{usd:.4f}" for usd in per_hour.cases))
+    per_minute = estimate.usd_per_conversation_minute
+    if per_minute and estimate.conversations:
+        table.add_row("conversation minutes", *(f"{held:,.0f}" for held in estimate.conversations.minutes.cases))
+        table.add_row(f"USD per conversation minute{at_least}", *(f"{usd:.4f}" for usd in per_minute.cases))
     return table
 
 

@@ -34,7 +34,7 @@ from blueprint.file.model.aws import Aws
 from blueprint.file.model.azure import Azure, TtsService
 from blueprint.file.model.load import CallLoad
 from blueprint.hosts import asr_images
-from ops.cost.model import Amount, Use, total
+from ops.cost.model import NOTHING, Amount, Use, total
 from ops.cost.prices import DAYS_PER_MONTH, HOURS_PER_MONTH
 
 PRICED = frozenset(
@@ -51,7 +51,8 @@ EVENTS_PER_S, EVENT_BYTES = 3, 400
 STREAM_MINUTES = 15
 """API Gateway ends an event stream then; the caller opens another."""
 LOG_BYTES_PER_CALL = 25_000
-"""Flow records of a call's flows, and the gateway's lines; on Azure lines of engines and router. ASSUMED."""
+"""Flow records of a call's flows, and the gateway's lines; on Azure lines of engines and router. As much again of a
+conversation's flows and its agent. ASSUMED."""
 PUBLISH_EVERY_S, PUBLISHED_BYTES = 5, 10_000
 """Telemetry sends so often (images/telemetry, ``publish_every_s``); the size of a request is ASSUMED."""
 SPEECH_BYTES_PER_S = 24_000 * 2
@@ -88,14 +89,10 @@ def aws_uses(aws: Aws, load: CallLoad, calls: Amount, utilisation: float) -> Ite
     yield "AWS::AutoScaling::AutoScalingGroup", Use("zone-crossing-data", call_hours * crossed_gb)
     yield "AWS::AutoScaling::AutoScalingGroup", Use("internet-data", call_hours * text_gb)
     opened = call_hours * (60 / load.minutes_each)
+    yield from aws_logs(aws, opened)
     requests = opened * (_requests(load) / 1e6)
     yield "AWS::ApiGateway::RestApi", Use("api-gateway-rest-requests", requests)
     yield "AWS::WAFv2::WebACL", Use("waf-requests", requests)
-    logs = opened * (LOG_BYTES_PER_CALL / 1e9)
-    kept_days = max(aws.network.flow_log_retention_days, aws.observability.log_retention_days)
-    yield "AWS::Logs::LogGroup", Use("logs-ingested", logs)
-    # What CloudWatch stores is compressed, and charged as such: this is a ceiling.
-    yield "AWS::Logs::LogGroup", Use("logs-stored", logs * (kept_days / DAYS_PER_MONTH))
     yield "AWS::AutoScaling::AutoScalingGroup", Use("cloudwatch-custom-metric", Amount.fixed(_metrics(aws)))
     published = _publishers(aws, utilisation) * (HOURS_PER_MONTH * 3600 / PUBLISH_EVERY_S)
     yield "AWS::AutoScaling::AutoScalingGroup", Use("cloudwatch-requests", published * 1e-3)
@@ -105,22 +102,38 @@ def aws_uses(aws: Aws, load: CallLoad, calls: Amount, utilisation: float) -> Ite
     yield kind, Use(item, published * (PUBLISHED_BYTES / 1e9))
 
 
+def aws_logs(aws: Aws, opened: Amount) -> Iterator[tuple[str, Use]]:
+    """Yield the logs of so many calls or conversations."""
+    logs = opened * (LOG_BYTES_PER_CALL / 1e9)
+    kept_days = max(aws.network.flow_log_retention_days, aws.observability.log_retention_days)
+    yield "AWS::Logs::LogGroup", Use("logs-ingested", logs)
+    # What CloudWatch stores is compressed, and charged as such: this is a ceiling.
+    yield "AWS::Logs::LogGroup", Use("logs-stored", logs * (kept_days / DAYS_PER_MONTH))
+
+
+def azure_logs(opened: Amount) -> Iterator[tuple[str, Use]]:
+    """Yield the same of Azure."""
+    yield "operationalinsights:Workspace", Use("log-analytics-ingested", opened * (LOG_BYTES_PER_CALL / 1e9))
+
+
 def azure_uses(azure: Azure, load: CallLoad, calls: Amount, utilisation: float) -> Iterator[tuple[str, Use]]:
     """Yield the type that each use is charged with, and the use of a month.
 
-    What callers hear and read leaves for the internet, which is the dearest way. What they say costs nothing, nor does
-    what crosses zones: https://azure.microsoft.com/updates?id=update-on-interavailability-zone-data-transfer-pricing
+    What callers read leaves for the internet, which is the dearest way, and without agents what they hear (with them:
+    ``ops.cost.conversations``). What they say costs nothing, nor does what crosses zones: https://azure.microsoft.com/updates?id=update-on-interavailability-zone-data-transfer-pricing
 
     Args:
         calls: Calls at the same time, as the mean of a month.
     """
     call_hours = calls * HOURS_PER_MONTH
-    spoken_to = sum(service.sessions for service in azure.services if isinstance(service, TtsService))
+    heard_from = () if azure.agents else azure.services
+    spoken_to = sum(service.sessions for service in heard_from if isinstance(service, TtsService))
     heard_hours = (calls * (1 - load.speech_share)).map(lambda heard: min(heard, spoken_to)) * HOURS_PER_MONTH
     sent = call_hours * _text_gb(load) + heard_hours * (SPEECH_BYTES_PER_S * 3600 / 1e9)
     yield "containerservice:AgentPool", Use("azure-internet-data", sent)
-    logged = call_hours * (60 / load.minutes_each * LOG_BYTES_PER_CALL / 1e9)
-    yield "operationalinsights:Workspace", Use("log-analytics-ingested", logged)
+    logs = list(azure_logs(call_hours * (60 / load.minutes_each)))
+    yield from logs
+    logged = total(use.amount for _, use in logs)
     samples = _series(azure, utilisation) * (HOURS_PER_MONTH * 3600 / SCRAPE_INTERVAL_S)
     yield "monitor:AzureMonitorWorkspace", Use("prometheus-samples", samples * 1e-7)
     yield "network:NatGateway", Use("azure-nat-gateway-data", logged + samples * (SAMPLE_BYTES / 1e9))
@@ -131,15 +144,22 @@ def azure_uses(azure: Azure, load: CallLoad, calls: Amount, utilisation: float) 
 def _caller_uses(load: CallLoad, calls: Amount) -> Iterator[tuple[str, Use]]:
     """Yield what callers use of the edge and of the store. ASSUMED: all come by WebSocket, which is the dearer way."""
     through_gb = AUDIO_GB + _text_gb(load)
-    # Of the three that a unit has, what is used most is what is charged.
-    of_a_call = max(
-        through_gb * 8e3 / 3600 / 2.22, SOCKETS_PER_CALL / 2500, _requests(load) / (60 * load.minutes_each) / 10
-    )
-    beyond = calls.map(lambda number: max(0.0, number * of_a_call - EDGE_INSTANCES[0] * EDGE_UNITS))
-    yield "network:ApplicationGateway", Use("waf-gateway-capacity-unit", beyond)
+    yield "network:ApplicationGateway", Use("waf-gateway-capacity-unit", edge_units(load, calls))
     yield "core/v1:Service", Use("azure-load-balancer-data", calls * (HOURS_PER_MONTH * through_gb))
     # ASR writes what is spoken to the store, which is behind an endpoint.
     yield "network:PrivateEndpoint", Use("private-endpoint-data", calls * (HOURS_PER_MONTH * _speech_gb(load)))
+
+
+def edge_units(load: CallLoad, calls: Amount, more_gb: Amount = NOTHING) -> Amount:
+    """Return the capacity units of the edge beyond its reserve, with so many calls and so many GB an hour more.
+
+    Of the three things that a unit has, what is used most is what is charged.
+    """
+    units_per_gb = 8e3 / 3600 / 2.22
+    of_a_call = (SOCKETS_PER_CALL / 2500, _requests(load) / (60 * load.minutes_each) / 10)
+    of_bytes = (calls * (AUDIO_GB + _text_gb(load)) + more_gb) * units_per_gb
+    used = Amount(*(max(gb, number * max(of_a_call)) for gb, number in zip(of_bytes.cases, calls.cases, strict=True)))
+    return used.map(lambda units: max(0.0, units - EDGE_INSTANCES[0] * EDGE_UNITS))
 
 
 def _series(azure: Azure, utilisation: float) -> Amount:

@@ -14,12 +14,13 @@ from ops.exits import REFUSED
 from ops.findings import finding_as_dict, load, print_findings, refuse
 from ops.options import AcceptReplace, DeploymentFile, Json
 from ops.output import out, print_json, stack_table, stop
-from ops.plan.capacity import capacity_as_dict, capacity_table
+from ops.plan.capacity import capacity_as_dict, capacity_table, conversation_tables, conversations_as_dict
 from ops.plan.hosts import fleet_table, pool_table
 from ops.plan.sizing import sizing_as_dict, sizing_tables
 from ops.synthesis import templates
 
-CALLS_HELP = "Size the AWS half for so many calls at a time (mean of a month) instead of the file's `load.calls`."
+CALLS_HELP = "Size for so many calls at a time (mean of a month) instead of the file's `load.calls`."
+CONVERSATIONS_HELP = "The same, and each call is a conversation with an agent."
 AGAINST_HELP = "Show what a deploy would replace or delete of the release that `--record` has kept in FOLDER."
 RECORD_HELP = "Keep what this file makes now in FOLDER, to compare a later release or file with it."
 RESOURCES_HELP = "Synthesize the AWS half too, and count its resources by stack and type."
@@ -29,6 +30,9 @@ def plan(
     file: DeploymentFile,
     *,
     calls: Annotated[int | None, typer.Option("--calls", metavar="N", min=1, help=CALLS_HELP)] = None,
+    conversations: Annotated[
+        int | None, typer.Option("--conversations", metavar="N", min=1, help=CONVERSATIONS_HELP)
+    ] = None,
     as_json: Json = False,
     resources: Annotated[bool, typer.Option("--resources", help=RESOURCES_HELP)] = False,
     against: Annotated[Path | None, typer.Option("--against", metavar="FOLDER", help=AGAINST_HELP)] = None,
@@ -43,9 +47,8 @@ def plan(
     Example: voice plan deployments/production-us-east-1.yaml --calls 500
     """
     deployment = load(file)
-    if calls:
-        typed = deployment.load.model_dump() if deployment.load else {}
-        deployment = deployment.model_copy(update={"load": CallLoad(**typed | {"calls": calls})})
+    if calls or conversations:
+        deployment = _with_callers(deployment, calls, conversations)
     findings = checks.run(deployment)
     refused = any(finding.blocks for finding in findings)
     if resources and not deployment.aws_half:
@@ -67,6 +70,7 @@ def plan(
                 "findings": [finding_as_dict(deployment, finding) for finding in findings],
                 "fleets": list(fleets(deployment)),
                 "capacity": capacity_as_dict(deployment),
+                "conversations": conversations_as_dict(deployment),
                 "pools": deployment.azure_half.pools if deployment.azure_half else (),
                 "sizing": sizing_as_dict(deployment),
             }
@@ -86,6 +90,16 @@ def plan(
         refuse(comparison.away)
 
 
+def _with_callers(deployment: Deployment, calls: int | None, conversations: int | None) -> Deployment:
+    if calls and conversations:
+        raise stop("--calls and --conversations both say how many callers there are; give one of them", REFUSED)
+    if conversations and not any(half and half.agents for half in (deployment.aws_half, deployment.azure_half)):
+        raise stop("the file has no section `agents`, so nothing holds conversations; --calls sizes the rest", REFUSED)
+    typed = deployment.load.model_dump() if deployment.load else {}
+    typed |= {"calls": calls} if calls else {"calls": conversations, "conversation_share": 1.0}
+    return deployment.model_copy(update={"load": CallLoad(**typed)})
+
+
 def resource_counts(deployment: Deployment) -> dict[str, Counter[str]]:
     """Synthesize a deployment and count its resources by stack and type."""
     return {
@@ -101,6 +115,8 @@ def _print_tables(deployment: Deployment, counts: dict[str, Counter[str]]) -> No
         out.print(pool_table(deployment))
     if capacity := capacity_table(deployment):
         out.print(capacity)
+    for table in conversation_tables(deployment):
+        out.print(table)
     for table in sizing_tables(deployment):
         out.print(table)
     if counts:

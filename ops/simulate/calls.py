@@ -1,6 +1,7 @@
 """Calls in bulk: how many each host has, and how many come and go in a tick.
 
-A call takes a place at each front, a gateway task and a VAD host where there are such, and one on an ASR host. Its zone
+A call takes a place at each front, a gateway task and a VAD host where there are such, and one on an ASR host; of those
+that are conversations, also one at an agent. Its zone
 and its place at a front are chosen by the load balancer, evenly and by chance, and it stays there until one of them
 goes: new VAD hosts relieve no other. A host that has as many calls as it carries refuses; the load balancer does not
 know, and sends callers there all the same. Its ASR host is the one with the most free places, Neuron hosts before GPUs
@@ -31,6 +32,8 @@ class Ledger:
         cut: Calls whose host went, and who found no other.
         degraded_s: Call-seconds while a call changes its host.
         gpu_s: Call-seconds on GPUs.
+        conversations: Callers for whom all others had a place, and who want an agent.
+        conversations_refused: Of these, those whom no agent had a place for; they count as refused too.
     """
 
     offered: int = 0
@@ -38,13 +41,15 @@ class Ledger:
     cut: int = 0
     degraded_s: float = 0.0
     gpu_s: float = 0.0
+    conversations: int = 0
+    conversations_refused: int = 0
 
 
 class Calls:
     """The callers of a simulation.
 
     Args:
-        fronts: Fleets that the load balancer spreads callers over: VAD hosts, gateway tasks.
+        fronts: Fleets that the load balancer spreads callers over: VAD hosts, gateway tasks, agents last.
         asr: The ASR fleets, Neuron hosts first.
         trace: Calls that are wanted.
         mean_s: Mean length of a call; lengths are exponential.
@@ -86,7 +91,7 @@ class Calls:
 
     def vacate(self, host: Host, gap_s: float) -> None:
         """Move the calls of a host that takes none any more; each is disturbed for ``gap_s``."""
-        fleet = host.group.fleet
+        fleet, carried = host.group.fleet, self.carried
         count = int(fleet.calls[host.index])
         fleet.calls[host.index] = 0
         moved = self._share_out(fleet, count) if fleet in self.fronts else self._fill(count)
@@ -94,7 +99,7 @@ class Calls:
             self._leave_asr(count - moved)
         for front in self.fronts:
             if front is not fleet:
-                self._leave(front, count - moved)
+                self._leave(front, count - moved, carried)
         self.ledger.cut += count - moved
         self.ledger.degraded_s += moved * gap_s
 
@@ -107,15 +112,19 @@ class Calls:
         return max(0.0, self.trace.at(now) - self.carried)
 
     def _depart(self, share: float) -> None:
-        ended = 0
+        ended, carried = 0, self.carried
         for fleet in self.asr:
             gone = self.chance.binomial(fleet.calls, share)
             fleet.calls -= gone
             ended += int(gone.sum())
         for front in self.fronts:
-            self._leave(front, ended)
+            self._leave(front, ended, carried)
 
-    def _leave(self, front: Fleet, count: int) -> None:
+    def _leave(self, front: Fleet, count: int, carried: int) -> None:
+        """Take a front's part of calls that go, by chance of all that were carried."""
+        theirs = int(front.calls.sum())
+        if count and theirs < carried:
+            count = int(self.chance.hypergeometric(theirs, carried - theirs, count))
         if count:
             front.calls -= self.chance.multivariate_hypergeometric(front.calls, count, method="marginals")
 
@@ -133,11 +142,16 @@ class Calls:
         """Give callers a place in each tier; return how many got one."""
         placed = self._fill(count) if count else 0
         for number, front in enumerate(self.fronts):
-            found = self._share_out(front, placed)
-            self._leave_asr(placed - found)
+            whole, carried = front.plan.share == 1, self.carried
+            want = placed if whole else int(self.chance.binomial(placed, front.plan.share))
+            refused = want - self._share_out(front, want)
+            self._leave_asr(refused)
             for before in self.fronts[:number]:
-                self._leave(before, placed - found)
-            placed = found
+                self._leave(before, refused, carried)
+            placed -= refused
+            if front.plan.kind == "agent":
+                self.ledger.conversations += want
+                self.ledger.conversations_refused += refused
         return placed
 
     def _share_out(self, front: Fleet, count: int) -> int:

@@ -1,23 +1,25 @@
 """What simulation takes each fleet to be: places for calls, boot time by phase, price; and whose numbers those are."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from blueprint import catalog
 from blueprint.aws import names
-from blueprint.aws.edge import GATEWAY_DRAIN_TIMEOUT_S
+from blueprint.aws.edge import AGENT_DRAIN_TIMEOUT_S, AGENT_MEMORY_GIB, AGENT_VCPU, GATEWAY_DRAIN_TIMEOUT_S
 from blueprint.aws.rollouts import surges
-from blueprint.capacity import asr_host, gateway_task, least, vad_host
+from blueprint.capacity import Bound, agent_bound, asr_host, gateway_task, least, vad_host
 from blueprint.catalog import InstanceType
+from blueprint.checks.azure_callers import AGENT_CPUS
 from blueprint.contract.images import Image
 from blueprint.contract.metrics import StartPhase
 from blueprint.engines.launch.coldstart import BUDGETS
 from blueprint.engines.sizing.result import DoesNotFitError
 from blueprint.engines.sizing.service import TRANSCRIBES, PoolSizing, size_services
-from blueprint.file.model.aws import AsrFleet, DataPath
+from blueprint.file.model.aws import AsrFleet, Aws, DataPath
 from blueprint.file.model.azure import Azure
 from blueprint.file.model.deployment import Deployment
+from blueprint.file.model.edge import TaskCount
 from blueprint.file.model.scaling import ScalingRules
 from blueprint.hosts import VAD_IMAGES, asr_images
 from ops.cost.prices import price_book
@@ -36,7 +38,7 @@ NODE_S = 300.0
 """From a pod that finds no node to a node that takes it. ASSUMED: with the cold start of an engine, the 15 to 25
 minutes that scaling counts on."""
 
-Kind = Literal["gateway", "vad", "neuron", "gpu", "cpu"]
+Kind = Literal["gateway", "agent", "vad", "neuron", "gpu", "cpu"]
 RECOGNISES: tuple[Kind, ...] = ("neuron", "gpu", "cpu")
 """Kinds of ASR fleets, in the order in which their hosts are filled."""
 
@@ -97,6 +99,7 @@ class FleetPlan:
         data_path: Receive queues and rings of a VAD host.
         surges: Whether it can have more hosts than it may have at most, while others leave.
         by_queue: Whether KEDA scales it by the requests that run and wait, instead of by rules.
+        share: Of the calls, those that take a place here: of agents, the conversations.
     """
 
     name: str
@@ -115,6 +118,7 @@ class FleetPlan:
     data_path: DataPath | None = None
     surges: bool = True
     by_queue: bool = False
+    share: float = 1.0
 
     @property
     def max_hosts(self) -> int:
@@ -123,7 +127,7 @@ class FleetPlan:
 
 
 def fleet_plans(deployment: Deployment, boot_s: Mapping[str, tuple[float, float]]) -> tuple[FleetPlan, ...]:
-    """Return the VAD fleet, the ASR fleets in file order, and the gateway service; of a file for Azure its replicas.
+    """Return the VAD fleet, the ASR fleets in file order, gateway service and agents; for Azure replicas and agents.
 
     Args:
         boot_s: Cold and warm boot by fleet, seconds, where they have been measured.
@@ -131,7 +135,7 @@ def fleet_plans(deployment: Deployment, boot_s: Mapping[str, tuple[float, float]
     Raises:
         ValueError: An override names a fleet that the file does not have, or nothing of the file takes audio.
     """
-    plans = _hosts(deployment) if deployment.aws_half else _replicas(deployment.azure)
+    plans = _hosts(deployment) if deployment.aws_half else [*_replicas(deployment.azure), *_agent_pods(deployment)]
     known = [plan.name for plan in plans]
     for name in boot_s:
         if name not in known:
@@ -140,7 +144,7 @@ def fleet_plans(deployment: Deployment, boot_s: Mapping[str, tuple[float, float]
 
 
 def _hosts(deployment: Deployment) -> list[FleetPlan]:
-    return [_vad(deployment), *(_asr(deployment, fleet) for fleet in deployment.aws.asr), _gateway(deployment)]
+    return [_vad(deployment), *(_asr(deployment, each) for each in deployment.aws.asr), *_services(deployment)]
 
 
 def _measured(plan: FleetPlan, boot_s: Mapping[str, tuple[float, float]]) -> FleetPlan:
@@ -203,27 +207,69 @@ def _asr(deployment: Deployment, fleet: AsrFleet) -> FleetPlan:
     )
 
 
-def _gateway(deployment: Deployment) -> FleetPlan:
+def _services(deployment: Deployment) -> Iterator[FleetPlan]:
+    """Yield the services of tasks."""
     aws, service = deployment.aws, deployment.aws.edge.gateway
-    carries, book = least(gateway_task(service)), price_book()
+    size = (service.vcpu, service.memory_gib)
+    carries = least(gateway_task(service))
+    yield _service(aws, names.GATEWAY_FLEET, "gateway", service.tasks, carries, size, GATEWAY_DRAIN_TIMEOUT_S)
+    if agents := aws.agents:
+        size = (AGENT_VCPU, AGENT_MEMORY_GIB)
+        carries = agent_bound(agents)
+        found = _service(aws, names.AGENT_FLEET, "agent", agents.tasks, carries, size, AGENT_DRAIN_TIMEOUT_S)
+        yield replace(found, share=_conversations(deployment))
+
+
+def _service(  # noqa: PLR0917  two places call it
+    aws: Aws, name: str, kind: Kind, tasks: TaskCount, carries: Bound, size: tuple[float, float], drain_timeout_s: float
+) -> FleetPlan:
+    book = price_book()
     prices = [book.find(item, aws.region, exact=True) for item in ("fargate-arm-vcpu", "fargate-arm-memory")]
-    sizes = (service.vcpu, service.memory_gib)
     return FleetPlan(
-        name=names.GATEWAY_FLEET,
-        kind="gateway",
+        name=name,
+        kind=kind,
         instance_type=None,
-        groups=(GroupPlan(names.GATEWAY_FLEET, aws.availability_zones, service.tasks.min, service.tasks.max),),
+        groups=(GroupPlan(name, aws.availability_zones, tasks.min, tasks.max),),
         places=carries.calls,
         places_source=carries.source,
         boot=Boot((Phase("task", TASK_S, TASK_S, "assumed"),)),
         warm_up_s=0.0,
-        drain_timeout_s=GATEWAY_DRAIN_TIMEOUT_S,
-        usd_per_hour=sum(price.usd * size for price, size in zip(prices, sizes, strict=True) if price)
+        drain_timeout_s=drain_timeout_s,
+        usd_per_hour=sum(price.usd * each for price, each in zip(prices, size, strict=True) if price)
         if all(prices)
         else None,
         spot=False,
         rules=(),
     )
+
+
+def _agent_pods(deployment: Deployment) -> Iterator[FleetPlan]:
+    """Yield the agents of a cluster; each pod more waits for a new node, although a node has several."""
+    azure = deployment.azure
+    if not (azure.agents and azure.cpu_pool):
+        return
+    carries, bounds, name = agent_bound(azure.agents), azure.agents.replicas, names.AGENT_FLEET
+    price = catalog.vm_sizes()[azure.cpu_pool.vm_size].usd_per_hour.get(azure.location)
+    yield FleetPlan(
+        name=name,
+        kind="agent",
+        instance_type=None,
+        groups=(GroupPlan(name, azure.availability_zones, bounds.min, bounds.max),),
+        places=carries.calls,
+        places_source=carries.source,
+        boot=Boot((Phase("node", NODE_S, NODE_S, "assumed"), Phase("pod", TASK_S, TASK_S, "assumed, as a task"))),
+        warm_up_s=0.0,
+        drain_timeout_s=azure.agents.drain_timeout_s,
+        usd_per_hour=None if price is None else price * AGENT_CPUS / catalog.vm_sizes()[azure.cpu_pool.vm_size].vcpus,
+        spot=False,
+        rules=(),
+        by_queue=True,
+        share=_conversations(deployment),
+    )
+
+
+def _conversations(deployment: Deployment) -> float:
+    return deployment.load.conversation_share if deployment.load else 1.0
 
 
 def _replicas(azure: Azure) -> list[FleetPlan]:

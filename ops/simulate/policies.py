@@ -61,11 +61,14 @@ def _cpu(env: simpy.Environment, fleet: Fleet, _: Calls) -> Iterator[Scaler]:
 
 
 def scalers_of(policy: Policy, env: simpy.Environment, fleet: Fleet, calls: Calls) -> Iterator[Scaler]:
-    """Return what scales a fleet; gateway tasks are scaled by ECS, on their sockets, whatever scales the hosts."""
-    if fleet.plan.kind != "gateway":
+    """Return what scales a fleet; gateway tasks and agents are scaled on what they hold, whatever scales the hosts."""
+    if fleet.plan.kind not in {"gateway", "agent"}:
         yield from policy.scalers(env, fleet, calls)
         return
     for group in fleet.groups:
+        if fleet.plan.by_queue:
+            yield QueueScaler(env, group, calls, 0.0, SCALE_UP, SCALE_DOWN, FILL)
+            continue
         for grows in (True, False):
             yield Tracker(env, group, 100 * FILL, grows=grows)
 

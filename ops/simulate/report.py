@@ -34,6 +34,8 @@ class Summary:
         usd: Running hosts at On-Demand list price.
         not_priced: Fleets whose instance type has no list price in the region, left out of ``usd``.
         launches_refused: Launches that a quota refused, retries included.
+        conversations: Callers for whom all others had a place, and who want an agent; ``None`` without agents.
+        refused_conversations: Of these, those whom no agent had a place for; they count as refused calls too.
     """
 
     policy: str
@@ -52,6 +54,8 @@ class Summary:
     not_priced: tuple[str, ...]
     launches_refused: int
     scaling_actions: int
+    conversations: int | None
+    refused_conversations: int
 
 
 def summarize(result: Result) -> Summary:
@@ -78,6 +82,8 @@ def summarize(result: Result) -> Summary:
         not_priced=tuple(name for name, price in prices.items() if price is None),
         launches_refused=result.refused_launches,
         scaling_actions=result.scaling_actions,
+        conversations=ledger.conversations if any(plan.kind == "agent" for plan in result.plans) else None,
+        refused_conversations=ledger.conversations_refused,
     )
 
 
@@ -130,6 +136,7 @@ def policy_table(title: str, summaries: Sequence[Summary]) -> Table:
     table = empty_table(title, [""], [summary.policy for summary in summaries], caption=caption)
     rows = {
         "calls refused": [_share(one.refused_calls, one.offered_calls) for one in summaries],
+        "of these by agents": [_share(one.refused_conversations, one.conversations or 1) for one in summaries],
         "calls cut": [f"{one.cut_calls:,}" for one in summaries],
         "refused call-seconds": [f"{one.refused_call_seconds:,.0f}" for one in summaries],
         "degraded call-seconds": [f"{one.degraded_call_seconds:,.0f}" for one in summaries],
@@ -141,6 +148,8 @@ def policy_table(title: str, summaries: Sequence[Summary]) -> Table:
         "host-hours, stopped": [f"{one.stopped_host_hours:,.1f}" for one in summaries],
         "USD": [f"{one.usd:,.2f}" for one in summaries],
     }
+    if summaries[0].conversations is None:
+        del rows["of these by agents"]
     for name, cells in rows.items():
         table.add_row(name, *cells)
     return table

@@ -178,7 +178,7 @@ class Simulation:
         left = first
         for fleet in [*self.calls.fronts, *self.calls.asr]:
             for group in fleet.groups:
-                share = first / len(fleet.groups) if fleet in self.calls.fronts else left
+                share = first * fleet.plan.share / len(fleet.groups) if fleet in self.calls.fronts else left
                 plan = group.plan
                 hosts = math.ceil(share / (fleet.plan.places * START_LOAD))
                 group.start(min(max(hosts, plan.min_hosts), plan.max_hosts))

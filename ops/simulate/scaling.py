@@ -95,8 +95,9 @@ class Tracker(AlarmScaler):
     warm-up count for the metric, nothing is taken away while others warm up, and hosts that drain count as capacity
     until they have gone.
 
-    Of a gateway service that is what it tracks, its sockets. CPU is taken to be the same, which flatters that policy: a
-    VAD host's polled cores are always busy, and an accelerator host's CPU says little of its accelerator.
+    Of a service of tasks that is what it tracks, its sockets or conversations. CPU is taken to be the same, which
+    flatters that policy: a VAD host's polled cores are always busy, and an accelerator host's CPU says little of its
+    accelerator.
 
     Args:
         target: Percent.
@@ -150,13 +151,14 @@ DEFAULT_DOWN = Pace(pods=0, percent=100, period_s=15, settle_s=300)
 class QueueScaler(Scaler):
     """KEDA's scaling of a group on the requests that run and wait, through a Kubernetes autoscaler.
 
-    Every 15 s: hosts for all of them, ``TARGET_SHARE`` filled; nothing within a tenth of that; no faster than it may. A
+    Every 15 s: hosts for all of them, filled to a target; nothing within a tenth of that; no faster than it may. A
     caller who is refused counts as one who waits, which flatters this policy: here nobody does.
 
     Args:
         share: The group's part of the calls that wait.
         up: How fast it may grow; the defaults are Kubernetes' own.
         down: How fast it may shrink.
+        target: Share of its places that is to be filled.
     """
 
     def __init__(  # noqa: PLR0917
@@ -167,8 +169,9 @@ class QueueScaler(Scaler):
         share: float,
         up: Pace = DEFAULT_UP,
         down: Pace = DEFAULT_DOWN,
+        target: float = TARGET_SHARE,
     ) -> None:
-        self._env, self._group, self._calls, self._share = env, group, calls, share
+        self._env, self._group, self._calls, self._share, self._target = env, group, calls, share, target
         self._up, self._down = up, down
         self._number = group.fleet.groups.index(group)
         self._asked: deque[int] = deque(maxlen=down.settle_s // _SYNC_S)
@@ -185,7 +188,7 @@ class QueueScaler(Scaler):
             in_flight = int(fleet.calls[fleet.group == self._number].sum()) + self._share * self._calls.waiting(
                 self._env.now
             )
-            self._asked.append(queued(size, in_flight / (fleet.plan.places * TARGET_SHARE)))
+            self._asked.append(queued(size, in_flight / (fleet.plan.places * self._target)))
             self._had.append(size.desired)
             low, high = self._reach()
             wanted = size.clamp(

@@ -67,7 +67,7 @@ def shortfall(result: Result) -> Shortfall | None:
     end = begin + int(more[0]) if more.size else len(course.second) - 1
     peak, fleets = math.ceil(float(course.wanted.max())), [plan for plan in result.plans if plan.kind in RECOGNISES]
     reserve = reserve_for(fleets, peak + SCATTER * math.sqrt(peak))
-    fronts = {plan.name: _of_front(plan, peak) for plan in result.plans if plan not in fleets}
+    fronts = {plan.name: _of_front(plan, peak * plan.share) for plan in result.plans if plan not in fleets}
     if reserve:
         reserve |= {name: hosts for name, hosts in fronts.items() if hosts > course.hosts[name][begin]}
     more_hosts = [max(0, reserve.get(plan.name, 0) - int(course.hosts[plan.name][begin])) for plan in result.plans]
@@ -84,7 +84,7 @@ def shortfall(result: Result) -> Shortfall | None:
     )
 
 
-def _of_front(plan: FleetPlan, calls: int) -> int:
+def _of_front(plan: FleetPlan, calls: float) -> int:
     """Return the hosts that have room for calls which come to them by chance, of what the file allows."""
     parts = len(plan.groups)
     # The greatest mean of a host's calls for which mean + roots * sqrt(mean) stays within its places.

@@ -17,6 +17,8 @@ from blueprint.capacity import (
     asr_host,
     by_tier,
     capacities,
+    conversations_of,
+    conversations_on_aws,
     gateway_task,
     least,
     sized,
@@ -29,10 +31,11 @@ from blueprint.file.model.aws import AsrFleet, StateStore
 from blueprint.file.model.edge import GatewayService
 from blueprint.file.model.load import CallLoad
 from ops.cost.audio import aws_calls
-from ops.plan.capacity import capacity_as_dict
+from ops.cost.conversations import of_aws
+from ops.plan.capacity import capacity_as_dict, conversations_as_dict
 from ops.simulate.capacity import fleet_plans
 from tests.blueprint.documents import DEPLOYMENTS, edited, load_edited, load_text
-from tests.synthesized import Stacks, edited_sandbox, shipped, synthesize, user_data
+from tests.synthesized import Stack, Stacks, edited_sandbox, shipped, synthesize, user_data
 
 ROOT = Path(__file__).parents[2]
 PRODUCTION = blueprint.load(DEPLOYMENTS / "production-us-east-1.yaml")
@@ -87,9 +90,12 @@ def test_a_file_that_says_what_its_plan_shows_is_not_blocked(calls: int, tmp_pat
     """As the guide says: the column "for the load", a warm pool that fits, the budget that is named."""
     text = (DEPLOYMENTS / "production-us-east-1.yaml").read_text(encoding="utf-8")
     assert PRODUCTION.load
-    shown = sized(PRODUCTION.aws, PRODUCTION.load.model_copy(update={"calls": calls}))
+    load = PRODUCTION.load.model_copy(update={"calls": calls})
+    shown = sized(PRODUCTION.aws, load)
     edits = {".".join(map(str, each.location)): yaml.safe_load(asked) for each, asked in shown}
     more = edits["aws.asr.0.hosts"]["max"] - edits["aws.asr.0.hosts"]["min"]
+    agents, (mean, peak) = conversations_on_aws(PRODUCTION.aws)[0], conversations_of(load)
+    edits["aws.agents.tasks"] = {"min": agents.units_for(mean), "max": agents.units_for(peak) + 1}
     edits |= {"load.calls": calls, "aws.asr.0.warm_pool.size": min(6, more)}
     for finding in checks.run(load_text(edited(edits, text), tmp_path)):
         if finding.check.id == "budget-covers-minimum" and (budget := re.search(r"to (\d+)", finding.violation.remedy)):
@@ -144,6 +150,19 @@ def gateways(draw: st.DrawFn) -> dict[str, object]:
     return service | {name: draw(value) for name, value in optional.items() if draw(st.booleans())}
 
 
+@st.composite
+def agents(draw: st.DrawFn) -> dict[str, object]:
+    low = draw(st.integers(1, 20))
+    return {
+        "prompt": "Answer in one sentence.",
+        "voice": "af_heart",
+        "chat": {"url": "https://chat.callers.dev/v1", "model": "qwen3-8b"},
+        "speech": {"url": "https://speech.callers.dev/v1", "model": "kokoro"},
+        "conversations": draw(st.integers(1, 8)),
+        "tasks": {"min": low, "max": draw(st.integers(low, 60))},
+    }
+
+
 def calls_measured(calls: int) -> dict[str, object]:
     return MEASURED | {"calls": calls}
 
@@ -158,6 +177,8 @@ def deployments(draw: st.DrawFn) -> tuple[dict[str, object], int]:
         "aws.asr.0.hosts": {"min": draw(st.integers(1, hosts)), "max": hosts},
         "aws.state.node_type": draw(st.sampled_from(["cache.t4g.micro", "cache.r7g.large", "cache.r8g.4xlarge"])),
         "aws.edge.gateway": draw(gateways()),
+        "aws.agents": draw(agents()),
+        "images.agent": f"sha256:{'7' * 64}",
     }
     for place in draw(st.sets(st.sampled_from(["aws.vad", "aws.asr.0", "aws.asr.1"]))):
         edits[f"{place}.measured"] = MEASURED | {"calls": draw(st.integers(1, 8192))}
@@ -168,33 +189,52 @@ def deployments(draw: st.DrawFn) -> tuple[dict[str, object], int]:
 @given(deployments())
 def test_everybody_counts_alike(tmp_path: Path, generated: tuple[dict[str, object], int]) -> None:
     edits, calls = generated
-    all_agree(load_edited({**edits, "load": {"calls": calls}}, tmp_path), calls)
+    all_agree(load_edited({**edits, "load": {"calls": calls, "conversation_share": 0.25}}, tmp_path), calls)
 
 
 @settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True)
 @given(st.data())
 def test_hosts_and_tasks_of_generated_files_are_told_the_same(tmp_path: Path, data: st.DataObject) -> None:
     calls = data.draw(st.integers(1, 5000))
-    edits: dict[str, object] = {"aws.edge.gateway": data.draw(gateways()), "load": {"calls": calls}}
+    edits: dict[str, object] = {
+        "aws.edge.gateway": data.draw(gateways()),
+        "aws.agents": data.draw(agents()),
+        "load": {"calls": calls, "conversation_share": 0.25},
+    }
     for place in data.draw(st.sets(st.sampled_from(["aws.vad", "aws.asr.0", "aws.asr.1", "aws.asr.2"]), min_size=1)):
         edits[f"{place}.measured"] = MEASURED | {"calls": data.draw(st.integers(1, 8192))}
     deployment = load_text(edited(edits, (DEPLOYMENTS / "sandbox.yaml").read_text(encoding="utf-8")), tmp_path)
     all_agree(deployment, calls)
-    found = {each.name: {str(each.calls)} for each in capacities(deployment.aws) if each.tier is not Tier.STATE}
-    assert told(synthesize(deployment)) == found
+    assert told(synthesize(deployment)) == admitted(deployment)
 
 
 def all_agree(deployment: Deployment, calls: int) -> None:
-    """Hold plan, simulate, cost and the check against the capacity of each tier."""
+    """Hold plan, simulate, cost and the checks against the capacity of each tier, agents' included."""
     aws, found = deployment.aws, {each.name: each.calls for each in capacities(deployment.aws)}
+    assert aws.agents
     room = by_tier(capacities(aws))
     planned = {str(row["name"]): row["calls"] for row in capacity_as_dict(deployment)}
     simulated = {plan.name: plan.places for plan in fleet_plans(deployment, {})}
     assert planned == found
-    assert simulated == {name: calls for name, calls in found.items() if name != "state"}
+    held = aws.agents.conversations
+    assert simulated == {name: calls for name, calls in found.items() if name != "state"} | {"agent": held}
+    agent, *others = conversations_on_aws(aws)
+    (shown,) = [row for row in conversations_as_dict(deployment) if row["name"] == "agent"]
+    assert (agent.calls, shown["low"], shown["most"]) == (
+        held,
+        aws.agents.tasks.min * held,
+        aws.agents.tasks.max * held,
+    )
+    minutes = of_aws(aws, None, 1.0)
+    assert minutes
+    assert minutes.minutes.peak == pytest.approx(agent.most * FILL * 730 * 60)
     assert aws_calls(aws, None, 0.5).peak == pytest.approx(min(most for _, most in room.values()) * FILL)
     refused = any(finding.check.id == "load-fits-tiers" for finding in checks.run(deployment))
     assert refused == any(most < 2 * calls for _, most in room.values())
+    assert deployment.load
+    said = {finding.check.id for finding in checks.run(deployment)}
+    assert ("load-fits-agents" in said) == (agent.most < conversations_of(deployment.load)[1])
+    assert ("agents-fit-tiers" in said) == any(agent.most > each.most for each in others)
 
 
 @pytest.mark.parametrize("calls", [20, 500, 10_000])
@@ -218,19 +258,17 @@ def test_what_a_plan_asks_for_carries_the_load_and_is_balanced(calls: int, tmp_p
 
 
 def told(stacks: Stacks) -> dict[str, set[str]]:
-    """Return the calls that the launchers' variables tell the hosts of each fleet, and the gateway's tasks, to admit.
+    """Return the calls that the launchers' variables tell the hosts of each fleet, and tasks, to admit.
 
-    Tasks are told sockets, two a call; the service has to grow before they are full.
+    Gateway tasks are told sockets, two a call; services have to grow before their tasks are full.
     """
     fleets = {"vad": ("vad", "VOICE_MAX_SESSIONS")}
     fleets |= {name.removeprefix("asr-"): (name, "VOICE_SESSIONS") for name in stacks if name.startswith("asr-")}
-    (task,) = stacks["edge"].properties("ECS::TaskDefinition")
-    environment = {each["Name"]: each["Value"] for each in task["ContainerDefinitions"][0]["Environment"]}
-    sockets = int(environment["VOICE_MAX_CONNECTIONS"])
-    scaling = stacks["edge"].the("ApplicationAutoScaling::ScalingPolicy")
-    target = scaling["TargetTrackingScalingPolicyConfiguration"]["TargetValue"]
-    assert target == round(FILL * sockets)
-    return {"gateway": {str(sockets // 2)}} | {
+    sockets, conversations = (
+        service(stacks[stack], variable)
+        for stack, variable in (("edge", "VOICE_MAX_CONNECTIONS"), ("agents", "VOICE_CONVERSATIONS"))
+    )
+    return {"gateway": {str(sockets // 2)}, "agent": {str(conversations)}} | {
         fleet: {
             calls
             for template in stacks[stack].properties("EC2::LaunchTemplate")
@@ -241,17 +279,32 @@ def told(stacks: Stacks) -> dict[str, set[str]]:
     }
 
 
+def service(stack: Stack, variable: str) -> int:
+    """Return what a service's tasks are told to admit; it grows when 70 % of that is taken."""
+    (task,) = stack.properties("ECS::TaskDefinition")
+    environment = {each["Name"]: each["Value"] for each in task["ContainerDefinitions"][0]["Environment"]}
+    scaling = stack.the("ApplicationAutoScaling::ScalingPolicy")
+    target = scaling["TargetTrackingScalingPolicyConfiguration"]["TargetValue"]
+    assert target == pytest.approx(FILL * int(environment[variable]), abs=0.5)
+    return int(environment[variable])
+
+
+def admitted(deployment: Deployment) -> dict[str, set[str]]:
+    found = {each.name: {str(each.calls)} for each in capacities(deployment.aws) if each.tier is not Tier.STATE}
+    return found | {"agent": {str(conversations_on_aws(deployment.aws)[0].calls)}}
+
+
 def test_hosts_are_told_to_admit_what_they_carry() -> None:
-    found = capacities(blueprint.load(DEPLOYMENTS / "sandbox.yaml").aws)
-    hosts = {each.name: {str(each.calls)} for each in found if each.tier is not Tier.STATE}
-    assert told(shipped("sandbox")) == hosts
+    assert told(shipped("sandbox")) == admitted(blueprint.load(DEPLOYMENTS / "sandbox.yaml"))
 
 
 def test_hosts_are_told_to_admit_what_was_measured(tmp_path: Path) -> None:
     figures = {"vad": 701, "inf2": 33, "trn1": 21, "p5": 5}
     places = zip(("aws.vad", "aws.asr.0", "aws.asr.1", "aws.asr.2"), figures.values(), strict=True)
     stacks = edited_sandbox({f"{place}.measured": MEASURED | {"calls": calls} for place, calls in places}, tmp_path)
-    assert told(stacks) == {"gateway": {"53"}} | {fleet: {str(calls)} for fleet, calls in figures.items()}
+    assert told(stacks) == {"gateway": {"53"}, "agent": {"8"}} | {
+        fleet: {str(calls)} for fleet, calls in figures.items()
+    }
 
 
 def test_production_has_room_for_its_peak() -> None:

@@ -1,4 +1,4 @@
-"""`voice plan --calls N` leads to a valid file: its remedies are followed, by a program, until nothing is refused."""
+"""`voice plan` for N calls leads to a valid file: its remedies are followed, by a program, until nothing is refused."""
 
 import json
 import re
@@ -33,14 +33,25 @@ def follow(document: dict[str, Any], remedy: str) -> None:
         at[last] = yaml.safe_load(value)
 
 
-@pytest.mark.parametrize("name", ["small", "production-us-east-1"])
-@pytest.mark.parametrize("calls", [20, 500, 10_000])
-def test_remedies_lead_to_a_valid_file(calls: int, name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "option", "calls"),
+    [
+        *((name, "--calls", calls) for name in ("small", "production-us-east-1") for calls in (20, 500, 10_000)),
+        ("production-azure", "--calls", 100),
+        ("production-azure", "--calls", 1500),
+        *(
+            (name, "--conversations", calls)
+            for name in ("production-us-east-1", "production-azure")
+            for calls in (100, 700)
+        ),
+    ],
+)
+def test_remedies_lead_to_a_valid_file(name: str, option: str, calls: int, tmp_path: Path) -> None:
     file = tmp_path / f"{name}.yaml"
     document = yaml.safe_load((DEPLOYMENTS / f"{name}.yaml").read_text(encoding="utf-8"))
     file.write_text(yaml.safe_dump(document), encoding="utf-8")
     for _ in range(ROUNDS):
-        code, report = plan(file, "--calls", calls)
+        code, report = plan(file, option, calls)
         blocking = [finding for finding in report["findings"] if finding["blocks"]]
         assert code == (2 if blocking else 0)
         if not blocking:
@@ -49,9 +60,47 @@ def test_remedies_lead_to_a_valid_file(calls: int, name: str, tmp_path: Path) ->
             follow(document, finding["remedy"])
         file.write_text(yaml.safe_dump(document), encoding="utf-8")
     document["load"]["calls"] = calls
+    if option == "--conversations":
+        document["load"]["conversation_share"] = 1.0
     file.write_text(yaml.safe_dump(document), encoding="utf-8")
     code, report = plan(file)
     assert code == 0, [finding["remedy"] for finding in report["findings"] if finding["blocks"]]
     peak = calls * document["load"].get("peak_factor", 2)
     assert all(row["most"] >= peak for row in report["capacity"] if row["tier"] in {"gateway", "vad", "state"})
     assert sum(row["most"] for row in report["capacity"] if row["tier"] == "asr") >= peak
+    conversations = peak * document["load"].get("conversation_share", 1)
+    assert all(row["most"] >= conversations for row in report["conversations"])
+    assert (len(report["conversations"]) > 0) == (name != "small")
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        # Of 100 conversations, 1,000 at the peak, with 70 % of the places in use.
+        (
+            "production-us-east-1",
+            {"agent": (18, 179), "gateway": (2, 14), "vad": (1, 1), "asr": (1, 5), "state": (1, 1)},
+        ),
+        # Of 100, and 200 at the peak; text to speech has one for each two that are spoken to half of the time.
+        (
+            "production-azure",
+            {"agent": (18, 36), "gateway": (2, 3), "vad": (1, 1), "asr": (1, 1), "state": (1, 1)}
+            | {"voxtral-small-24b": (1, 1), "qwen": (1, 1), "speech": (3, 5)},
+        ),
+    ],
+)
+def test_the_whole_chain_is_sized_for_a_hundred_conversations(name: str, parts: dict[str, tuple[int, int]]) -> None:
+    _, report = plan(DEPLOYMENTS / f"{name}.yaml", "--conversations", 100)
+    assert {row["name"]: tuple(row["for_load"]) for row in report["conversations"]} == parts
+    shown = CliRunner().invoke(app, ["plan", str(DEPLOYMENTS / f"{name}.yaml"), "--conversations", "100"]).stdout
+    assert "agent binds: at most" in shown
+    assert set(parts) <= set(re.findall(r"^  ([\w-]+) ", shown.partition("conversations at a time")[2], re.MULTILINE))
+
+
+def test_conversations_without_agents_are_refused_and_so_are_two_numbers_of_callers() -> None:
+    file = str(DEPLOYMENTS / "small.yaml")
+    for options, says in ((["--conversations", "9"], "no section `agents`"), (["--calls", "9"], "one of them")):
+        both = options if "agents" in says else [*options, "--conversations", "9"]
+        result = CliRunner().invoke(app, ["plan", file, *both])
+        assert result.exit_code == 2
+        assert says in " ".join(result.stderr.split())

@@ -155,31 +155,39 @@ TRANSCRIBES = frozenset({Task.AUDIO_CHAT, Task.TRANSCRIPTION})
 
 
 @dataclass(frozen=True)
-class Listening:
-    """Replicas of one service on one pool that take audio.
+class Room:
+    """Replicas of one service on one pool.
 
     Attributes:
         low: Replicas at the fewest that its bounds and the pool's nodes allow.
         most: Replicas at the most.
-        sessions: Of one replica, by memory.
+        sessions: Of one replica: by memory, of text to speech as published.
     """
 
     service: str
+    model: str
+    pool: str
     low: int
     most: int
     sessions: int
+    replicas_per_node: int
 
 
-def listening(azure: Azure) -> Iterator[Listening]:
-    """Yield who takes audio; a service that cannot work takes none."""
+def rooms(azure: Azure) -> Iterator[Room]:
+    """Yield the replicas of every service on each of its pools; a service that cannot work has none."""
     sizings = size_services(azure)
     for service in azure.services:
         sized = sizings[service.name]
-        if catalog.models()[service.model].task in TRANSCRIBES and not isinstance(sized, DoesNotFitError):
-            for pool in sized.pools:
-                nodes = next(each.nodes for each in azure.pools if each.name == pool.pool)
-                low = min(service.replicas_on(pool.pool).min, nodes.min * pool.replicas_per_node)
-                yield Listening(service.name, low, pool.most_replicas, pool.engine.sessions)
+        for pool in () if isinstance(sized, DoesNotFitError) else sized.pools:
+            nodes, per_node = next(each.nodes for each in azure.pools if each.name == pool.pool), pool.replicas_per_node
+            low = min(service.replicas_on(pool.pool).min, nodes.min * per_node)
+            sessions = pool.engine.sessions
+            yield Room(service.name, service.model, pool.pool, low, pool.most_replicas, sessions, per_node)
+
+
+def listening(azure: Azure) -> Iterator[Room]:
+    """Yield who takes audio."""
+    return (room for room in rooms(azure) if catalog.models()[room.model].task in TRANSCRIBES)
 
 
 def size_fleet(fleet: AsrFleet) -> EngineSizing | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import ClientError
 
 from blueprint import catalog
+from blueprint.aws.edge import AGENT_VCPU
 from blueprint.checks.fleets import fleets
 from blueprint.file.model.aws import CapacityBlock, Spot
 from blueprint.file.model.deployment import Deployment
@@ -35,6 +37,10 @@ SPOT_CODES = {
 """Quotas of spot vCPUs by family. Listings of 2024 have a quota for P5 alone, those of 2026 count every P type against
 "All P Spot Instance Requests": the first one that the account knows is taken, for p5 types.
 Source: Service Quotas ListServiceQuotas (service code ec2); several public listings of its answer agree."""
+
+FARGATE = "L-3032A538"
+"""Fargate On-Demand vCPU resource count; a new account starts with few.
+https://docs.aws.amazon.com/AmazonECS/latest/developerguide/service-quotas.html"""
 
 STANDARD = {"a", "c", "d", "h", "i", "im", "is", "m", "r", "t", "z"}
 """Instance families of the Standard quota. https://docs.aws.amazon.com/ec2/latest/instancetypes/ec2-instance-quotas.html"""
@@ -70,6 +76,15 @@ def vcpu_needs(deployment: Deployment) -> dict[tuple[str, bool], tuple[int, int]
             low, high = fleet.vcpus
             needs[key] = (needs[key][0] + low, needs[key][1] + high)
     return dict(needs)
+
+
+def fargate_needs(deployment: Deployment) -> tuple[int, int]:
+    """Return the vCPUs of gateway tasks and agents, at the minimum and at the maximum."""
+    aws = deployment.aws
+    services = [(aws.edge.gateway.tasks, aws.edge.gateway.vcpu)]
+    services += [(aws.agents.tasks, AGENT_VCPU)] if aws.agents else []
+    least, most = (sum(getattr(tasks, bound) * vcpu for tasks, vcpu in services) for bound in ("min", "max"))
+    return math.ceil(least), math.ceil(most)
 
 
 def quota_rows(account: Account) -> Iterator[Row]:
@@ -136,6 +151,8 @@ def _needs(account: Account) -> Iterator[Need]:
     for (family, spot), (low, high) in vcpu_needs(account.deployment).items():
         chosen = SPOT_CODES[family] if spot else (codes[family],)
         yield Need("ec2", chosen, "vCPU", low, high, others((family, spot)))
+    low, high = fargate_needs(account.deployment)
+    yield Need("fargate", (FARGATE,), "vCPU", low, high, _fargate_vcpus)
     addresses, networks = (sum(1 for _ in account.resources(f"AWS::EC2::{kind}")) for kind in ("EIP", "VPC"))
     balancers = sum(
         resource["Properties"].get("Type") == "network"
@@ -225,3 +242,17 @@ def _balancers(account: Account) -> int:
     batches = [arns[start : start + 20] for start in range(0, len(arns), 20)]  # DescribeTags takes 20
     tags = [row for batch in batches for row in client.describe_tags(ResourceArns=batch)["TagDescriptions"]]
     return sum(not account.is_ours(row["Tags"]) for row in tags)
+
+
+def _fargate_vcpus(account: Account) -> int:
+    """Count the vCPUs of running Fargate tasks that are none of the deployment's."""
+    client, units = account.session.client("ecs"), 0
+    for cluster in account.listed("ecs", "list_clusters", "clusterArns[]"):
+        tags = client.list_tags_for_resource(resourceArn=cluster).get("tags", [])
+        if account.is_ours([{"Key": tag.get("key", ""), "Value": tag.get("value", "")} for tag in tags]):
+            continue
+        tasks = list(account.listed("ecs", "list_tasks", "taskArns[]", cluster=cluster, launchType="FARGATE"))
+        for start in range(0, len(tasks), 100):  # DescribeTasks takes 100
+            found = client.describe_tasks(cluster=cluster, tasks=tasks[start : start + 100])["tasks"]
+            units += sum(int(task.get("cpu", 0)) for task in found)
+    return math.ceil(units / 1024)

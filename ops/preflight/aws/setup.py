@@ -84,17 +84,26 @@ def _given_certificate(account: Account, arn: str) -> Row:
 
 
 def secret_rows(account: Account) -> Iterator[Row]:
-    """Look up the secret that the alert topic reads."""
-    name = account.deployment.aws.observability.chat_webhook_secret
-    if name is None:
-        return
-    asked, needed = f"secret {name}", "a secret that holds the webhook's URL"
-    try:
-        account.session.client("secretsmanager").describe_secret(SecretId=name)
-    except ClientError as error:
-        if code_of(error) != "ResourceNotFoundException":
-            raise
-        remedy = f"create it: aws secretsmanager create-secret --name {name} --secret-string <url>"
-        yield answer(AREA, asked, "no such secret", needed, blocks=remedy)
-        return
-    yield answer(AREA, asked, "it exists", needed)
+    """Look up the secrets that the alert topic and the agents' tasks read."""
+    for name, holds in _secrets(account).items():
+        asked, needed, remedy = f"secret {name}", f"a secret that holds {holds}", ""
+        try:
+            account.session.client("secretsmanager").describe_secret(SecretId=name)
+        except ClientError as error:
+            if code_of(error) != "ResourceNotFoundException":
+                raise
+            remedy = f"create it: aws secretsmanager create-secret --name {name} --secret-string <value>"
+        yield answer(AREA, asked, "no such secret" if remedy else "it exists", needed, blocks=remedy)
+
+
+def _secrets(account: Account) -> dict[str, str]:
+    """Return what each secret holds, by its name in the file."""
+    agents = account.deployment.aws.agents
+    found = {account.deployment.aws.observability.chat_webhook_secret: "the webhook's URL"}
+    if agents:
+        found |= {
+            agents.prompt_secret: "the prompt of the agents",
+            agents.chat.key_secret: "the key of the language model",
+            agents.speech.key_secret: "the key of the engine that speaks",
+        }
+    return {name: holds for name, holds in found.items() if name}

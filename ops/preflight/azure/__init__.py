@@ -9,7 +9,7 @@ from uuid import UUID
 from azure.core.exceptions import AzureError
 
 from blueprint.file.model.deployment import Deployment
-from ops.preflight.azure import quotas, registrations, roles, sizes
+from ops.preflight.azure import quotas, registrations, roles, sizes, vaults
 from ops.preflight.azure.account import AREA, Account, connect
 from ops.preflight.azure.refusals import explain
 from ops.preflight.questions import ask_all, not_asked
@@ -30,6 +30,7 @@ TOPICS: dict[str, Callable[[Account], Iterable[Row]]] = {
     f"compute {QUOTAS}": quotas.compute_rows,
     f"network {QUOTAS}": quotas.network_rows,
     "VM sizes in the location and its zones": sizes.size_rows,
+    "vaults, certificate and secrets": vaults.vault_rows,
 }
 """Everything that is asked, in this order."""
 

@@ -16,7 +16,18 @@ from blueprint import catalog
 from blueprint.file.model.load import CallLoad
 from ops.cost import aws, azure
 from ops.cost.audio import aws_audio, aws_calls, azure_audio, azure_place
-from ops.cost.estimate import NEW_TYPE, Half, aws_rented, azure_rented, azure_traffic, price, traffic_rented
+from ops.cost.conversations import of_aws, of_azure
+from ops.cost.estimate import (
+    NEW_TYPE,
+    Assumptions,
+    Half,
+    aws_rented,
+    azure_rented,
+    azure_traffic,
+    halves,
+    price,
+    traffic_rented,
+)
 from ops.cost.model import Amount, Audio, Estimate, total
 from ops.cost.prices import HOURS_PER_MONTH, price_book
 from ops.cost.report import as_dict, print_estimate
@@ -257,6 +268,7 @@ def test_traffic_of_a_typed_load_is_as_by_hand() -> None:
     usd = {
         line.price.item: line.usd.expected
         for line in price(Half("aws", "us-east-1", rented, NO_AUDIO, ()), price_book()).lines
+        if line.tier == "traffic"
     }
     # 1,200 calls, 730 hours: 876,000 call-hours, 17,520,000 calls of 3 minutes, half of each spoken, three zones.
     # 50 packets of 680 bytes a second: 0.1224 GB an hour; 10 chunks of 3,244 bytes: 0.1168; 3 events of 400: 0.0043.
@@ -281,16 +293,15 @@ def test_traffic_of_a_typed_load_on_azure_is_as_by_hand() -> None:
     assert production.load
     rented = tuple(azure_traffic(production.azure, production.load, 0.0))
     priced_traffic = price(Half("azure", "westus3", rented, NO_AUDIO, ()), price_book())
-    usd = {line.price.item: line.usd for line in priced_traffic.lines}
+    usd = {line.price.item: line.usd for line in priced_traffic.lines if line.tier == "traffic"}
     # 700 calls, 730 hours: 511,000 call-hours, 10,220,000 calls of 3 minutes. Half of each is speech: 0.00216 GB a
     # call-hour are read.
-    # 350 callers listen, of whom 256 are spoken to, in 48,000 bytes a second: 0.1728 GB an hour.
     # Eight replicas with 500 series each (4 of Voxtral on A100, 1 on H100, 2 of speech, 1 of qwen), eight nodes with
     # 1,000 each (3 of the system pool, 2 of pairs, 1 of h100, h200 and a100), every 15 s.
     samples = (8 * 500 + 8 * 1000) * 730 * 3600 / 15
     logged = 10_220_000 * 25_000 / 1e9
     by_hand = {
-        "azure-internet-data": (511_000 * 0.00216 + 256 * 730 * 0.1728) * 0.087,
+        "azure-internet-data": 511_000 * 0.00216 * 0.087,
         "log-analytics-ingested": logged * 2.3,
         "prometheus-samples": samples / 1e7 * 0.16,
         "azure-nat-gateway-data": (logged + samples * 2 / 1e9) * 0.045,
@@ -301,6 +312,79 @@ def test_traffic_of_a_typed_load_on_azure_is_as_by_hand() -> None:
     }
     assert {item: each.expected for item, each in usd.items()} == pytest.approx(by_hand, rel=0.01)
     assert usd["azure-internet-data"].peak > usd["azure-internet-data"].expected
+    # Without agents, 350 callers listen, of whom 256 are spoken to, in 48,000 bytes a second: 0.1728 GB an hour.
+    mute = azure_traffic(production.azure.model_copy(update={"agents": None}), production.load, 0.0)
+    (sent,) = [use.amount.expected for each in mute for use in each.uses if use.item == "azure-internet-data"]
+    assert sent == pytest.approx(511_000 * 0.00216 + 256 * 730 * 0.1728, rel=0.01)
+
+
+def test_a_conversation_minute_on_aws_costs_what_a_hand_counts() -> None:
+    production = blueprint.load(ROOT / "deployments/production-us-east-1.yaml")
+    (half,) = halves(production, Assumptions(0.0))
+    estimate = price(half, price_book())
+    # 60 conversations, 730 hours: 43,800 conversation-hours, 876,000 conversations. 24,000 samples of two bytes are
+    # 0.1728 GB an hour, half of which the agent speaks; 0.1224 GB an hour are heard.
+    spoken, heard, logs = 43_800 * 0.0864, 43_800 * 0.1224, 876_000 * 25_000 / 1e9
+    own = sum(
+        (
+            30 * (0.03238 + 2 * 0.00356) * 730,  # 30 tasks of one vCPU and 2 GiB
+            (0.0225 + 3 * 0.005) * 730,  # the load balancer, and its addresses in three zones
+            (spoken + heard) / 730 * 730 * 0.006,  # a unit an hour for each GB
+            spoken * (0.09 + 0.045),  # to the caller, and through a NAT gateway from who speaks
+            heard * 2 / 3 * 0.02,  # to a gateway, of three zones
+            logs * (0.5 + 90 / (365 / 12) * 0.03),
+        )
+    )
+    assert estimate.by_tier()["agents"].expected == pytest.approx(own, rel=0.01)
+    assert estimate.conversations
+    assert estimate.conversations.minutes.cases == pytest.approx((2_628_000, 2_628_000, 26_280_000))
+    # Each is a call too: of the rest it has its part of 876,000 audio hours.
+    minute = own / 2_628_000 + (estimate.usd.expected - own) / (876_000 * 60)
+    assert estimate.usd_per_conversation_minute
+    assert estimate.usd_per_conversation_minute.expected == pytest.approx(minute, rel=0.01)
+    assert minute == pytest.approx(0.00121, rel=0.01)
+    assert {left.kind for left in estimate.unpriced if "elsewhere" in left.what} == {"qwen3-8b", "kokoro"}
+
+
+def test_a_conversation_minute_on_azure_has_its_share_of_the_pools(capsys: pytest.CaptureFixture[str]) -> None:
+    production = blueprint.load(ROOT / "deployments/production-azure.yaml")
+    assert production.load
+    azure_half = production.azure
+    rented = (*azure_rented(caller_graphs(), 0.0), *azure_traffic(azure_half, production.load, 0.0))
+    audio, held = azure_audio(azure_half, production.load, 0.0), of_azure(azure_half, production.load, 0.0)
+    estimate = price(Half("azure", "westus3", rented, audio, (), held), price_book())
+    # 35 conversations, 730 hours: 1,533,000 minutes, 511,000 conversations; half of 25,550 hours are spoken.
+    spoken, logs = 25_550 * 0.0864, 511_000 * 25_000 / 1e9
+    # 14 agents of 1.15 CPUs, 21 gateways of 1.15, 5 of VAD and 7 of ASR of 2.15, less the one more of a rollout.
+    cpu = 13 * 1.15 / (13 * 1.15 + 20 * 1.15 + 4 * 2.15 + 6 * 2.15)
+    own = sum(
+        (
+            (84.8 + 3.673) * 730 + 2 * 38.0121,  # the node that speaks, and the one that answers, with their disks
+            4 * (0.452 * 730 + 19.71) * cpu,
+            0.025 * 730,  # the load balancer
+            spoken * (0.087 + 0.005) + spoken / 730 * 8e3 / 3600 / 2.22 * 730 * 0.0144,
+            logs * (2.3 + 0.045),
+        )
+    )
+    minute = own / 1_533_000 + (estimate.usd.expected - own) / (511_000 * 60)
+    assert estimate.usd_per_conversation_minute
+    assert estimate.usd_per_conversation_minute.expected == pytest.approx(minute, rel=0.01)
+    assert minute == pytest.approx(0.0438, rel=0.01)
+    print_estimate(estimate)
+    said = capsys.readouterr().out
+    assert re.search(r"USD per conversation minute +0.043\d +0.043\d", said)
+    assert as_dict(estimate)["usd_per_conversation_minute"] == estimate.usd_per_conversation_minute
+
+
+def test_where_nobody_talks_to_agents_there_is_no_conversation_minute() -> None:
+    production = blueprint.load(ROOT / "deployments/production-us-east-1.yaml")
+    load = CallLoad(calls=100, conversation_share=0)
+    assert of_aws(production.aws, load, 0.35) is None
+    assert of_aws(production.aws.model_copy(update={"agents": None}), LOAD, 0.35) is None
+    held = of_aws(production.aws, None, 0.5)
+    assert held
+    # Without a load, what the agents hold: 240 to 880, 70 % of them in use.
+    assert held.minutes.cases == pytest.approx([held * 0.7 * 730 * 60 for held in (240, 560, 880)])
 
 
 def test_a_typed_load_leaves_no_traffic_outside_the_sum() -> None:

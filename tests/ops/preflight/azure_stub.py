@@ -64,6 +64,7 @@ class Subscription:
         unregistered: Resource providers that the subscription is not registered for.
         groups: Groups of the tenant.
         encryption: State of the feature EncryptionAtHost.
+        vaults: Ends of the paths of vaults and of their secrets.
         faults: Status, code and message for paths that hold a text.
         asked: How often each such fault was met.
     """
@@ -79,6 +80,7 @@ class Subscription:
     unregistered: set[str] = field(default_factory=set)
     groups: set[str] = field(default_factory=set)
     encryption: str = "Registered"
+    vaults: set[str] = field(default_factory=set)
     faults: dict[str, tuple[int, str, str]] = field(default_factory=dict)
     asked: Counter[str] = field(default_factory=Counter)
 
@@ -94,6 +96,9 @@ class Subscription:
             return self._request(path, body)
         if path.startswith(GROUPS):
             return HTTPStatus.OK if path.removeprefix(GROUPS) in self.groups else HTTPStatus.NOT_FOUND, {}
+        if "/Microsoft.KeyVault/vaults/" in path:
+            known = path.partition("/vaults/")[2] in self.vaults
+            return (200, {"id": path}) if known else (404, {"error": {"code": "ResourceNotFound", "message": "none"}})
         last = path.rpartition("/")[2]
         if "/providers/Microsoft.Quota/" in path:
             return 200, self._quota(path, last)

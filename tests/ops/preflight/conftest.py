@@ -60,7 +60,7 @@ class AwsAccount:
 
 @pytest.fixture
 def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[AwsAccount]:
-    """A bootstrapped account with ample quotas, the file's zone and a user who may do everything."""
+    """A bootstrapped account with ample quotas, the file's zone and secret, and a user who may do everything."""
     for name in ("AWS_PROFILE", "AWS_ENDPOINT_URL", "AWS_SESSION_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
@@ -72,8 +72,10 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[AwsAccount]:
             quotas.values["ec2", code] = (name, AMPLE)
         quotas.values["vpc", "L-F678F1CE"] = ("VPCs per Region", AMPLE)
         quotas.values["elasticloadbalancing", "L-69A177A2"] = ("Network Load Balancers per Region", AMPLE)
+        quotas.values["fargate", "L-3032A538"] = ("Fargate On-Demand vCPU resource count", AMPLE)
         _operator(monkeypatch)
         _bootstrap()
+        boto3.client("secretsmanager").create_secret(Name="chat-key", SecretString="of the sandbox's agents")
         add_hosted_zone("Z0123456789EXAMPLE", "example.com")
         yield AwsAccount(quotas, boto3.Session(region_name=REGION))
 

@@ -323,6 +323,34 @@ def test_a_missing_secret_blocks_until_it_exists(account: AwsAccount, tmp_path: 
     assert account.answer(deployment, "secret voice/webhook").status is Status.FINE
 
 
+def test_what_agents_read_has_to_exist(account: AwsAccount, tmp_path: Path) -> None:
+    edits: Edits = {
+        "aws.agents.prompt": ABSENT,
+        "aws.agents.prompt_secret": "our-prompt",
+        "aws.agents.chat.key_secret": "language-key",
+        "aws.agents.speech.key_secret": "speech-key",
+    }
+    deployment = edited(edits, tmp_path)
+    for name, holds in (("our-prompt", "prompt"), ("language-key", "language model"), ("speech-key", "speaks")):
+        row = account.answer(deployment, f"secret {name}")
+        assert row.status is Status.BLOCKS
+        assert holds in row.needed
+        account.session.client("secretsmanager").create_secret(Name=name, SecretString="x")
+        assert account.answer(deployment, f"secret {name}").status is Status.FINE
+
+
+def test_tasks_count_against_the_quota_of_fargate(account: AwsAccount, sandbox: Deployment) -> None:
+    account.set_quota("L-3032A538", 110, "fargate")
+    row = account.answer(sandbox, "Fargate")
+    # The gateway's 1 to 100 tasks of half a vCPU, and 1 to 10 agents of one.
+    assert row.needed == "2 at the minimum, 60 at the maximum"
+    assert row.status is Status.FINE
+    account.set_quota("L-3032A538", 50, "fargate")
+    assert account.answer(sandbox, "Fargate").status is Status.WARNING
+    account.set_quota("L-3032A538", 3, "fargate")
+    assert account.answer(sandbox, "Fargate").status is Status.BLOCKS
+
+
 # --- faults ---------------------------------------------------------------------------------------------------
 
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
+from pathlib import Path
 
 import pytest
 
 import blueprint
 from blueprint import Deployment
+from blueprint.azure.names import vault
 from blueprint.checks.azure_capacity import family_quota_need
 from blueprint.file.model.deployment import Environment
 from ops.preflight import azure
@@ -20,8 +22,9 @@ from ops.preflight.azure.account import Account
 from ops.preflight.azure.permissions import allows
 from ops.preflight.azure.quotas import vcpu_needs
 from ops.preflight.azure.roles import administrator_rows
+from ops.preflight.azure.vaults import vault_rows
 from ops.preflight.report import IncreaseError, Row, Status
-from tests.blueprint.documents import DEPLOYMENTS, edited, load_text
+from tests.blueprint.documents import ABSENT, DEPLOYMENTS, edited, load_text
 from tests.ops.preflight.azure_stub import (
     OWNER,
     SUBSCRIPTION,
@@ -389,3 +392,28 @@ def test_an_unreachable_azure_is_an_answer(
     monkeypatch.setattr(azure, "connect", lambda made, kinds, named: Account(made, kinds, named, Operator(), options))
     rows = list(azure.examine(production, resources(), {"AZURE_SUBSCRIPTION_ID": SUBSCRIPTION}))
     assert the(rows, "VM sizes").found.startswith("Azure was not reached: ")
+
+
+def test_the_certificate_s_vault_and_what_agents_are_told_have_to_exist(
+    subscription: Subscription, tmp_path: Path
+) -> None:
+    endpoint = {"kind": "endpoint", "url": "https://speech.callers.dev/v1", "model": "kokoro"}
+    endpoint |= {"key_secret": "speech-key"}
+    edits = {"azure.agents.speech": endpoint, "azure.agents.prompt": ABSENT, "azure.agents.prompt_secret": "our-prompt"}
+    text = (DEPLOYMENTS / "production-azure.yaml").read_text(encoding="utf-8")
+    deployment = load_text(edited(edits, text), tmp_path)
+    own, secrets = vault(deployment, SUBSCRIPTION), ("session-token-key", "our-prompt", "speech-key")
+    with serve(subscription) as transport:
+        account = Account(deployment, Counter(), SUBSCRIPTION, Operator(), {"transport": transport})
+
+        def statuses() -> dict[str, Status]:
+            return {row.asked: row.status for row in vault_rows(account)}
+
+        # Before the first deploy only the certificate's vault can be there.
+        asked = {"vault of the certificate voice": Status.BLOCKS}
+        assert statuses() == asked | {f"secret {name}": Status.NOT_ASKED for name in secrets}
+        subscription.vaults |= {"certificates", own}
+        asked = {"vault of the certificate voice": Status.FINE}
+        assert statuses() == asked | {f"secret {name}": Status.BLOCKS for name in secrets}
+        subscription.vaults |= {f"{own}/secrets/{name}" for name in secrets}
+        assert statuses() == asked | {f"secret {name}": Status.FINE for name in secrets}

@@ -15,7 +15,7 @@ from ops.simulate.policies import own
 from ops.simulate.run import Result, Simulation
 from ops.simulate.traces import Trace
 from tests.ops.simulate.one_by_one import OneByOne
-from tests.ops.simulate.worlds import SETTINGS, asr, gateway, headroom, simulate, steady, steps_to, vad
+from tests.ops.simulate.worlds import SETTINGS, agents, asr, gateway, headroom, simulate, steady, steps_to, vad
 
 SEEDS = range(12)
 SIGMAS = 4.0
@@ -59,6 +59,57 @@ def test_a_fleet_that_does_not_scale_refuses_as_erlang_says(model: type[Simulati
     error = statistics.stdev(shares) / len(shares) ** 0.5
     assert statistics.mean(shares) == pytest.approx(erlang_b(60, 60), abs=SIGMAS * error + 0.002)
     assert error < 0.01
+
+
+def test_an_agent_refuses_conversations_as_erlang_says_and_no_other_call() -> None:
+    # A quarter of sixty calls wants one of twelve places.
+    plans = (vad(), asr(low=3, high=3, places=80), agents(1, 1, places=12))
+    ledgers = [run.ledger for run in runs(plans, steady(60, 3_600), Simulation)]
+    shares = [ledger.conversations_refused / ledger.conversations for ledger in ledgers]
+    error = statistics.stdev(shares) / len(shares) ** 0.5
+    assert statistics.mean(shares) == pytest.approx(erlang_b(15, 12), abs=SIGMAS * error + 0.002)
+    assert error < 0.01
+    for ledger in ledgers:
+        # Those who come and go within a tick are counted as refused by chance, and never seen by an agent.
+        assert ledger.conversations_refused <= ledger.refused < 1.05 * ledger.conversations_refused
+        assert ledger.conversations / ledger.offered == pytest.approx(0.25, rel=0.1)
+
+
+def test_agents_hold_their_part_of_the_calls_and_grow_with_it() -> None:
+    plans = (vad(), asr(6, 6, places=200), gateway(8, 30, places=100), agents(2, 40))
+    simulation = Simulation(plans, own(plans), steps_to(60, 600), SETTINGS)
+    simulation.begin()
+    held = []
+    for until in range(100, 1_800, 100):
+        simulation.env.run(until=until + 0.5)
+        *whole, part = (int(front.calls.sum()) for front in simulation.calls.fronts)
+        assert set(whole) == {simulation.calls.carried}
+        calls = simulation.fleets[-1].calls
+        assert ((calls >= 0) & (calls <= 8)).all()
+        held.append((part, simulation.fleets[-1].running))
+    refused = simulation.calls.ledger.conversations_refused
+    assert refused > 0, "ten times the conversations at once find no agent"
+    (before, few), (after, many) = held[1], held[-1]
+    assert before == pytest.approx(15, abs=12)
+    assert after == pytest.approx(150, abs=40)
+    assert few <= 4
+    # 70 % of eight places in use, or a tenth more before tasks are taken away
+    assert many >= after / (8 * 0.7) - 1
+
+
+def test_an_agent_that_goes_hands_its_conversations_over() -> None:
+    plans = (vad(), asr(2, 2, places=200), agents(4, 4, places=50))
+    simulation = Simulation(plans, own(plans), steady(100, 600), SETTINGS)
+    simulation.begin()
+    simulation.env.run(until=300.5)
+    held, carried = int(simulation.fleets[-1].calls.sum()), simulation.calls.carried
+    group = simulation.fleets[-1].groups[0]
+    host = group.hosts[0]
+    simulation.fleets[-1].open[host.index] = False
+    simulation.calls.vacate(host, 5.0)
+    assert int(simulation.fleets[-1].calls.sum()) == held
+    assert simulation.calls.carried == carried
+    assert simulation.calls.ledger.cut == 0
 
 
 MEASURES: dict[str, Callable[[Result], float]] = {

@@ -91,7 +91,7 @@ def test_places_and_prices_come_from_file_and_catalogue() -> None:
     assert plans["vad"].places == 4 * 2_000
     assert plans["inf2"].places == 12 * plans["trn1"].places
     assert plans["p5"].places == 221  # docs/tuning.md has the arithmetic
-    assert [plan.kind for plan in production()] == ["vad", "neuron", "neuron", "gpu", "gateway"]
+    assert [plan.kind for plan in production()] == ["vad", "neuron", "neuron", "gpu", "gateway", "agent"]
     assert plans["gateway"].usd_per_hour == pytest.approx(0.03238 + 2 * 0.00356)
     assert plans["inf2"].usd_per_hour == 12.98127
     assert plans["inf2"].warm_hosts == 6
@@ -123,7 +123,9 @@ def test_a_host_that_fetches_artifacts_compiles_nothing() -> None:
 def test_an_operator_s_own_numbers_win() -> None:
     plan = fleet_plans(blueprint.load(PRODUCTION), {"inf2": (50, 5)})[1]
     assert (plan.boot.cold_s, plan.boot.warm_s, plan.boot.prepare_s) == (50, 5, 45)
-    with pytest.raises(ValueError, match="inf3 is not a fleet of production-us-east-1: vad, inf2, trn1, p5, gateway"):
+    with pytest.raises(
+        ValueError, match="inf3 is not a fleet of production-us-east-1: vad, inf2, trn1, p5, gateway, agent"
+    ):
         fleet_plans(blueprint.load(PRODUCTION), {"inf3": (50, 5)})
 
 

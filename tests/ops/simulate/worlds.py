@@ -77,7 +77,12 @@ def asr(  # noqa: PLR0917
 
 
 def gateway(low: int = 2, high: int = 10, places: int = 20) -> FleetPlan:
-    return replace(production()[-1], groups=(GroupPlan("gateway", ZONES, low, high),), places=places, boot=boot(60))
+    return replace(production()[-2], groups=(GroupPlan("gateway", ZONES, low, high),), places=places, boot=boot(60))
+
+
+def agents(low: int = 2, high: int = 20, places: int = 8, share: float = 0.25) -> FleetPlan:
+    group = GroupPlan("agent", ZONES, low, high)
+    return replace(production()[-1], groups=(group,), places=places, boot=boot(60), share=share)
 
 
 def steady(calls: float, seconds: float = 1_800) -> Trace:
