@@ -28,5 +28,6 @@ class VoiceStack(Stack):
             env=Environment(account=deployment.aws.account, region=deployment.aws.region),
             termination_protection=deployment.aws.deletion_protection,
         )
-        Tags.of(self).add("voice-serve:deployment", deployment.name)
-        Tags.of(self).add("voice-serve:tier", self.tier)
+        tags = Tags.of(self)
+        tags.add("voice-serve:deployment", deployment.name)
+        tags.add("voice-serve:tier", self.tier)
