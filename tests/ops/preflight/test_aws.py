@@ -347,7 +347,7 @@ def test_tasks_count_against_the_quota_of_fargate(account: AwsAccount, sandbox: 
     assert row.status is Status.FINE
     account.set_quota("L-3032A538", 50, "fargate")
     assert account.answer(sandbox, "Fargate").status is Status.WARNING
-    account.set_quota("L-3032A538", 3, "fargate")
+    account.set_quota("L-3032A538", 1, "fargate")
     assert account.answer(sandbox, "Fargate").status is Status.BLOCKS
 
 
