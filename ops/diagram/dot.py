@@ -26,15 +26,12 @@ TIERS = {
 """Fill and border of the tiers on the callers' paths."""
 _OTHER_TIER = ("#f1f4f7", "#c3ccd5")
 
-_LABEL_WIDTH = 30
+_LABEL_WIDTH = 24
 """Characters of an arrow's label on one line: the whole picture stays within 1,000 units, so it is legible at 1,000
 pixels."""
 
 _AWS_APIS = "aws-apis"
-ROWS = (
-    ("session-api", "public-load-balancer"),
-    ("vad", _AWS_APIS),
-)
+ROWS = (("session-api", "public-load-balancer"),)
 """Boxes that stand side by side."""
 
 
@@ -87,10 +84,10 @@ def _tier(graph: Graph, tier: str) -> Iterator[str]:
         yield from (_shape(node.id, _box(graph, node)) for node in boxes)
         yield "}"
     elif len(boxes) > 1:
-        row = "<TD> </TD>".join(f"<TD>{_box(graph, node)}</TD>" for node in boxes)
-        title_row = f'<TR><TD ALIGN="LEFT" COLSPAN="{2 * len(boxes) - 1}">{title}</TD></TR>'
+        rows = "".join(f"<TR><TD>{_box(graph, node)}</TD></TR>" for node in boxes)
+        title_row = f'<TR><TD ALIGN="LEFT">{title}</TD></TR>'
         attributes = f'BORDER="1" CELLBORDER="0" CELLPADDING="5" BGCOLOR="{fill}" COLOR="{border}"'
-        yield _shape(tier, _table(f"<TR>{row}</TR>{title_row}", attributes))
+        yield _shape(tier, _table(rows + title_row, attributes))
     else:
         yield _shape(tier, _box(graph, boxes[0], fill, border))
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from blueprint.contract.network import CHUNK, GATEWAY_HTTP, GATEWAY_MEDIA, PUBLIC_TLS, RTP, VALKEY
+from blueprint.contract.network import AGENT_HTTP, CHUNK, GATEWAY_HTTP, GATEWAY_MEDIA, PUBLIC_TLS, RTP, VALKEY
 from ops.diagram.boxes import Box
 from ops.diagram.graph import Edge, Node, Path
 from ops.diagram.templates import Key, Templates
@@ -17,6 +17,7 @@ _PATHS = {
     PUBLIC_TLS.purpose: Path.AUDIO,
     RTP.purpose: Path.AUDIO,
     GATEWAY_MEDIA.purpose: Path.AUDIO,
+    AGENT_HTTP.purpose: Path.AUDIO,
     CHUNK.purpose: Path.AUDIO,
     GATEWAY_HTTP.purpose: Path.CONTROL,
 }

@@ -28,6 +28,7 @@ class Shortfall:
         peak: Most calls of the trace.
         reserve: Least hosts of each fleet that carry the peak without help, of ASR hosts the cheapest places first;
             empty where all that the file allows are too few.
+        too_few: Fronts of which all that the file allows still refuse some, since callers come to their hosts by chance.
         hold_usd_per_hour: What they cost beyond those that ran; ``None`` where one of them has no price.
     """
 
@@ -37,6 +38,7 @@ class Shortfall:
     wanted: int
     peak: int
     reserve: dict[str, int]
+    too_few: tuple[str, ...]
     hold_usd_per_hour: float | None
 
     def __str__(self) -> str:
@@ -50,6 +52,8 @@ class Shortfall:
         text += "a reserve in service before, of " + ", ".join(
             f"{fleet} {hosts}" for fleet, hosts in self.reserve.items()
         )
+        if self.too_few:
+            text += f" (and more of {', '.join(self.too_few)} than the file allows)"
         if self.hold_usd_per_hour is None:
             return text
         monthly = self.hold_usd_per_hour * HOURS_PER_MONTH
@@ -67,9 +71,10 @@ def shortfall(result: Result) -> Shortfall | None:
     end = begin + int(more[0]) if more.size else len(course.second) - 1
     peak, fleets = math.ceil(float(course.wanted.max())), [plan for plan in result.plans if plan.kind in RECOGNISES]
     reserve = reserve_for(fleets, peak + SCATTER * math.sqrt(peak))
-    fronts = {plan.name: _of_front(plan, peak * plan.share) for plan in result.plans if plan not in fleets}
+    fronts = [(plan, _of_front(plan, peak * plan.share)) for plan in result.plans if plan not in fleets]
+    held = {plan.name: min(hosts, plan.max_hosts) for plan, hosts in fronts}
     if reserve:
-        reserve |= {name: hosts for name, hosts in fronts.items() if hosts > course.hosts[name][begin]}
+        reserve |= {name: hosts for name, hosts in held.items() if hosts > course.hosts[name][begin]}
     more_hosts = [max(0, reserve.get(plan.name, 0) - int(course.hosts[plan.name][begin])) for plan in result.plans]
     prices = [plan.usd_per_hour for plan in result.plans]
     usd = sum(count * (price or 0) for count, price in zip(more_hosts, prices, strict=True))
@@ -80,16 +85,17 @@ def shortfall(result: Result) -> Shortfall | None:
         wanted=int(course.wanted[end]),
         peak=peak,
         reserve=reserve,
+        too_few=tuple(plan.name for plan, hosts in fronts if hosts > plan.max_hosts),
         hold_usd_per_hour=usd if reserve and all(prices) else None,
     )
 
 
 def _of_front(plan: FleetPlan, calls: float) -> int:
-    """Return the hosts that have room for calls which come to them by chance, of what the file allows."""
+    """Return the hosts that have room for calls which come to them by chance."""
     parts = len(plan.groups)
     # The greatest mean of a host's calls for which mean + roots * sqrt(mean) stays within its places.
     mean = ((math.sqrt(SCATTER_OF_ONE**2 + 4 * plan.places) - SCATTER_OF_ONE) / 2) ** 2
-    return min(plan.max_hosts, parts * math.ceil(calls / (mean * parts)))
+    return parts * math.ceil(calls / (mean * parts))
 
 
 def reserve_for(fleets: list[FleetPlan], calls: float) -> dict[str, int]:

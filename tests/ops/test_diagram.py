@@ -17,13 +17,14 @@ from tests.synthesized import HOSTS, ROOT, Stacks, edited_sandbox, shipped
 PRODUCTION = ROOT / "deployments/production-us-east-1.yaml"
 BOXES = {
     *("browser", "native-client", "session-api", "public-load-balancer", "api-load-balancer", "gateway"),
-    *("vad", "inf2", "trn1", "p5", "valkey", "aws-apis", "registry", "observability"),
+    *("vad", "inf2", "trn1", "p5", "valkey", "aws-apis", "registry", "observability", "agent-load-balancer", "agents"),
 }
 AUDIO = [("public-load-balancer", "vad"), ("vad", "inf2"), ("vad", "trn1"), ("vad", "p5")]
 AUDIO += [("browser", "public-load-balancer"), ("public-load-balancer", "gateway"), ("gateway", "vad")]
 AUDIO += [("native-client", "public-load-balancer"), ("inf2", "valkey"), ("trn1", "valkey"), ("p5", "valkey")]
+AUDIO += [("browser", "agent-load-balancer"), ("agent-load-balancer", "agents")]
 CONTROL = [("browser", "session-api"), ("native-client", "session-api"), ("session-api", "api-load-balancer")]
-CONTROL += [("api-load-balancer", "gateway"), ("gateway", "valkey")]
+CONTROL += [("api-load-balancer", "gateway"), ("gateway", "valkey"), ("agents", "api-load-balancer")]
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -101,7 +102,7 @@ def test_routes_are_those_of_the_api(production: Graph) -> None:
 def test_every_scaling_alarm_appears_with_its_metric_and_change(production: Graph) -> None:
     stacks = shipped("production-us-east-1")
     alarms = {alarm["AlarmName"]: alarm for tier in HOSTS for alarm in stacks[tier].properties("CloudWatch::Alarm")}
-    shown = {signal.name: signal for signal in production.signals if signal.fleet != "gateway"}
+    shown = {signal.name: signal for signal in production.signals if signal.fleet not in {"gateway", "agents"}}
     assert set(shown) == set(alarms)
     for name, alarm in alarms.items():
         assert shown[name].metric == alarm["MetricName"]
@@ -113,9 +114,10 @@ def test_every_scaling_alarm_appears_with_its_metric_and_change(production: Grap
     assert changes["p5-slots-low"] == "-1"
 
 
-def test_the_gateway_scales_on_its_sockets(production: Graph) -> None:
-    (signal,) = production.signals_of("gateway")
-    assert signal.text == "OpenSockets held at 150 per task: adds or removes tasks"
+def test_services_scale_on_what_they_hold(production: Graph) -> None:
+    (sockets,), (conversations,) = production.signals_of("gateway"), production.signals_of("agents")
+    assert sockets.text == "OpenSockets held at 150 per task: adds or removes tasks"
+    assert conversations.text == "Conversations held at 6 per task: adds or removes tasks"
 
 
 def test_another_deployment_is_another_picture(sandbox: Graph, tmp_path: Path) -> None:
@@ -144,7 +146,8 @@ def test_another_deployment_is_another_picture(sandbox: Graph, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("missing", "boxes"),
     [
-        ("edge", {"browser", "native-client", "session-api", "public-load-balancer", "api-load-balancer", "gateway"}),
+        ("edge", {"native-client", "session-api", "public-load-balancer", "api-load-balancer", "gateway"}),
+        ("agents", {"agents", "agent-load-balancer"}),
         ("vad", {"vad"}),
         ("asr-inf2", {"inf2"}),
         ("state", {"valkey"}),
@@ -217,8 +220,8 @@ def test_mermaid_declares_what_its_arrows_join(production: Graph) -> None:
     joined = [re.fullmatch(r'(\w+) (?:==>|-->|-\.->)(?:\|"[^"]*"\|)? (\w+)', line) for line in arrows]
     assert all(joined)
     assert {end for found in joined if found for end in found.groups()} == declared
-    assert len(arrows) == len(production.edges) + 5
-    assert sum(line.startswith("subgraph ") for line in body) == body.count("end") == 7
+    assert len(arrows) == len(production.edges) + 6
+    assert sum(line.startswith("subgraph ") for line in body) == body.count("end") == 8
 
 
 def test_mermaid_goes_to_stdout() -> None:

@@ -35,7 +35,7 @@ from ops.cost.traffic import PRICED
 from sandbox.azure.graph import Graph, Resource
 from tests.stacks.azure.manifests import workloads
 from tests.stacks.azure.recorded import cluster, edited
-from tests.synthesized import ROOT, edited_sandbox, shipped
+from tests.synthesized import ROOT, edited_sandbox, shipped, two_regions
 
 SANDBOX = blueprint.load(ROOT / "deployments/sandbox.yaml")
 AZURE = blueprint.load(ROOT / "deployments/cells.yaml")
@@ -81,8 +81,8 @@ def of_item(estimate: Estimate, item: str) -> Amount:
 def test_the_rules_know_exactly_the_types_that_are_deployed_to_aws() -> None:
     deployed = {
         resource["Type"]
-        for name in SHIPPED
-        for stack in shipped(name).values()
+        for stacks in (*map(shipped, SHIPPED), two_regions())
+        for stack in stacks.values()
         for resource in stack.template["Resources"].values()
     }
     assert deployed == set(aws.PRICED) | set(aws.BY_USE) | aws.FREE
@@ -104,7 +104,8 @@ def test_a_type_without_a_rule_is_named_not_forgotten() -> None:
 
 def test_every_row_of_the_price_table_is_used_by_a_rule() -> None:
     aws_estimate, azure_estimate = priced(templates()), azure_priced(graphs())
-    estimates = (aws_estimate, azure_estimate, azure_priced(caller_graphs()))
+    of_two = priced({tier: stack.template for tier, stack in two_regions().items()})
+    estimates = (aws_estimate, of_two, azure_estimate, azure_priced(caller_graphs()))
     used = {line.price.item for estimate in estimates for line in estimate.lines}
     used |= {
         use.item

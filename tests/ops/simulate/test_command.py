@@ -74,11 +74,12 @@ def test_replicas_of_azure_are_simulated_as_keda_is_told(course: Path) -> None:
     result = simulate(ROOT / "deployments/production-azure.yaml", "--load", course, "--json")
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout)
-    pairs, voxtral = report["fleets"]
+    pairs, voxtral, agents = report["fleets"]
     # docs/tuning.md has the arithmetic; a node of four GPUs carries two replicas.
     assert (pairs["fleet"], pairs["places_per_host"]) == ("voxtral-pairs on pairs", 403)
     assert pairs["usd_per_host_hour"] == pytest.approx(14.692 / 2)
     assert sum(phase["cold_s"] for phase in voxtral["boot"]) == 300 + 993
+    assert (agents["fleet"], agents["places_per_host"]) == ("agent", 8)
 
 
 @pytest.mark.parametrize(

@@ -57,21 +57,21 @@ def test_a_sandbox_keeps_nothing() -> None:
 
 def test_production_keeps_keys_logs_images_and_a_snapshot_at_their_price() -> None:
     found = planned(NAME)
-    assert [each.usd_per_month for each in kept_of(found, "AWS::KMS::Key")] == [1.0] * 7
-    assert [each.usd_per_month for each in kept_of(found, "AWS::SecretsManager::Secret")] == [0.4]
-    assert found.usd_per_month == pytest.approx(7.4)
+    assert [each.usd_per_month for each in kept_of(found, "AWS::KMS::Key")] == [1.0] * 8
+    assert [each.usd_per_month for each in kept_of(found, "AWS::SecretsManager::Secret")] == [0.4] * 2
+    assert found.usd_per_month == pytest.approx(8.8)
     assert len(kept_of(found, "AWS::ECR::Repository")) == 7
     assert len(kept_of(found, "snapshot of AWS::ElastiCache::ReplicationGroup")) == 1
     # The store itself goes, its snapshot stays; the state's own secrets go.
     assert found.deleted[f"{NAME}-state"]["AWS::ElastiCache::ReplicationGroup"] == 1
-    assert found.deleted[f"{NAME}-state"]["AWS::SecretsManager::Secret"] == 4
+    assert found.deleted[f"{NAME}-state"]["AWS::SecretsManager::Secret"] == 5
     assert "AWS::KMS::Key" not in found.deleted[f"{NAME}-state"]
 
 
 def test_what_is_charged_by_size_costs_its_size_once_that_is_known() -> None:
-    artifacts, logs = kept_of(planned(NAME), "AWS::S3::Bucket")
+    artifacts, logs, _ = kept_of(planned(NAME), "AWS::S3::Bucket")
     assert (logs.usd, logs.usd_per_month) == (0.023, None)
-    unknown, measured = kept_of(planned(NAME, {(logs.stack, logs.name): 200.0}), "AWS::S3::Bucket")
+    unknown, measured, _ = kept_of(planned(NAME, {(logs.stack, logs.name): 200.0}), "AWS::S3::Bucket")
     assert measured.usd_per_month == pytest.approx(4.6)
     assert unknown == artifacts
 
@@ -114,7 +114,7 @@ def test_without_credentials_a_dry_run_shows_the_file_and_a_real_one_stops() -> 
     assert dry.exit_code == 0
     assert "no account was asked" in dry.stderr
     assert report["aws"]["deployed"] is False
-    assert report["aws"]["kept_usd_per_month"] == pytest.approx(7.4)
+    assert report["aws"]["kept_usd_per_month"] == pytest.approx(8.8)
     real = voice_teardown(PRODUCTION, "--name", NAME)
     assert real.exit_code == 1
     assert "credentials" in real.stderr

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from blueprint.contract.network import Tier
 from blueprint.contract.state import STATE_USERS
 from blueprint.hosts import AWS_IMAGES
 from tests.synthesized import Stack, edited_sandbox, shipped
@@ -31,9 +30,8 @@ def test_valkey_is_encrypted_replicated_and_speaks_tls_only(state: Stack) -> Non
 
 def test_each_tier_has_a_user_with_its_own_rights_and_a_password_from_its_own_secret(state: Stack) -> None:
     users = {user["UserName"]: user for user in state.properties("ElastiCache::User")}
-    tiers = [access for access in STATE_USERS if access.tier is not Tier.AGENT]  # there are no agents
-    assert set(users) == {"default"} | {access.tier.value for access in tiers}
-    for access in tiers:
+    assert set(users) == {"default"} | {access.tier.value for access in STATE_USERS}
+    for access in STATE_USERS:
         assert users[access.tier.value]["AccessString"] == access.acl
     passwords = [json.dumps(user["AuthenticationMode"]["Passwords"]) for user in users.values()]
     assert len(set(passwords)) == len(passwords)

@@ -70,7 +70,7 @@ def test_synth_needs_no_credentials_no_network_and_no_home(tmp_path: Path) -> No
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert len(list((tmp_path / "out").glob("*.template.json"))) == 10
+    assert len(list((tmp_path / "out").glob("*.template.json"))) == 11
 
 
 @pytest.mark.parametrize(
