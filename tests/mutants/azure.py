@@ -73,7 +73,7 @@ UNDONE = (
     Named("5 the table's sum is the whole", "ops/cost/report.py", '"at least" if estimate.hosts else "together"',
           '"together"', COST),
     Named("5 several halves are the whole", "ops/cost/report.py", '"at least " * any(each.hosts for each in estimates)',
-          '""', ("tests/ops/cost/test_command.py",)),
+          '""', COST),
     Named("5 no range of a size without a price", "ops/cost/estimate.py", "use.amount * max(usd)",
           "use.amount * min(usd)", COST),
     Named("5 an audio hour for the part that is known", "ops/cost/report.py",

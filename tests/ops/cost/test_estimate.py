@@ -3,6 +3,7 @@
 import copy
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ from ops.cost.estimate import (
 )
 from ops.cost.model import Amount, Audio, Estimate, total
 from ops.cost.prices import HOURS_PER_MONTH, price_book
-from ops.cost.report import as_dict, print_estimate
+from ops.cost.report import as_dict, print_estimate, print_total
 from ops.cost.traffic import PRICED
 from sandbox.azure.graph import Graph, Resource
 from tests.stacks.azure.manifests import workloads
@@ -224,6 +225,18 @@ def test_without_the_price_of_a_host_a_sum_is_what_it_costs_at_least(capsys: pyt
     assert "usd_per_month" not in report
     assert report["usd_per_month_at_least"] == estimate.usd
     assert priced(templates()).hosts == ()
+
+
+def test_an_audio_hour_and_several_halves_are_at_least_too(capsys: pytest.CaptureFixture[str]) -> None:
+    whole = replace(azure_priced(graphs()), audio=Audio(Amount.fixed(100), ""))
+    part = replace(azure_priced(graphs(), "southcentralus"), audio=Audio(Amount.fixed(100), ""))
+    for estimate, at_least in ((whole, ""), (part, ", at least")):
+        print_estimate(estimate)
+        assert f"USD per audio hour{at_least} " in capsys.readouterr().out
+        assert (as_dict(estimate)["usd_per_audio_hour"] is None) == bool(at_least)
+    for estimates, at_least in (([whole, whole], ""), ([whole, part], "at least ")):
+        print_total(estimates)
+        assert re.search(rf"together {at_least}\d", capsys.readouterr().out)
 
 
 def test_nodes_on_azure_cost_what_azure_lists() -> None:
