@@ -28,7 +28,7 @@ class Shortfall:
         peak: Most calls of the trace.
         reserve: Least hosts of each fleet that carry the peak without help, of ASR hosts the cheapest places first;
             empty where all that the file allows are too few.
-        too_few: Fronts of which all that the file allows still refuse some, since callers come to their hosts by chance.
+        too_few: Fronts of which all that the file allows still refuse some: callers come to their hosts by chance.
         hold_usd_per_hour: What they cost beyond those that ran; ``None`` where one of them has no price.
     """
 
