@@ -103,8 +103,10 @@ def test_words_are_told_where_they_were_said(client: OpenAI) -> None:
     first, last = SENTENCES[1].split()[0], SENTENCES[1].split()[-1]
     begin, end = PLACES_S[SENTENCES[1]]
     (found,) = [each for each in heard.segments if each.text.startswith(first) and each.text.endswith(last)]
-    # The model counts some of the pause to the first word behind it.
-    assert found.start == pytest.approx(begin, abs=1)
+    # The model counts some of the pause to the first word behind it, how much depends on a processor's rounding.
+    assert PLACES_S[SENTENCES[0]][1] <= found.start <= begin + 0.5
+    second = next(word for word in heard.words if word.start > found.start)
+    assert begin - 0.5 <= second.start <= begin + 1
     assert found.end == pytest.approx(end, abs=0.5)
 
 
