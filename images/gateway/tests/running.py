@@ -18,6 +18,7 @@ from typing import Any, Self
 
 import httpx2
 import numpy as np
+import pytest
 import websockets
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
@@ -164,7 +165,12 @@ class GatewayProcess:
         self.wait()
 
     def wait(self) -> int:
-        code = self.process.wait(PATIENCE_S)
+        try:
+            code = self.process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self.process.send_signal(signal.SIGUSR2)
+            self._reader.join(1)
+            pytest.fail(f"the gateway does not end: {''.join(self.lines)}")
         self._reader.join(PATIENCE_S)
         return code
 

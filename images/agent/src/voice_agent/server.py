@@ -33,7 +33,7 @@ from voice_agent.settings import AgentSettings
 from voice_agent.speaking import SPEECH_TIMEOUT_S
 from voice_agent.tools import Tools
 from voice_agent.trace import Trace
-from voice_runtime import metrics
+from voice_runtime import metrics, tasks
 from voice_runtime.store import StoreSettings, connect
 
 NEW_PATH = "/v1/conversations"
@@ -201,8 +201,7 @@ async def serve(settings: AgentSettings, store_settings: StoreSettings) -> None:
     await asyncio.wait((serving, draining), return_when=asyncio.FIRST_COMPLETED)
     server.should_exit = True
     await serving
-    draining.cancel()
-    telling.cancel()
+    await tasks.end((draining, telling, *tasks.others()))
     agent.metrics.flush(agent.held)
     await agent.client.aclose()
     await agent.store.aclose()

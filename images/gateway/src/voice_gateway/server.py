@@ -17,6 +17,7 @@ from voice_gateway.audio_socket import MESSAGE_BYTES
 from voice_gateway.exposed import Exposed
 from voice_gateway.gateway import Gateway
 from voice_gateway.settings import GatewaySettings
+from voice_runtime import tasks
 from voice_runtime.metrics import Metrics
 from voice_runtime.store import StoreSettings, connect
 
@@ -117,8 +118,7 @@ async def serve(settings: GatewaySettings, store_settings: StoreSettings) -> Non
     for server in servers:
         server.should_exit = True
     await asyncio.gather(*serving)
-    for task in background:
-        task.cancel()
+    await tasks.end((*background, *tasks.others()))
     await store.aclose()
     await asyncio.to_thread(gateway.traces.close)
     gateway.metrics.flush()

@@ -29,7 +29,7 @@ from voice_gateway.gateway import Gateway
 from voice_gateway.refusals import Refusal, answer_openai, for_openai, retry_after, store_away
 from voice_gateway.session_routes import Language, check_language
 from voice_gateway.subtitles import MEDIA_TYPES, Format, Said, Segment, closing, opening, piece
-from voice_runtime import state
+from voice_runtime import state, tasks
 from voice_runtime.file_pieces import FilePieces, Piece, PieceHeard
 
 MODEL = "whisper"
@@ -45,7 +45,6 @@ LOOK_EVERY_S = 0.05
 KEEP_EVERY_S = state.FILE_PIECE_KEPT_S / 4
 PATIENCE_S = 300.0
 """Longest that a piece waits: a load balancer closes what says nothing for 350 s."""
-CANCEL_AGAIN_S = 0.5
 RETRY_S = 5
 
 log = logging.getLogger(__name__)
@@ -134,10 +133,7 @@ class Upload:
                 return working.result()
         finally:
             leaving.cancel()
-            # Again and again: before Python 3.12 `asyncio.wait_for`, with which the store's client sends, may lose one.
-            while not working.done():
-                working.cancel()
-                await asyncio.wait({working}, timeout=CANCEL_AGAIN_S)
+            await tasks.end([working])
         raise Refusal(400, "gone", "the client has gone")
 
     async def discard(self) -> None:

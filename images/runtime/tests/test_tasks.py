@@ -1,0 +1,29 @@
+"""Tasks end, on every Python."""
+
+import asyncio
+import contextlib
+
+from voice_runtime import tasks
+
+
+async def deaf(ended: list[str]) -> None:
+    for _ in range(2):  # as `asyncio.wait_for` of Python 3.11 does where what it waits for ends at that moment
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(3600)
+    ended.append("deaf")
+
+
+async def test_a_task_ends_though_a_cancellation_is_lost() -> None:
+    ended: list[str] = []
+    task = asyncio.create_task(deaf(ended))
+    await asyncio.sleep(0)
+    await tasks.end([task])
+    assert ended == ["deaf"]
+
+
+async def test_who_ends_all_others_goes_on() -> None:
+    ended: list[str] = []
+    task = asyncio.create_task(deaf(ended))
+    await asyncio.sleep(0)
+    await tasks.end(tasks.others())
+    assert (task.done(), ended) == (True, ["deaf"])
