@@ -27,7 +27,7 @@ def test_every_step_runs_and_is_in_the_table(second: str, result: str, code: int
 
 def test_tests_of_a_file_run_in_one_process(tmp_path: Path) -> None:
     """Two processes would deploy what the tests of a file look at twice."""
-    (options,) = re.findall(r"pytest (-n 2 .*) --ignore", (ROOT / "Makefile").read_text(encoding="utf-8"))
+    (options,) = re.findall(r"pytest (-n 4 .*) --ignore", (ROOT / "Makefile").read_text(encoding="utf-8"))
     for name in ("one", "two"):
         (tmp_path / f"test_{name}.py").write_text(
             "import os, pathlib, time, pytest\n"
