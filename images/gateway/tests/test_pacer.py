@@ -26,7 +26,8 @@ async def test_the_frame_of_a_caller_in_real_time_waits_for_no_timer() -> None:
 
 def test_what_is_no_audio_delays_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """An agent commits after each question; each commit that took a frame's time would stay on the call for ever."""
-    clock, left = Clock(), []
+    clock = Clock()
+    left: list[tuple[float, bytes]] = []
     monkeypatch.setattr(asyncio, "get_running_loop", lambda: clock)
 
     def send(frame: bytes) -> bool:
@@ -74,7 +75,8 @@ def test_a_stall_delays_the_caller_for_no_longer_than_it_takes_to_make_up_for_it
     stalls: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A second of it: nothing comes, and then all at once; or all comes, and nobody takes it."""
-    clock, left = Clock(), []
+    clock = Clock()
+    left: list[float] = []
     monkeypatch.setattr(asyncio, "get_running_loop", lambda: clock)
     stall = range(50, 100)
 

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from typing import Any
 
 import ctranslate2
 import numpy as np
@@ -221,11 +222,9 @@ async def test_decoder_waits_for_nobody_while_nothing_is_on_its_way(monkeypatch:
     utterance = Utterance(0, ChunkKind.LOG_MEL, opened=True)
     for chunk in chunks_of(1, first_sentence()):
         utterance.add(chunk, 0.0)
-    pool = WorkerPool(
-        EngineSettings(
-            host="h", host_address="127.0.0.1", host_kind="gpu", chunk_port=1, health_port=1, drain_timeout_s=1
-        )
-    )
+    settings: dict[str, Any] = {"host": "h", "host_address": "127.0.0.1", "host_kind": "gpu"}
+    ports = {"chunk_port": 1, "health_port": 1, "drain_timeout_s": 1}
+    pool = WorkerPool(EngineSettings.model_validate(settings | ports))
     running = asyncio.create_task(pool.run())
     await pool.ready()
     async with asyncio.timeout(PATIENCE_S / 2):
