@@ -133,9 +133,9 @@ bench-vad: $(BENCH_VAD) ## Cost of the VAD, and its quality beside Silero and we
 	$(INSTALL) bench/vad/packages.txt
 	.tools/bench/bin/python -m bench.vad
 
-bench-voice: $(SETUP) ## Streams through the voice path: disaggregated beside colocated, with and without the VAD
+bench-voice: $(SETUP) ## The voice path's goals beside the commit before, then its layouts; ARGS=--quick for the goals alone
 	$(INSTALL) tests/packages.txt
-	python -m bench.voice
+	python -m bench.voice $(ARGS)
 
 bench-gateway: $(SETUP) ## What one gateway process takes for a call
 	python -m bench.gateway

@@ -14,18 +14,18 @@ import sys
 import tempfile
 import time
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from bench.voice import plot, tables
+from bench.voice import goals, plot, tables
 from bench.voice.call import SILENCE, call
 from bench.voice.contestants import CONTESTANTS, Running, build
 from bench.voice.search import Search
-from bench.voice.step import measure
+from bench.voice.step import Step, measure
 from ops.call.recording import RecordingError
 from ops.demo.command import weights
 from ops.demo.services import ServiceError
@@ -35,22 +35,28 @@ console = Console(stderr=True)
 
 
 def main(
+    *,
     streams: Annotated[int, typer.Option(help="Load of the first round.", min=1, max=64)] = 8,
     minutes: Annotated[float, typer.Option(help="No round begins that would not end within these.", min=1)] = 6,
     model: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Whisper model in CTranslate2's format; default: tiny.en.")
     ] = None,
     output: Annotated[Path, typer.Option(help="Folder for the plot and the figures.")] = OUTPUT,
+    quick: Annotated[bool, typer.Option("--quick", help="Only the goals: one load of each kind, minutes.")] = False,
+    before: Annotated[str, typer.Option(metavar="COMMIT", help="What the goals are shown beside.")] = "HEAD~1",
 ) -> None:
-    """Load disaggregated and colocated workers, and the former without a VAD, in turn; print what callers saw.
+    """Show the goals beside another commit; then load layouts, and one without a VAD, in turn, to what they sustain.
 
-    Example: python -m bench.voice --minutes 12
+    Example: python -m bench.voice --quick --streams 8
     """
     folder_of_model = weights(model)
     try:
         output.mkdir(parents=True, exist_ok=True)
         with console.status("building the data plane, if it is not built"):
             build()
+        compare(folder_of_model, streams, before, output)
+        if quick:
+            return
         searches = run(folder_of_model, streams, minutes)
     except (ServiceError, RecordingError, OSError, subprocess.CalledProcessError) as error:
         sys.exit(f"bench.voice: {error}")
@@ -68,6 +74,31 @@ def main(
     out.print(tables.loads(searches))
     out.print(tables.summary(searches))
     out.print(f"{output / 'figures.json'}, {output / 'streams.png'}")
+
+
+def compare(model: Path, streams: int, before: str, output: Path) -> None:
+    """Print the goals beside this checkout, another commit and faster-whisper by itself.
+
+    Raises:
+        ServiceError: A program of the voice path does not start.
+        subprocess.CalledProcessError: There is no such commit.
+    """
+    found: dict[str, dict[str, Step]] = {kind: {} for kind in goals.KINDS}
+    with tempfile.TemporaryDirectory(prefix="bench-voice-") as folder:
+        other = replace(CONTESTANTS[0], name=before, root=goals.checked_out(before, Path(folder) / "before"))
+        for number, contestant in enumerate((replace(CONTESTANTS[0], name="now"), other)):
+            (Path(folder) / str(number)).mkdir()
+            running = Running(contestant, Path(folder) / str(number), model)
+            with ExitStack() as stack, console.status(f"{streams} streams: {contestant.name}"):
+                stack.callback(running.stop)
+                running.start()
+                for kind, pauses in goals.KINDS.items():
+                    found[kind][contestant.name] = measure(running, streams, pauses=pauses)
+    (output / "goals.json").write_text(json.dumps([asdict(step) for of in found.values() for step in of.values()]))
+    out = Console(width=max(Console().width, 150))
+    for kind, steps in found.items():
+        with console.status(f"faster-whisper alone: {kind}"):
+            out.print(goals.table(kind, steps, goals.plain(model, kind, streams)))
 
 
 def run(model: Path, streams: int, minutes: float) -> dict[str, Search]:

@@ -16,6 +16,8 @@ LOUD = 300
 PAUSE_FRAMES = 50
 """A second: pauses within a sentence are shorter."""
 MARGIN_FRAMES = 2
+REPEATED = 6
+"""Times that a monologue has each sentence."""
 GOLDEN = 0.618
 """Steps of this share of the silence never come back to where they were."""
 
@@ -40,8 +42,14 @@ class Call:
         return self.samples.size / RATE
 
 
-def call(number: int) -> Call:
-    """Return a stream's call: every one begins elsewhere in the same circle, so that not all speak at once."""
+def call(number: int, *, pauses: bool = True) -> Call:
+    """Return a stream's call: every one begins elsewhere in the same circle, so that not all speak at once.
+
+    Args:
+        pauses: Else it is a monologue of about a minute, of the same sentences.
+    """
+    if not pauses:
+        return _monologue(number)
     said, silence = _sentences(), _silence()
     order = [(number + place) % SENTENCES for place in range(SENTENCES)]
     first = round(number * GOLDEN % 1 * len(silence) / FRAME_SAMPLES) * FRAME_SAMPLES
@@ -53,6 +61,15 @@ def call(number: int) -> Call:
     pieces[-1] = silence[:first]
     lines = SAMPLE_TEXT.read_text(encoding="utf-8").splitlines()
     return Call(np.concatenate(pieces), tuple(places), " ".join(lines[sentence] for sentence in order))
+
+
+def _monologue(number: int) -> Call:
+    said, lines = _sentences(), SAMPLE_TEXT.read_text(encoding="utf-8").splitlines()
+    order = [(number + place) % SENTENCES for place in range(SENTENCES * REPEATED)]
+    silence = _silence()[: FRAME_SAMPLES * PAUSE_FRAMES]
+    samples = np.concatenate([silence, *(said[sentence] for sentence in order), silence])
+    places = (len(silence) / RATE, (samples.size - len(silence)) / RATE)
+    return Call(samples, (places,), " ".join(lines[sentence] for sentence in order))
 
 
 @cache

@@ -4,6 +4,7 @@ import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx2
 
@@ -23,11 +24,16 @@ EMPTY_WITHIN_S = 60
 
 @dataclass(frozen=True)
 class Contestant:
-    """One way to run the voice path."""
+    """One way to run the voice path.
+
+    Attributes:
+        root: Checkout whose programs are run, with this one's data plane.
+    """
 
     name: str
     layout: Layout
     vad: Path
+    root: Path = ROOT
 
 
 CONTESTANTS = (
@@ -56,7 +62,7 @@ class Running:
 
     def __init__(self, contestant: Contestant, folder: Path, model: Path) -> None:
         self.contestant = contestant
-        self._path = VoicePath(folder, model, data_plane=_stage(folder, contestant.vad))
+        self._path = VoicePath(folder, model, data_plane=_stage(folder, contestant.vad), root=contestant.root)
         self.gateway: Gateway
 
     def start(self) -> None:
@@ -80,12 +86,19 @@ class Running:
         processes = {name: service.process for name, service in self._path.services.items()}
         return {name: cpu_s(process.pid) for name, process in processes.items() if process}
 
+    def counted(self, name: str) -> int:
+        """Return one of the engine's counters."""
+        return int(self._told()["counters"].get(name, 0))
+
+    def _told(self) -> dict[str, Any]:
+        port = self._path.services["asr"].environment["VOICE_HEALTH_PORT"]
+        return dict(httpx2.get(f"http://{LOOPBACK}:{port}{ENGINE_METRICS_PATH}").json())
+
     def wait_until_empty(self) -> None:
         """Wait until the engine has nothing to do: what a load was too much for must not burden the next one."""
-        port = self._path.services["asr"].environment["VOICE_HEALTH_PORT"]
         limit = time.monotonic() + EMPTY_WITHIN_S
         while time.monotonic() < limit:
-            told = httpx2.get(f"http://{LOOPBACK}:{port}{ENGINE_METRICS_PATH}").json()
+            told = self._told()
             if told["EncoderQueueDepth"] == told["DecoderQueueDepth"] == 0:
                 return
             time.sleep(0.2)

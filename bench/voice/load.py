@@ -8,6 +8,7 @@ from functools import partial
 import httpx2
 
 from bench.voice.call import SENTENCES, Call, call
+from bench.voice.shown import Shown, shown
 from ops.call.senders import sender_of
 from ops.call.session import TIMEOUT_S, CallError, Heard, Session
 from ops.demo.command import word_error_rate
@@ -56,6 +57,11 @@ class Outcome:
         return found
 
     @property
+    def shown(self) -> Shown:
+        """What was on its screen."""
+        return shown(self.events)
+
+    @property
     def real_time_factor(self) -> float:
         """Time that finals took from the end of their audio, over the length of what is said: silence is no work."""
         late_s = sum(at - event.end_ms / 1000 for at, event in self.finals if event.text)
@@ -71,11 +77,11 @@ def _is_of(event: Heard, begin: float, end: float) -> bool:
     return event.start_ms < 1000 * end and event.end_ms >= 1000 * (begin + ENOUGH_S)
 
 
-async def put_under_load(gateway: Gateway, streams: int) -> list[Outcome]:
+async def put_under_load(gateway: Gateway, streams: int, *, pauses: bool = True) -> list[Outcome]:
     """Hold so many calls at a time, and return what their callers saw."""
     limits = httpx2.Limits(max_connections=None)
     async with httpx2.AsyncClient(timeout=TIMEOUT_S, limits=limits) as client:
-        calls = [call(number) for number in range(streams)]
+        calls = [call(number, pauses=pauses) for number in range(streams)]
         delays = [number / streams * SPREAD * one.seconds for number, one in enumerate(calls)]
         return await asyncio.gather(*map(partial(_hold, client, gateway), calls, delays))
 

@@ -28,6 +28,10 @@ class Step:
         final_s: Percentiles, from a sentence's end to its final.
         cpu_s: Processor time of each program for a minute of one stream, seconds.
         word_error_rate: Mean over the streams.
+        committed_s: Percentiles, from a word's end to its commitment.
+        withdrawn: Share of all words shown that were taken back.
+        broken: Committed words that were taken back.
+        shed: Share of partials that were given up.
         callers_share: What the load generator itself took of the machine.
         others_share: What everything else on this machine took of it.
     """
@@ -42,6 +46,10 @@ class Step:
     final_s: tuple[float, ...]
     cpu_s: dict[str, float]
     word_error_rate: float
+    committed_s: tuple[float, ...]
+    withdrawn: float
+    broken: int
+    shed: float
     callers_share: float
     others_share: float
 
@@ -51,10 +59,11 @@ class Step:
         return not self.failed and not self.lost and self.real_time_factor < 1
 
 
-def measure(running: Running, streams: int) -> Step:
-    """Put a contestant under a load."""
+def measure(running: Running, streams: int, *, pauses: bool = True) -> Step:
+    """Put a contestant under a load; without pauses each stream is a monologue."""
+    partials = [running.counted(name) for name in ("partials_shed", "partials")]
     before, machine, own, since = running.cpu_s(), machine_cpu_s(), time.process_time(), time.monotonic()
-    outcomes = asyncio.run(put_under_load(running.gateway, streams))
+    outcomes = asyncio.run(put_under_load(running.gateway, streams, pauses=pauses))
     took = {name: cpu - before[name] for name, cpu in running.cpu_s().items()}
     capacity_s = (time.monotonic() - since) * (os.cpu_count() or 1)
     callers = time.process_time() - own
@@ -62,6 +71,10 @@ def measure(running: Running, streams: int) -> Step:
     running.wait_until_empty()
     minutes = sum(each.call.seconds for each in outcomes) / 60
     sentences = sum(len(each.call.places) for each in outcomes)
+    shed, told = (
+        running.counted(name) - had for name, had in zip(("partials_shed", "partials"), partials, strict=True)
+    )
+    screens = [each.shown for each in outcomes]
     finals = _all(outcomes, lambda each: each.finals_s)
     return Step(
         contestant=running.contestant.name,
@@ -74,6 +87,10 @@ def measure(running: Running, streams: int) -> Step:
         final_s=_percentiles(finals),
         cpu_s={name: cpu / minutes for name, cpu in took.items()},
         word_error_rate=fmean(each.word_error_rate for each in outcomes),
+        committed_s=_percentiles([lag for screen in screens for lag in screen.commits_s]),
+        withdrawn=fmean(screen.withdrawn_share for screen in screens),
+        broken=sum(screen.broken for screen in screens),
+        shed=shed / max(1, shed + told),
         callers_share=callers / capacity_s,
         others_share=max(0.0, others / capacity_s),
     )

@@ -55,6 +55,13 @@ Kind = Literal["partial", "final", "speech_started", "speech_stopped", "gap"]
 KINDS = frozenset(get_args(Kind))
 
 
+class Word(BaseModel):
+    """A word, and where it ends in the audio."""
+
+    text: str
+    end_ms: int
+
+
 class Heard(BaseModel):
     """An event of the transcript.
 
@@ -62,6 +69,8 @@ class Heard(BaseModel):
         kind: A partial may still change; what is no transcript has no text.
         commit: It answers a ``commit``.
         start_ms: Where it begins in the audio.
+        committed: The part of the text that stays.
+        speech_final: Whether the speaker is silent behind it; else a long sentence goes on.
         stages_ms: What each stage of the engine took.
     """
 
@@ -69,6 +78,9 @@ class Heard(BaseModel):
     text: str = ""
     start_ms: int
     end_ms: int
+    committed: str = ""
+    words: list[Word] = []
+    speech_final: bool = True
     stages_ms: dict[str, float] = {}
     commit: bool = False
 

@@ -23,8 +23,6 @@ from blueprint.contract.session_api import END_OF_TURN_MS, HEALTH_PATH, SESSIONS
 from voice_runtime.store import StoreSettings
 
 ROOT = Path(__file__).parents[2]
-IMAGES = ROOT / "images"
-SOURCES = [ROOT, *(IMAGES / name / "src" for name in ("runtime", "agent", "gateway", "whisper-engine", "telemetry"))]
 DATA_PLANE_BUILD = ROOT / "build/vad-dataplane/none/src"
 """Where ``make test-native`` leaves the data plane."""
 
@@ -47,6 +45,12 @@ def free_port(kind: socket.SocketKind = socket.SOCK_STREAM) -> int:
         probe.bind(("", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def sources(root: Path = ROOT) -> list[str]:
+    """Return where a checkout's packages are."""
+    packages = ("runtime", "agent", "gateway", "whisper-engine", "telemetry")
+    return [str(root), *(str(root / "images" / name / "src") for name in packages)]
 
 
 @dataclass
@@ -126,12 +130,14 @@ class VoicePath:
         folder: Where logs and sockets go.
         model: Folder of the Whisper model.
         data_plane: Build folder of the data plane; ``None`` takes the reference VAD stage.
+        root: Checkout whose programs are run.
     """
 
     folder: Path
     model: Path
     data_plane: Path | None = None
     allowed_origins: str = ""
+    root: Path = ROOT
     services: dict[str, Service] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -278,7 +284,7 @@ class VoicePath:
         self, name: str, command: list[str], environment: dict[str, str], is_ready: Callable[[], bool]
     ) -> Service:
         log = self.folder / f"{name}.log"
-        path = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "PYTHONPATH": os.pathsep.join(map(str, SOURCES))}
+        path = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "PYTHONPATH": os.pathsep.join(sources(self.root))}
         self.services[name] = Service(name, command, path | environment, is_ready, log).start()
         return self.services[name]
 

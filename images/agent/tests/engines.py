@@ -31,7 +31,7 @@ class Engines:
     hears: Whether the language model wants to be asked aloud.
     heard: The audio that it was given, WAV.
     may_tell: Cleared to keep back what was heard.
-    answers: What the language model says, one after the other.
+    answers: What the language model says, one after the other. At a word ``|`` it waits until something is spoken.
     spoken_s: Audio of each sentence.
     """
 
@@ -142,9 +142,14 @@ class Engines:
         name, _, arguments = answer.partition("(") if answer.endswith("})") else ("", "", "")
         function = {"index": 0, "id": "c", "function": {"name": name, "arguments": arguments.removesuffix(")")}}
         deltas = [{"tool_calls": [function]}] if name else [{"content": f"{word} "} for word in answer.split(" ")]
+        spoken = len(self.spoken)
 
         async def chunks() -> AsyncIterator[str]:
             for each in deltas:
+                if each.get("content") == "| ":
+                    while len(self.spoken) == spoken:
+                        await asyncio.sleep(0.001)
+                    continue
                 delta = {"choices": [{"index": 0, "delta": each}]}
                 yield f"data: {json.dumps({'id': 'x', 'object': 'chat.completion.chunk', 'created': 0, 'model': 'm', **delta})}\n\n"  # noqa: E501
             yield "data: [DONE]\n\n"

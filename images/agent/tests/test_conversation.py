@@ -64,6 +64,25 @@ async def test_a_turn_is_heard_answered_spoken_and_remembered(place: Place, engi
     assert await store.get(f"conversation:{conversation}:lease") is None
 
 
+async def test_an_answer_is_spoken_from_its_first_clause_on(place: Place, engines: Engines, store: Redis) -> None:
+    """The model writes on when that is asked for; a short one leaves no time for the rest, and is not cut off."""
+    engines.finals = [(1900, "What is this?")]
+    engines.answers = ["Yes, as far as I know, | this is a test, and nothing else.", "Of course, it is one."]
+    async with place.call() as caller:
+        conversation = caller.messages[0]["id"]
+        for turn in range(2):
+            await speak(caller)
+            while len(await said(store, conversation)) < 2 * (turn + 1):
+                await caller.send(silence(0.02))
+            engines.finals.append((0, "And this?"))
+    assert [each["input"] for each in engines.spoken] == [
+        "Yes, as far as I know,", "this is a test, and nothing else.", "Of course, it is one."
+    ]  # fmt: skip
+    assert [text for role, text in await said(store, conversation) if role == "assistant"] == [
+        "Yes, as far as I know, this is a test, and nothing else.", "Of course, it is one."
+    ]  # fmt: skip
+
+
 async def test_what_the_gateway_hears_in_pieces_is_one_question(place: Place, engines: Engines) -> None:
     """Its transcripts are of what was said between two commits; a pause of thought is no end of a turn."""
     engines.finals = [(900, "What I would like to know"), (2200, "is what this is.")]

@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 
 from blueprint.contract.chunk import ChunkFlag, ChunkKind
 from voice_runtime.chunk import AudioChunk
-from voice_whisper.session_audio import HEAR_AFTER_S, REORDER_S, UNENDED_S, UNFINISHED, Dropped, SessionAudio
+from voice_whisper.session_audio import (
+    HEAR_AFTER_S,
+    HEAR_SOON_S,
+    REORDER_S,
+    UNENDED_S,
+    UNFINISHED,
+    Dropped,
+    SessionAudio,
+)
 from voice_whisper.utterance import SILENCE, Utterance
 from voice_whisper.window import window_of, window_s
 
@@ -159,6 +167,19 @@ def test_silence_ends_sooner_what_sounds_like_a_sentence() -> None:
         silent.says_all = says_all
         assert audio.finished(ends_at - 0.01) == []
         assert audio.finished(ends_at) == [silent]
+
+
+def test_who_commits_is_heard_sooner_in_its_next_silence() -> None:
+    audio = SessionAudio(end_of_turn_s=END_OF_TURN_S)
+    asked, next_ = in_two(ChunkKind.LOG_MEL)[:10], chunks_of(SSRC, sound()[:32000], first=400)
+    asked[-1] = replace(asked[-1], flags=asked[-1].flags | ChunkFlag.COMMIT | ChunkFlag.END_OF_SPEECH)
+    for chunk in asked:
+        audio.add(chunk, 0.0)
+    assert len(audio.finished(0.0)) == 1
+    for chunk in next_:
+        audio.add(chunk, 0.0)
+    assert audio.to_be_heard(HEAR_SOON_S - 0.01) is None
+    assert audio.to_be_heard(HEAR_SOON_S) is audio.current
 
 
 @KINDS

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from typing import Any
 
 import ctranslate2
 import numpy as np
@@ -23,7 +24,9 @@ from voice_whisper.backends.on_ctranslate2 import TOKENS_PER_S, max_length_of
 from voice_whisper.job import MOST_ATTEMPTS, GivenUpError, Job, JobQueue, Wanted
 from voice_whisper.memory import SharedSlots
 from voice_whisper.messages import Request, States
+from voice_whisper.pool import WorkerPool
 from voice_whisper.process import Process, WorkerDiedError
+from voice_whisper.settings import EngineSettings
 from voice_whisper.stage import Stage
 from voice_whisper.utterance import Utterance
 from voice_whisper.window import ROWS_PER_S, window_of
@@ -212,6 +215,24 @@ async def test_decoder_waits_a_moment_for_other_streams_and_an_encoder_on_a_cpu_
     assert await batches(Role.DECODER) == [3]
     assert not encoder.model.encodes_batches
     assert await batches(Role.ENCODER) == [1, 1, 1]
+
+
+async def test_decoder_waits_for_nobody_while_nothing_is_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stage_module, "GATHER_S", PATIENCE_S)
+    utterance = Utterance(0, ChunkKind.LOG_MEL, opened=True)
+    for chunk in chunks_of(1, first_sentence()):
+        utterance.add(chunk, 0.0)
+    settings: dict[str, Any] = {"host": "h", "host_address": "127.0.0.1", "host_kind": "gpu"}
+    ports = {"chunk_port": 1, "health_port": 1, "drain_timeout_s": 1}
+    pool = WorkerPool(EngineSettings.model_validate(settings | ports))
+    running = asyncio.create_task(pool.run())
+    await pool.ready()
+    async with asyncio.timeout(PATIENCE_S / 2):
+        heard = await pool.transcribe(utterance, "en", Wanted.FINAL)
+        both = await asyncio.gather(*(pool.transcribe(utterance, "en", Wanted.FINAL) for _ in range(2)))
+    running.cancel()
+    assert "connect your call" in heard.text
+    assert [each.text for each in both] == [heard.text] * 2
 
 
 def test_a_window_has_room_for_fast_speech() -> None:

@@ -7,6 +7,8 @@ import httpx2
 from pipecat.frames.frames import ErrorFrame, Frame, TTSAudioRawFrame
 from pipecat.services.settings import TTSSettings
 from pipecat.services.tts_service import TTSService
+from pipecat.utils.text.base_text_aggregator import Aggregation, TextType
+from pipecat.utils.text.simple_text_aggregator import SimpleTextAggregator
 
 from voice_agent.settings import AgentSettings
 from voice_agent.trace import Trace
@@ -14,9 +16,33 @@ from voice_agent.trace import Trace
 SECONDS_A_CHARACTER = 1 / 15
 """Of English read aloud; what a sentence really took corrects it for the next one."""
 
+CLAUSE_CHARACTERS = 15
+"""A second, in which what follows can be written and spoken: a shorter clause would leave a gap behind it."""
+CLAUSE_ENDS = frozenset(",;:–—،")  # noqa: RUF001  a dash, and Arabic's comma
 
 SPEECH_TIMEOUT_S = 30.0
 """Longest that an engine may take for the next of a sentence's audio."""
+
+
+class FirstClause(SimpleTextAggregator):
+    """Cuts an answer into sentences, and off the first one its first clause: it is spoken while the rest is written."""
+
+    _is_first = True
+
+    async def _check_sentence_with_lookahead(self, char: str, *, protected_end: int = 0) -> Aggregation | None:
+        found = await super()._check_sentence_with_lookahead(char, protected_end=protected_end)
+        if self._is_first and not found and char.isspace() and _is_clause(self._text.strip()):
+            found, self._text = Aggregation(self._text.strip(), TextType.SENTENCE), ""
+        self._is_first = self._is_first and not found
+        return found
+
+    async def flush(self) -> Aggregation | None:
+        self._is_first = True
+        return await super().flush()
+
+    async def handle_interruption(self) -> None:
+        self._is_first = True
+        await super().handle_interruption()
 
 
 class Speaking(TTSService):
@@ -35,6 +61,7 @@ class Speaking(TTSService):
             stop_frame_timeout_s=SPEECH_TIMEOUT_S,  # after 3 s Pipecat would take a slow answer for none
             settings=TTSSettings(model=model, voice=voice, language=None),
         )
+        self._text_aggregator = FirstClause(language=self.text_aggregation_language)
         self._url = f"{settings.speech_url}/audio/speech"
         self._asked = {"model": model, "voice": voice, "response_format": "pcm"}
         key = settings.speech_key.get_secret_value()
@@ -102,6 +129,10 @@ class Speaking(TTSService):
             self._told_s = max(due, self._told_s)
             times.append((word, self._told_s))
         await self.add_word_timestamps(times, context_id)
+
+
+def _is_clause(text: str) -> bool:
+    return len(text) >= CLAUSE_CHARACTERS and text[-1] in CLAUSE_ENDS
 
 
 def _placed(text: str) -> list[tuple[str, int]]:

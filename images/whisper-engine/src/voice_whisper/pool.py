@@ -61,12 +61,11 @@ class WorkerPool:
         self._memory = SharedSlots(self._count)
         self._free = list(range(self._count))
         self._workers = {crew.role: crew.count for crew in crews}
-        self.stages = {
-            crew.role: Stage(
-                crew.role, crew.batch, self._starter(crew.role), partial(self._work, crew.role), self.release
-            )
-            for crew in crews
-        }
+        self.stages: dict[Role, Stage] = {}
+        for crew in crews:
+            start, work = self._starter(crew.role), partial(self._work, crew.role)
+            before = next(reversed(self.stages.values()), None)
+            self.stages[crew.role] = Stage(crew.role, crew.batch, start, work, self.release, follows=before)
         self._bins = 0
         self.languages: tuple[str, ...] = ()
         self._starting = sum(self._workers.values())

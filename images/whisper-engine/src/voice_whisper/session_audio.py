@@ -17,6 +17,8 @@ UNFINISHED = 2
 """Times as long a silence ends what does not sound like the end of a sentence."""
 HEAR_AFTER_S = 0.24
 """Into a silence what was said is transcribed, so that it is ready when the silence has lasted for long enough."""
+HEAR_SOON_S = 0.08
+"""The same of who commits, and so waits: an agent does 0.2 s into a silence, and the transcript takes about as long."""
 REORDER_S = 0.1
 """A chunk that is overtaken by others is waited for that long."""
 
@@ -56,6 +58,7 @@ class SessionAudio:
         self._longest_frames = longest_frames
         self._end_of_turn_s = end_of_turn_s
         self._longest_pause = round(UNFINISHED * end_of_turn_s * 1000 / FRAME_MS)
+        self._hear_after_s = HEAR_AFTER_S
         self._last_mark = -1
         self._finished_to = done_until
         self._next_number = next_number
@@ -86,6 +89,8 @@ class SessionAudio:
         if chunk.kind is not utterance.kind:
             return Dropped.MIXED_KIND
         utterance.add(chunk, now)
+        if chunk.flags & ChunkFlag.COMMIT:
+            self._hear_after_s = HEAR_SOON_S
         if is_mark(chunk):
             self._last_mark = chunk.sequence
         return utterance
@@ -95,7 +100,7 @@ class SessionAudio:
         last = self.current
         if last is None or last.is_mark or self._end_of_turn_s <= HEAR_AFTER_S:
             return None
-        return last if last.end is not None and now - last.touched_at >= HEAR_AFTER_S else None
+        return last if last.end is not None and now - last.touched_at >= self._hear_after_s else None
 
     def finished(self, now: float) -> list[Utterance]:
         """Take out the utterances that are over, in their order."""

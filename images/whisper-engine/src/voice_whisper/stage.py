@@ -13,7 +13,8 @@ RESTART_PAUSE_S = 1.0
 """Before a worker is started again that could not start."""
 
 GATHER_S = 0.03
-"""A decoder waits that long for other streams' windows: four at a time take it half as long a token as one."""
+"""A decoder waits that long for windows that are on their way to it: four at a time take it half as long a token as
+one."""
 
 log = logging.getLogger(__name__)
 
@@ -25,13 +26,18 @@ Drop = Callable[[Job], None]
 class Stage:
     """Keeps workers running, and gives them batches.
 
+    Args:
+        follows: Stage that jobs come from; where there is none, any moment may bring one.
+
     Attributes:
         queue: Jobs that wait.
         restarts: Workers that had to be started again.
         pids: Process ids of the workers that run.
     """
 
-    def __init__(self, role: Role, batch: int, start: Start, work: Work, drop: Drop) -> None:
+    def __init__(
+        self, role: Role, batch: int, start: Start, work: Work, drop: Drop, *, follows: "Stage | None" = None
+    ) -> None:
         self.queue = JobQueue()
         self.restarts = 0
         self.pids: set[int] = set()
@@ -40,7 +46,14 @@ class Stage:
         self._start = start
         self._work = work
         self._drop = drop
+        self._follows = follows
+        self._at_work = 0
         self._news = asyncio.Event()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether anything waits or is worked on."""
+        return bool(len(self.queue) or self._at_work)
 
     def put(self, job: Job) -> None:
         self.queue.put(job)
@@ -85,6 +98,7 @@ class Stage:
             while not (batch := self.queue.take(most)):
                 self._news.clear()
                 await process.while_alive(self._news.wait())
+            self._at_work += 1
             try:
                 if self._role is not Role.ENCODER:
                     await self._gather(process, batch, most)
@@ -92,12 +106,14 @@ class Stage:
             except WorkerDiedError:
                 self._redo(batch)
                 raise
+            finally:
+                self._at_work -= 1
 
     async def _gather(self, process: Process, batch: list[Job], most: int) -> None:
         """Add to a batch what comes within a moment."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(GATHER_S):
-                while len(batch) < most:
+                while len(batch) < most and (self._follows is None or self._follows.is_busy):
                     self._news.clear()
                     await process.while_alive(self._news.wait())
                     self.queue.add_to(batch, most)

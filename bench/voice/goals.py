@@ -1,0 +1,99 @@
+"""What the streaming policy has to reach on two cores with tiny.en, beside another commit and faster-whisper alone."""
+
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from faster_whisper import WhisperModel
+from rich.table import Table
+
+from bench.product import ROOT
+from bench.voice.call import call
+from bench.voice.step import Step
+from ops.demo.command import word_error_rate
+from ops.output import empty_table
+
+KINDS = {"sentences": True, "monologue": False}
+"""Of audio, and whether it has pauses."""
+
+
+@dataclass(frozen=True)
+class Goal:
+    """One figure.
+
+    Attributes:
+        most: By how many streams there are at a time; the nearest number counts.
+    """
+
+    name: str
+    value: Callable[[Step], float]
+    most: dict[int, float]
+
+    def limit(self, streams: int) -> float:
+        """Return the most that it may be."""
+        return self.most[min(self.most, key=lambda each: abs(each - streams))]
+
+
+def _at(percentiles: tuple[float, ...], place: int) -> float:
+    return percentiles[place] if percentiles else float("nan")
+
+
+GOALS = (
+    Goal("CPU s of the ASR tier, a minute of a stream", lambda step: step.cpu_s["asr"], {8: 6.0, 16: 4.0}),
+    Goal("first text, s, median", lambda step: _at(step.first_text_s, 0), {8: 1.0}),
+    Goal("committed words behind speech, s, p95", lambda step: _at(step.committed_s, 1), {8: 4.0, 16: 6.0}),
+    Goal("final behind the end of speech, s, median", lambda step: _at(step.final_s, 0), {8: 0.25}),
+    Goal("words withdrawn", lambda step: step.withdrawn, {8: 0.2}),
+    Goal("committed words withdrawn", lambda step: step.broken, {8: 0}),
+)
+"""Those of the policy that was recommended; a final has waited for the end of the turn, too."""
+FIGURES = (
+    ("words wrong", lambda step: step.word_error_rate),
+    ("partials shed", lambda step: step.shed),
+    ("CPU that others took of the machine", lambda step: step.others_share),
+)
+
+
+def checked_out(commit: str, folder: Path) -> Path:
+    """Put a commit's files into a folder.
+
+    Raises:
+        subprocess.CalledProcessError: There is none of that name.
+    """
+    folder.mkdir()
+    git = subprocess.run(["git", "archive", commit], cwd=ROOT, check=True, stdout=subprocess.PIPE)  # noqa: S603, S607
+    subprocess.run(["tar", "-x"], cwd=folder, input=git.stdout, check=True)  # noqa: S607
+    return folder
+
+
+def plain(model: Path, kind: str, streams: int) -> tuple[float, float]:
+    """Return words wrong, and CPU seconds a minute, of faster-whisper by itself with whole calls at once, beam 1."""
+    whisper, wrong, minutes = WhisperModel(str(model), device="cpu", compute_type="int8", cpu_threads=1), 0.0, 0.0
+    since = time.process_time()
+    for number in range(streams):
+        one = call(number, pauses=KINDS[kind])
+        segments, _ = whisper.transcribe(one.samples.astype("float32") / 32768, beam_size=1)
+        wrong += word_error_rate(one.text, " ".join(segment.text for segment in segments)) / streams
+        minutes += one.seconds / 60
+    return wrong, (time.process_time() - since) / minutes
+
+
+def table(kind: str, steps: dict[str, Step], alone: tuple[float, float]) -> Table:
+    """Draw what was measured of one kind of audio beside the goals."""
+    streams = next(iter(steps.values())).streams
+    drawn = empty_table(
+        f"{kind}, {streams} streams; red: misses its goal", [""], ["goal", *steps, "faster-whisper alone"]
+    )
+    for goal in GOALS:
+        most = goal.limit(streams)
+        values = [goal.value(step) for step in steps.values()]
+        shown = [f"{value:.2f}" if value <= most else f"[red]{value:.2f}[/]" for value in values]
+        drawn.add_row(goal.name, f"{most:g}", *shown, f"{alone[1]:.2f}" if goal is GOALS[0] else "")
+    for name, value in FIGURES:
+        reference = f"{alone[0]:.1%}" if name == "words wrong" else ""
+        drawn.add_row(name, "", *(f"{value(step):.1%}" for step in steps.values()), reference)
+    failed = [str(len(step.failed) + step.lost) for step in steps.values()]
+    drawn.add_row("calls that failed, sentences without a final", "0", *failed, "")
+    return drawn

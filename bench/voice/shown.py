@@ -1,0 +1,62 @@
+"""What a caller sees of a transcript while it grows: what is certain how soon, and what is taken back."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+
+from ops.call.session import Heard
+
+
+@dataclass
+class Shown:
+    """A screen that shows every event.
+
+    Attributes:
+        commits_s: Of each word, from its end in the audio to its commitment, seconds.
+        withdrawn: Words that were shown and then were not.
+        broken: Those of them that were committed.
+        words: At the end.
+    """
+
+    commits_s: list[float] = field(default_factory=list)
+    withdrawn: int = 0
+    broken: int = 0
+    words: int = 0
+
+    @property
+    def withdrawn_share(self) -> float:
+        """Share of all words that were ever shown."""
+        return self.withdrawn / max(1, self.withdrawn + self.words)
+
+
+def shown(events: Iterable[tuple[float, Heard]]) -> Shown:
+    """Return what a caller saw of its events, which came at those seconds of its call."""
+    screen = Shown()
+    texts: dict[int, tuple[list[str], list[str]]] = {}
+    """Of each utterance by its place: all words, and the committed ones."""
+    for at, event in events:
+        if event.kind not in {"partial", "final"}:
+            continue
+        place = event.start_ms
+        committed = (event.text if event.kind == "final" else event.committed).split()
+        before = [_joined(texts, column) for column in (0, 1)]
+        words, certain = texts.get(place, ([], []))
+        told = len(certain)
+        texts[place] = event.text.split(), committed
+        if not event.speech_final:  # what was not certain yet belongs to the next part
+            texts[event.end_ms] = words[len(committed) :], []
+        screen.commits_s += [at - word.end_ms / 1000 for word in event.words[told : len(committed)]]
+        after = [_joined(texts, column) for column in (0, 1)]
+        screen.withdrawn += _missing(before[0], after[0])
+        screen.broken += _missing(before[1], after[1])
+        screen.words = len(after[0])
+    return screen
+
+
+def _joined(texts: dict[int, tuple[list[str], list[str]]], column: int) -> list[str]:
+    return [word.casefold().strip(".,?!") for place in sorted(texts) for word in texts[place][column]]
+
+
+def _missing(before: list[str], after: list[str]) -> int:
+    matches = SequenceMatcher(None, before, after, autojunk=False).get_matching_blocks()
+    return len(before) - sum(match.size for match in matches)
