@@ -144,8 +144,7 @@ class Siblings:
         connection.transport.pause_reading()
         try:
             with contextlib.suppress(TimeoutError, RedisError):
-                async with asyncio.timeout(FOUND_WITHIN_S):
-                    sibling, answer = await self._find(connection.request_bytes)
+                sibling, answer = await asyncio.wait_for(self._find(connection.request_bytes), FOUND_WITHIN_S)
                 await _join(connection, sibling, answer)
                 return True
         except LookupError:
