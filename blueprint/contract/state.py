@@ -136,7 +136,7 @@ class HostField(StrEnum):
     """Fields of the hash of a host."""
 
     KIND = "kind"
-    """``neuron`` or ``gpu`` in the ASR tier, where Neuron hosts are filled first; ``vad`` in the VAD tier; ``agent``."""
+    """``neuron`` or ``gpu`` in the ASR tier, where Neuron hosts are filled first; else ``vad`` or ``agent``."""
     ADDRESS = "address"
     """IPv4 address that other tiers send to."""
     ZONE = "zone"

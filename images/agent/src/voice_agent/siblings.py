@@ -31,8 +31,8 @@ ANSWERED_WITHIN_S = 15.0
 FOUND_WITHIN_S = 20.0
 """Longest that a caller waits for a sibling; a client's own limit is often shorter."""
 PER_PLACE = 4
-"""Connections that a process hands over at a time, for each conversation that it holds: together they take a fifth of
-what its own take (docs/measurements.md)."""
+"""Connections that a process hands over at a time, for each conversation that it holds: together they take a tenth of
+what its own take (docs/decisions/18-agents-as-one-tier.md)."""
 TOKEN_TTL_S = 60
 LOOK_S = 1.0
 
