@@ -159,6 +159,8 @@ AGENT_FLOWS: tuple[ClusterFlow, ...] = (
     ClusterFlow(Component.AGENT, Component.ROUTER, ROUTER_HTTP),
     ClusterFlow(Component.MONITORING, Component.AGENT, PROMETHEUS),
     *_of_tier(Component.AGENT),
+    # A full agent hands a caller's connection to one with room.
+    ClusterFlow(Component.AGENT, Component.AGENT, AGENT_HTTP),
 )
 """The same where there are agents; engines and tools elsewhere are reached as Microsoft Entra is."""
 

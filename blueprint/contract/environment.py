@@ -78,7 +78,9 @@ MEDIA_HOST = Variable("VOICE_MEDIA_HOST", "Public host name of the TLS and UDP l
 IDLE_TIMEOUT_S = Variable("VOICE_IDLE_TIMEOUT_S", "Longest silence on a socket before it is closed, seconds")
 DRAIN_TIMEOUT_S = Variable("VOICE_DRAIN_TIMEOUT_S", "Time that a stopping process may finish sessions in, seconds")
 
-CONVERSATIONS = Variable("VOICE_CONVERSATIONS", "Most conversations of an agent at a time; a full one refuses")
+CONVERSATIONS = Variable(
+    "VOICE_CONVERSATIONS", "Most conversations of an agent at a time; others take who comes beyond them"
+)
 GATEWAY_URL = Variable("VOICE_GATEWAY_URL", "The gateway inside the network: what hears an agent's callers")
 CHAT_URL = Variable("VOICE_CHAT_URL", "OpenAI-compatible API of an agent's language model, up to /v1")
 CHAT_MODEL = Variable("VOICE_CHAT_MODEL", "That model's name")

@@ -61,6 +61,8 @@ FLOWS: tuple[Flow, ...] = (
     Flow(Tier.API_LOAD_BALANCER, Tier.GATEWAY, GATEWAY_HTTP),
     Flow(Tier.INTERNET, Tier.AGENT_LOAD_BALANCER, PUBLIC_TLS),
     Flow(Tier.AGENT_LOAD_BALANCER, Tier.AGENT, AGENT_HTTP),
+    # A full agent hands a caller's connection to one with room.
+    Flow(Tier.AGENT, Tier.AGENT, AGENT_HTTP),
     # Beside API Gateway; the port's words are a rule's description, which EC2 does not change under a rule in use.
     Flow(Tier.AGENT, Tier.API_LOAD_BALANCER, GATEWAY_HTTP),
     Flow(Tier.GATEWAY, Tier.VAD, RTP),

@@ -18,7 +18,7 @@ _SAFE = "-@all +@connection +@read +@write +@stream +@hash +@keyspace +@transact
 STATE_USERS: tuple[StateAccess, ...] = (
     StateAccess(Tier.GATEWAY, f"on resetkeys ~session:* ~file:* %R~transcript:* %R~host:* resetchannels {_SAFE}"),
     StateAccess(Tier.VAD, f"on resetkeys ~session:* ~host:* resetchannels {_SAFE}"),
-    StateAccess(Tier.AGENT, f"on resetkeys ~conversation:* resetchannels {_SAFE}"),
+    StateAccess(Tier.AGENT, f"on resetkeys ~conversation:* ~host:agent* resetchannels {_SAFE}"),
     StateAccess(Tier.ASR, f"on resetkeys ~session:* ~file:* ~transcript:* ~audio:* ~host:* resetchannels {_SAFE}"),
 )
 """Who may touch which of the keys below."""
@@ -63,7 +63,7 @@ CONVERSATION_LEASE_KEY = "conversation:{id}:lease"
 """The connection that holds the conversation, for as long as its agent renews it."""
 
 HOSTS_KEY = "host:{tier}"
-"""Set of the ids of a tier's hosts (``vad``, ``asr``), so that readers need not scan the store."""
+"""Set of the ids of a tier's hosts (``vad``, ``asr``, ``agent``), so that readers need not scan the store."""
 
 HOST_KEY = "host:{tier}:{host}"
 """Hash of one host, written anew with every heartbeat and left to expire; ``HostField`` names what is in it."""
@@ -136,7 +136,7 @@ class HostField(StrEnum):
     """Fields of the hash of a host."""
 
     KIND = "kind"
-    """``neuron`` or ``gpu`` in the ASR tier, where Neuron hosts are filled first; ``vad`` in the VAD tier."""
+    """``neuron`` or ``gpu`` in the ASR tier, where Neuron hosts are filled first; else ``vad`` or ``agent``."""
     ADDRESS = "address"
     """IPv4 address that other tiers send to."""
     ZONE = "zone"

@@ -4,7 +4,8 @@ A call takes a place at each front, a gateway task and a VAD host where there ar
 that are conversations, also one at an agent. Its zone
 and its place at a front are chosen by the load balancer, evenly and by chance, and it stays there until one of them
 goes: new VAD hosts relieve no other. A host that has as many calls as it carries refuses; the load balancer does not
-know, and sends callers there all the same. Its ASR host is the one with the most free places, Neuron hosts before GPUs
+know, and sends callers there all the same. A full agent hands them to one with room, and refuses when there is none
+(images/agent/src/voice_agent/siblings.py). Its ASR host is the one with the most free places, Neuron hosts before GPUs
 (images/vad-dataplane/src/ship/pinning.hpp). Calls end independently of each other and of where they are, so that hosts
 need no names for them: what a tick takes from a host is binomial, and whose VAD places go is hypergeometric.
 """
@@ -155,7 +156,11 @@ class Calls:
         return placed
 
     def _share_out(self, front: Fleet, count: int) -> int:
-        """Spread calls over a front's hosts as the load balancer does; return how many found a place."""
+        """Spread calls over a front's hosts as the load balancer does, and agents among themselves.
+
+        Returns:
+            How many found a place.
+        """
         hosts = np.flatnonzero(front.open)
         if not hosts.size:
             return 0
@@ -165,6 +170,10 @@ class Calls:
             odds /= np.bincount(zone)[zone]
         room = np.maximum(front.plan.places - front.calls[hosts], 0)
         taken = np.minimum(self.chance.multinomial(count, odds / odds.sum()), room)
+        if front.plan.kind == "agent":
+            room -= taken
+            over = min(count - int(taken.sum()), int(room.sum()))
+            taken += self.chance.multivariate_hypergeometric(room, over, method="marginals")
         front.calls[hosts] += taken
         return int(taken.sum())
 

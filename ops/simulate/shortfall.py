@@ -91,8 +91,10 @@ def shortfall(result: Result) -> Shortfall | None:
 
 
 def _of_front(plan: FleetPlan, calls: float) -> int:
-    """Return the hosts that have room for calls which come to them by chance."""
+    """Return the hosts that have room for calls which come to them by chance; agents share them out."""
     parts = len(plan.groups)
+    if plan.kind == "agent":
+        return parts * math.ceil((calls + SCATTER * math.sqrt(calls)) / (plan.places * parts))
     # The greatest mean of a host's calls for which mean + roots * sqrt(mean) stays within its places.
     mean = ((math.sqrt(SCATTER_OF_ONE**2 + 4 * plan.places) - SCATTER_OF_ONE) / 2) ** 2
     return parts * math.ceil(calls / (mean * parts))

@@ -232,7 +232,7 @@ def test_image_name_can_be_a_repository_and_a_folder(image: Image) -> None:
 
 NEEDS = {
     Tier.GATEWAY: {"session:*": "RW", "file:*": "RW", "transcript:*": "R", "host:*": "R"},
-    Tier.AGENT: {"conversation:*": "RW"},
+    Tier.AGENT: {"conversation:*": "RW", "host:agent*": "RW"},
     Tier.VAD: {"session:*": "RW", "host:*": "RW"},
     Tier.ASR: {"session:*": "RW", "file:*": "RW", "transcript:*": "RW", "audio:*": "RW", "host:*": "RW"},
 }

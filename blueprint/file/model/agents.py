@@ -55,7 +55,7 @@ class AgentRules(Model):
     speech_rate: int = Field(default=24_000, ge=16_000, le=48_000)
     """Sample rate of that engine's raw PCM, Hz."""
     conversations: int = Field(default=8, ge=1, le=64)
-    """Conversations that one process holds on its one vCPU; a full one refuses."""
+    """Conversations that one process holds on its one vCPU; callers beyond are held by another one with room."""
     language: Annotated[str, Field(pattern="^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*$")] | None = None
     """Language that callers speak, such as ``en``; absent, it is found out from the audio. The gateway is told."""
     answer_tokens: int = Field(default=200, ge=1, le=4096)

@@ -57,7 +57,7 @@ class AgentsProps(FargateProps):
 
 
 class Agents(FargateTier):
-    """Tasks of one process, of one vCPU; a full one refuses, and scaling keeps places free."""
+    """Tasks of one process, of one vCPU; a full one hands over to others, and scaling keeps places free."""
 
     tier = Tier.AGENT
     image = Image.AGENT

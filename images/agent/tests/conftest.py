@@ -19,8 +19,9 @@ from images.agent.tests.engines import SPEECH_RATE, Engines
 from images.conftest import PATIENCE_S, free_port
 from ops.call.recording import read
 from voice_agent.models import Vad
-from voice_agent.server import Agent, application
+from voice_agent.server import Agent, announce, application
 from voice_agent.settings import AgentSettings
+from voice_agent.siblings import Connection
 
 RATE = 16000
 SAMPLE_BYTES = 2
@@ -99,20 +100,24 @@ class Place:
     vads: list[Vad]
 
     @contextlib.asynccontextmanager
-    async def call(self, path: str = "/v1/conversations", token: str = "") -> AsyncIterator[Caller]:
-        headers, known = {"X-Voice-Token": token} if token else {}, len(self.vads)
+    async def call(
+        self, path: str = "/v1/conversations", token: str = "", holder: "Place | None" = None
+    ) -> AsyncIterator[Caller]:
+        """Call, and wait until ``holder`` has the conversation: a sibling, where this agent is full."""
+        holder = holder or self
+        headers, known = {"X-Voice-Token": token} if token else {}, len(holder.vads)
         async with websockets.connect(
             f"ws{self.url[4:]}{path}", additional_headers=headers, ping_interval=None
         ) as socket:
-            caller = Caller(socket, self.vads)
+            caller = Caller(socket, holder.vads)
             listening = asyncio.create_task(caller.listen())
             await caller.until(lambda each: bool(each.messages))
-            await until(lambda: len(self.vads) > known)
+            await until(lambda: len(holder.vads) > known)
             yield caller
-            held = self.agent.held
+            held = holder.agent.held
         with contextlib.suppress(websockets.ConnectionClosed):
             await listening
-        await until(lambda: self.agent.held < max(held, 1))
+        await until(lambda: holder.agent.held < max(held, 1))
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -122,10 +127,8 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def serving(app: Any, port: int) -> AsyncIterator[None]:
-    config = uvicorn.Config(
-        app, port=port, lifespan="off", log_config=None, ws="websockets-sansio", ws_ping_interval=None
-    )
+async def serving(app: Any, port: int, host: str = "127.0.0.1", ws: Any = "websockets-sansio") -> AsyncIterator[None]:
+    config = uvicorn.Config(app, host=host, port=port, lifespan="off", log_config=None, ws=ws, ws_ping_interval=None)
     server = uvicorn.Server(config)
     server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign, assignment]
     task = asyncio.create_task(server.serve())
@@ -175,16 +178,21 @@ def settings_of(engines: Engines, port: int, **more: Any) -> AgentSettings:
 
 
 @contextlib.asynccontextmanager
-async def agent_over(engines: Engines, store: Redis, **more: Any) -> AsyncIterator[Place]:
-    port = free_port()
-    agent = Agent(settings_of(engines, port, **more), store)
+async def agent_over(
+    engines: Engines, store: Redis, address: str = "127.0.0.1", port: int = 0, **more: Any
+) -> AsyncIterator[Place]:
+    port = port or free_port()
+    agent = Agent(settings_of(engines, port, bind_address=address, **more), store)
     vads: list[Vad] = []
     make = agent.models.vad
     agent.models.vad = lambda: vads.append(make()) or vads[-1]  # type: ignore[method-assign, func-returns-value]
-    async with serving(application(agent), port):
-        yield Place(agent, f"http://127.0.0.1:{port}", vads)
+    announcing = asyncio.create_task(announce(agent))
+    async with serving(application(agent), port, address, Connection):
+        yield Place(agent, f"http://{address}:{port}", vads)
         agent.leaving.set()
+        agent.changed.set()
         await until(lambda: agent.held == 0)
+    await announcing
     await agent.client.aclose()
 
 

@@ -33,8 +33,9 @@ program.main()
 """
 
 
-def environment_of(engines: Engines, store: StoreServer, port: int) -> dict[str, str]:
-    settings = settings_of(engines, port, drain_timeout_s=10, unheard_within_s=10, final_within_s=10)
+def environment_of(engines: Engines, store: StoreServer, port: int, address: str) -> dict[str, str]:
+    limits = {"drain_timeout_s": 10, "unheard_within_s": 10, "final_within_s": 10}
+    settings = settings_of(engines, port, bind_address=address, **limits)
     values: dict[str, Any] = settings.model_dump() | {"token_key": settings.token_key.get_secret_value()}
     of_store = {"host": "127.0.0.1", "port": store.port, "user": "default", "tls": "off"}
     own = {f"VOICE_{name}".upper(): str(value) for name, value in values.items() if value is not None}
@@ -44,20 +45,22 @@ def environment_of(engines: Engines, store: StoreServer, port: int) -> dict[str,
 
 
 @contextlib.asynccontextmanager
-async def running(engines: Engines, store: StoreServer) -> AsyncIterator[tuple[str, subprocess.Popen[bytes]]]:
-    port = free_port()
-    process = subprocess.Popen([sys.executable, "-m", "voice_agent"], env=environment_of(engines, store, port))
+async def running(
+    engines: Engines, store: StoreServer, port: int = 0, address: str = "127.0.0.1"
+) -> AsyncIterator[tuple[str, subprocess.Popen[bytes]]]:
+    port = port or free_port()
+    process = subprocess.Popen([sys.executable, "-m", "voice_agent"], env=environment_of(engines, store, port, address))
     try:
         async with httpx2.AsyncClient() as client:
 
             async def is_healthy() -> bool:
                 with contextlib.suppress(httpx2.HTTPError):
-                    return (await client.get(f"http://127.0.0.1:{port}/healthz")).is_success
+                    return (await client.get(f"http://{address}:{port}/healthz")).is_success
                 return False
 
             while not await is_healthy():
                 assert process.poll() is None
-        yield f"ws://127.0.0.1:{port}/v1/conversations", process
+        yield f"ws://{address}:{port}/v1/conversations", process
     finally:
         process.kill()
         process.wait()
@@ -110,7 +113,7 @@ def test_what_pipecat_logs_of_a_conversation_is_in_no_log(engines: Engines, stor
     """Its lines hold what was said, and whole prompts."""
     ran = subprocess.run(
         [sys.executable, "-c", SAYS],
-        env=environment_of(engines, store_server, free_port()),
+        env=environment_of(engines, store_server, free_port(), "127.0.0.1"),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         check=True,

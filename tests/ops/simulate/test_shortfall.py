@@ -71,14 +71,11 @@ def test_a_spike_of_ten_times_the_calls_is_carried_but_for_eleven_percent(name: 
     how = Settings(zones=zones, call_s=180, cross_zone=False, seed=1, busy_at_full=busy)
     result = Simulation(plans, own(plans), trace, how).run()
     assert result.ledger.refused <= 0.11 * result.ledger.offered
+    assert result.ledger.conversations_refused <= 0.11 * result.ledger.conversations
     found = shortfall(result)
     assert found
     assert found.hold_usd_per_hour
     held = with_reserve(plans, found.reserve)
     left = Simulation(held, own(held), trace, replace(how, tick_s=10)).run().ledger
-    # Conversations come by chance to agents of few places each: these files do not allow as many as that takes.
-    assert found.too_few == ("agent",)
-    assert "(and more of agent than the file allows)" in str(found)
-    assert left.refused < 0.5 * result.ledger.refused
-    calls = tuple(plan for plan in held if plan.kind != "agent")
-    assert Simulation(calls, own(calls), trace, replace(how, tick_s=10)).run().ledger.refused == 0
+    assert found.too_few == ()
+    assert left.refused == 0

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
 import httpx2
@@ -95,11 +95,11 @@ class Conversation:
         self._engines = engines
         self._turns = Turns()
 
-    async def hold(self, entrance: Entrance, leaving: asyncio.Event) -> None:
+    async def hold(self, entrance: Entrance, leaving: Callable[[], Awaitable[None]]) -> None:
         """Hold it until either side ends it.
 
         Args:
-            leaving: Set when the conversation has to end with its turn.
+            leaving: Returns when the conversation has to end with its turn.
 
         Raises:
             RedisError: The store does not answer.
@@ -121,7 +121,7 @@ class Conversation:
                 await end(TAKEN)
 
         async def leave() -> None:
-            await leaving.wait()
+            await leaving()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._turns.over.wait(), LAST_TURN_S)
             await end(RESTART)

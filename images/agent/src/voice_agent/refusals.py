@@ -33,3 +33,10 @@ class RefusedError(Exception):
         """Return the answer that tells the caller."""
         headers = {"Retry-After": "1"} if self.status == UNAVAILABLE else None
         return JSONResponse({"error": self.error, "detail": str(self)}, self.status, headers)
+
+
+class FullError(RefusedError):
+    """A caller whom this process has no place for; another may have one."""
+
+    def __init__(self, error: str, detail: str) -> None:
+        super().__init__(UNAVAILABLE, error, detail)

@@ -6,6 +6,7 @@ import logging
 import secrets
 import signal
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 
 import httpx2
 import uvicorn
@@ -21,6 +22,7 @@ from starlette.websockets import WebSocketDisconnect
 
 from blueprint.contract.metrics import STORAGE_RESOLUTION_S
 from blueprint.contract.session_api import HEALTH_PATH, REALTIME_PATH
+from blueprint.contract.state import HOST_HEARTBEAT_S
 from voice_agent import tokens
 from voice_agent.conversation import LAST_TURN_S, Conversation, Engines
 from voice_agent.entrances import Entrance, ProtobufEntrance, RealtimeEntrance, Socket, TwilioEntrance
@@ -28,8 +30,9 @@ from voice_agent.hearing import Hearing, Line
 from voice_agent.memory import Memory
 from voice_agent.metrics import Metrics
 from voice_agent.models import Models
-from voice_agent.refusals import RefusedError
+from voice_agent.refusals import FullError, RefusedError
 from voice_agent.settings import AgentSettings
+from voice_agent.siblings import HEADER, LOOK_S, NO_ROOM, Connection, Siblings
 from voice_agent.speaking import SPEECH_TIMEOUT_S
 from voice_agent.tools import Tools
 from voice_agent.trace import Trace
@@ -52,6 +55,8 @@ class Agent:
     Attributes:
         draining: Nobody new is taken.
         leaving: Who is still here is told to come back elsewhere.
+        held: Conversations that this process holds.
+        changed: Set when ``held`` is another number.
     """
 
     def __init__(self, settings: AgentSettings, store: Redis) -> None:
@@ -62,6 +67,8 @@ class Agent:
         self.client = httpx2.AsyncClient(timeout=SPEECH_TIMEOUT_S)
         self.draining = asyncio.Event()
         self.leaving = asyncio.Event()
+        self.siblings = Siblings(settings, store)
+        self.changed = asyncio.Event()
         self.held = 0
 
     @contextlib.contextmanager
@@ -69,24 +76,32 @@ class Agent:
         """Hold a slot for a conversation.
 
         Raises:
-            RefusedError: There is none.
+            FullError: There is none.
         """
         if self.draining.is_set():
-            raise RefusedError(503, "draining", "this agent is stopping; try again, and another answers")
+            raise FullError("draining", "this agent is stopping, and no other has room; try again")
         if self.held >= self.settings.conversations:
-            raise RefusedError(
-                503, "busy", f"this agent holds {self.held} conversations, as many as it takes; try again"
+            detail = (
+                f"this agent holds {self.held} conversations, as many as it takes, and no other has room; try again"
             )
-        self.held += 1
-        self.metrics.conversations.set(self.held)
+            raise FullError("busy", detail)
+        self._hold_more(1)
         try:
             yield
         finally:
-            self.held -= 1
-            self.metrics.conversations.set(self.held)
+            self._hold_more(-1)
+
+    def _hold_more(self, count: int) -> None:
+        self.held += count
+        self.metrics.conversations.set(self.held)
+        self.changed.set()
 
     async def talk(self, entrance: Entrance) -> None:
-        """Let a caller in, and hold a conversation. Who is refused has an HTTP answer, and never an open socket."""
+        """Let a caller in, and hold a conversation, or have a sibling hold it.
+
+        Who is refused has an HTTP answer, and never an open socket.
+        """
+        giver = self.siblings.giver(entrance.socket.headers.get(HEADER))
         try:
             with self.slot():
                 await entrance.begin()
@@ -98,10 +113,22 @@ class Agent:
                 line = Line(self.settings, entrance.key, trace)
                 async with self._heard(line) as hearing:
                     engines = Engines(self.client, trace, hearing, tools, known)
-                    await self._hold(entrance, conversation, engines)
+                    await self._hold(entrance, conversation, engines, giver)
+        except FullError as full:
+            if giver:
+                await entrance.refuse(RefusedError(NO_ROOM, full.error, str(full)))
+            elif not await self._hand_over(entrance):
+                await self._refuse(entrance, full)
         except RefusedError as refusal:
-            self.metrics.refused(refusal.error)
-            await entrance.refuse(refusal)
+            await self._refuse(entrance, refusal)
+
+    async def _hand_over(self, entrance: Entrance) -> bool:
+        connection: Connection = entrance.socket.state.connection
+        return await self.siblings.take(connection)
+
+    async def _refuse(self, entrance: Entrance, refusal: RefusedError) -> None:
+        self.metrics.refused(refusal.error)
+        await entrance.refuse(refusal)
 
     @contextlib.asynccontextmanager
     async def _heard(self, line: Line) -> AsyncIterator[Hearing | None]:
@@ -113,13 +140,20 @@ class Agent:
             async with await line.open() as opened:
                 yield Hearing(line, opened, self.settings)
 
-    async def _hold(self, entrance: Entrance, conversation: str, engines: Engines) -> None:
+    async def _hold(self, entrance: Entrance, conversation: str, engines: Engines, giver: str) -> None:
         settings = self.settings
         token = tokens.make(settings.token_key.get_secret_value(), conversation, settings.token_ttl_s)
         with contextlib.suppress(WebSocketDisconnect):  # it is gone before it is in
             await entrance.accept(conversation, token)
             memory = Memory(self.store, conversation, settings.token_ttl_s)
-            await Conversation(settings, self.models, self.metrics, memory, engines).hold(entrance, self.leaving)
+            holding = Conversation(settings, self.models, self.metrics, memory, engines)
+            await holding.hold(entrance, partial(self._has_to_end, giver))
+
+    async def _has_to_end(self, giver: str) -> None:
+        """Wait until this process goes, or the one that a caller's bytes come through."""
+        while not self.leaving.is_set() and not (giver and await self.siblings.has_left(giver)):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.leaving.wait(), LOOK_S if giver else None)
 
     def _conversation(self, entrance: Entrance) -> str:
         key, named = self.settings.token_key.get_secret_value(), entrance.conversation
@@ -184,7 +218,7 @@ async def serve(settings: AgentSettings, store_settings: StoreSettings) -> None:
             application(agent),
             host=settings.bind_address,
             port=settings.http_port,
-            ws="websockets-sansio",
+            ws=Connection,
             ws_max_size=MESSAGE_BYTES,
             ws_per_message_deflate=False,
             timeout_graceful_shutdown=STOP_TIMEOUT_S,
@@ -197,10 +231,13 @@ async def serve(settings: AgentSettings, store_settings: StoreSettings) -> None:
     for each in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(each, agent.draining.set)
     serving = asyncio.create_task(server.serve())
-    draining, telling = asyncio.create_task(drain(agent)), asyncio.create_task(tell(agent))
+    draining, telling, announcing = (asyncio.create_task(each(agent)) for each in (drain, tell, announce))
     await asyncio.wait((serving, draining), return_when=asyncio.FIRST_COMPLETED)
     server.should_exit = True
     await serving
+    agent.leaving.set()
+    agent.changed.set()
+    await announcing
     await tasks.end((draining, telling, *tasks.others()))
     agent.metrics.flush(agent.held)
     await agent.client.aclose()
@@ -215,13 +252,26 @@ async def tell(agent: Agent) -> None:
         await asyncio.sleep(STORAGE_RESOLUTION_S)
 
 
+async def announce(agent: Agent) -> None:
+    """Tell the other agents what room there is, once a second and whenever it is another, and the end of this one."""
+    while not agent.leaving.is_set():
+        agent.changed.clear()
+        with contextlib.suppress(RedisError, OSError):  # they hand over nothing to this one meanwhile
+            await agent.siblings.tell(agent.held, draining=agent.draining.is_set())
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(agent.changed.wait(), HOST_HEARTBEAT_S)
+    with contextlib.suppress(RedisError):
+        await agent.siblings.leave()
+
+
 async def drain(agent: Agent) -> None:
     """Wait for the signal, then until conversations have ended; whoever is left is told to come back elsewhere.
 
-    It is told so between two turns, for the last of which the end of the time is kept.
+    It is told so between two turns, for the last of which the end of the time is kept. Conversations that a sibling
+    holds through this process count, and the sibling tells them.
     """
     await agent.draining.wait()
-    log.info("draining", extra={"fields": {"conversations": agent.held}})
+    log.info("draining", extra={"fields": {"conversations": agent.held, "handed": agent.siblings.handed}})
     last_s = min(LAST_TURN_S, agent.settings.drain_timeout_s)
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(_all_gone(agent), agent.settings.drain_timeout_s - last_s)
@@ -231,5 +281,5 @@ async def drain(agent: Agent) -> None:
 
 
 async def _all_gone(agent: Agent) -> None:
-    while agent.held:
+    while agent.held or agent.siblings.handed:
         await asyncio.sleep(DRAIN_LOOK_S)

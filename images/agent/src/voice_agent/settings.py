@@ -10,6 +10,8 @@ from voice_agent.tokens import KEY_BYTES
 Url = Annotated[str, Field(pattern=r"^https?://[^/]+(/.*[^/])?$")]
 """Without a slash at its end: paths are put behind it."""
 
+ANYWHERE = "0.0.0.0"  # noqa: S104  a container: its ports are mapped, its security group lets in
+
 
 class AgentSettings(BaseSettings):
     """The contract's variables without those of Valkey, and behind them variables of the agent alone.
@@ -17,7 +19,8 @@ class AgentSettings(BaseSettings):
     Attributes:
         deployment: What metrics are of.
         fleet: The same.
-        conversations: Most of this process; whoever comes beyond them is refused before its socket is open.
+        conversations: Most of this process; whoever comes beyond them is handed to a sibling with room, or refused
+            before its socket is open.
         token_ttl_s: How long a conversation waits for a caller that comes back, seconds: memory and token live so long.
         idle_timeout_s: Seconds in which neither side says anything, before a conversation is closed.
         drain_timeout_s: Seconds that conversations have to end in, once the process is told to stop.
@@ -32,7 +35,7 @@ class AgentSettings(BaseSettings):
         language: Spoken, such as ``en``; empty: it is found out from the audio.
         answer_tokens: Most tokens of an answer.
         listening: What the language model is given of a question: its ``transcript`` by the gateway, or its ``audio``.
-        bind_address: Address that the port is on.
+        bind_address: Address that the port is on; one that is given is also where siblings find it.
         prometheus_port: Where metrics are asked for, apart from callers; without one nobody can.
         final_within_s: How long after the end of speech a final transcript may come. A turn whose last final is known
             to cover it waits no longer.
@@ -65,7 +68,7 @@ class AgentSettings(BaseSettings):
     answer_tokens: int = Field(ge=1)
     listening: Literal["transcript", "audio"]
 
-    bind_address: str = "0.0.0.0"  # noqa: S104  a container: its ports are mapped, its security group lets in
+    bind_address: str = ANYWHERE
     prometheus_port: int | None = Field(default=None, ge=1, le=65535)
     final_within_s: float = Field(default=1.5, gt=0)
     incomplete_within_s: float = Field(default=1.2, gt=0)

@@ -15,12 +15,13 @@ from voice_runtime.replies import text, texts
 
 
 class HostKind(StrEnum):
-    """What a host computes on."""
+    """What a host computes on, or is."""
 
     NEURON = "neuron"
     GPU = "gpu"
     CPU = "cpu"
     VAD = "vad"
+    AGENT = "agent"
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,10 @@ class HostRegistry:
             pipe.delete(state.host(self._tier, host_id))
             pipe.srem(state.hosts(self._tier), host_id)
             await pipe.execute()
+
+    async def knows(self, host_id: str) -> bool:
+        """Return whether a host has come, and has not left; one that died has not."""
+        return bool(await self._store.sismember(state.hosts(self._tier), host_id))
 
     async def alive(self) -> list[Host]:
         """Return the hosts whose heart beats, by id. One that was never seen before counts as beating."""

@@ -1,0 +1,172 @@
+"""Agents as one tier: whom a full one does not hold, another with room holds through it."""
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import AsyncIterator
+
+import pytest
+import websockets
+from openai import AsyncOpenAI
+from redis.asyncio import Redis
+
+from blueprint.contract.network import Tier
+from images.agent.tests.conftest import Place, agent_over, silence, speech, until
+from images.agent.tests.engines import Engines
+from images.agent.tests.test_process import has, running, said
+from images.agent.tests.test_server import refused
+from images.conftest import PATIENCE_S, StoreServer, free_port
+from ops.demo.agent.caller import Caller
+from voice_agent import siblings
+from voice_runtime.hosts import Host, HostKind, HostRegistry
+
+SECOND, THIRD = "127.0.0.2", "127.0.0.3"
+SPOKEN_S = 2.0
+
+
+@contextlib.asynccontextmanager
+async def two(engines: Engines, store: Redis) -> AsyncIterator[tuple[Place, Place]]:
+    """Two agents with a place each, the first of which is full."""
+    port = free_port()
+    async with (
+        agent_over(engines, store, port=port) as full,
+        agent_over(engines, store, SECOND, port) as other,
+        full.call(),
+    ):
+        await known(store, {"127.0.0.1": 0, SECOND: 1})
+        yield full, other
+
+
+async def known(store: Redis, free: dict[str, int]) -> None:
+    registry, found = HostRegistry(store, Tier.AGENT), {"": -1}
+    async with asyncio.timeout(PATIENCE_S):
+        while found != free:
+            found = {host.id: host.free_slots for host in await registry.alive()}
+
+
+async def test_whom_a_full_agent_does_not_hold_a_sibling_holds(engines: Engines, store: Redis) -> None:
+    engines.finals, engines.answers, engines.spoken_s = [(1900, "What is this?")], ["It is a test."], 1.0
+    async with two(engines, store) as (full, other):
+        async with full.call(holder=other) as caller:
+            assert (full.agent.held, full.agent.siblings.handed, other.agent.held) == (1, 1, 1)
+            await caller.send(speech(SPOKEN_S))
+            await caller.send(silence(1.0))
+            await caller.until(lambda each: each.heard_s > 0)
+            await known(store, {"127.0.0.1": 0, SECOND: 0})
+            # With no room anywhere it is refused, once, by whom it came to.
+            assert (await refused(full))[0] == 503
+        await until(lambda: full.agent.siblings.handed == 0)
+        for place, count in ((full, 1), (other, 0)):
+            text = place.agent.metrics.text().decode()
+            assert ('voice_agent_refused_total{reason="busy"} 1.0' in text) == bool(count)
+
+
+async def test_openais_client_is_served_through_a_full_agent(engines: Engines, store: Redis) -> None:
+    async with two(engines, store) as (full, other):
+        client = AsyncOpenAI(base_url=f"{full.url}/v1", api_key="a-key")
+        async with client.realtime.connect(model="any") as connection:
+            await connection.session.update(session={"type": "realtime", "instructions": "Be brief."})
+            assert [(await connection.recv()).type for _ in range(2)] == ["session.created", "session.updated"]
+            assert other.agent.held == 1
+        assert engines.keys[-1] == "Bearer a-key"
+        await until(lambda: other.agent.held == 0)
+
+
+async def test_a_sibling_that_says_no_to_a_caller_is_believed(engines: Engines, store: Redis) -> None:
+    async with two(engines, store) as (full, _):
+        assert (await refused(full, "/v1/conversations/c", "none"))[0] == 401
+        engines.refuses = 429
+        assert (await refused(full))[0] == 429
+
+
+async def test_a_sibling_that_is_dead_or_has_filled_up_is_passed_over(engines: Engines, store: Redis) -> None:
+    """The registry is late by nature: only who is asked knows."""
+    async with two(engines, store) as (full, other), other.call():
+        for dead_or_full in (SECOND, "127.0.0.9"):
+            host = Host(dead_or_full, HostKind.AGENT, dead_or_full, 60, draining=False, slots=60)
+            await HostRegistry(store, Tier.AGENT).beat(host)
+        port = full.agent.settings.http_port
+        async with agent_over(engines, store, THIRD, port) as third:
+            await HostRegistry(store, Tier.AGENT).beat(Host(THIRD, HostKind.AGENT, THIRD, 1, draining=False, slots=1))
+            async with full.call(holder=third):
+                assert third.agent.held == 1
+
+
+async def test_a_connection_is_handed_over_once(engines: Engines, store: Redis) -> None:
+    """Two full agents of which each believes that the other has room."""
+    async with two(engines, store) as (full, other), other.call():
+        for place in (full, other):
+            address = place.agent.settings.bind_address
+            await HostRegistry(store, Tier.AGENT).beat(Host(address, HostKind.AGENT, address, 1, draining=False))
+        assert (await refused(full))[0] == 503
+        assert other.agent.siblings.handed == 0
+
+
+@pytest.mark.parametrize("header", ["", "127.0.0.2", "127.0.0.2 none"])
+async def test_who_is_no_agent_cannot_say_that_it_is_one(engines: Engines, store: Redis, header: str) -> None:
+    async with two(engines, store) as (full, other):
+        url = f"ws{full.url[4:]}/v1/conversations"
+        async with websockets.connect(url, additional_headers={siblings.HEADER: header}):
+            await until(lambda: other.agent.held == 1)
+            assert (await refused(full))[0] == 503
+        await until(lambda: other.agent.held == 0)
+
+
+async def test_a_process_hands_over_a_bounded_number(
+    engines: Engines, store: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(siblings, "PER_PLACE", 0)
+    async with two(engines, store) as (full, _):
+        assert (await refused(full))[0] == 503
+
+
+async def test_without_the_store_a_full_agent_refuses(
+    engines: Engines, store: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with two(engines, store) as (full, _):
+        monkeypatch.setattr(siblings, "FOUND_WITHIN_S", 0.0)  # as it waits for a store in vain
+        assert (await refused(full))[0] == 503
+
+
+async def test_a_draining_agent_hands_over_and_waits_for_what_a_sibling_holds(engines: Engines, store: Redis) -> None:
+    async with two(engines, store) as (full, other):
+        full.agent.draining.set()
+        async with full.call(holder=other) as caller:
+            full.agent.leaving.set()
+            full.agent.changed.set()
+            # The sibling tells it between two turns.
+            assert await caller.closed() == 1012
+        assert not other.agent.leaving.is_set()
+        await until(lambda: full.agent.siblings.handed == 0)
+
+
+@pytest.mark.nightly
+async def test_siblings_are_processes_that_die_and_stop(
+    engines: Engines, store: Redis, store_server: StoreServer
+) -> None:
+    engines.finals, engines.answers, engines.spoken_s = [(0, "First?")], ["One.", "Two."], 1.0
+    port = free_port()
+    async with (
+        running(engines, store_server, port) as (url, process),
+        running(engines, store_server, port, SECOND) as (_, sibling),
+        Caller(url),
+    ):
+        await known(store, {"127.0.0.1": 0, SECOND: 1})
+        async with Caller(url) as caller:
+            await caller.ask(speech(SPOKEN_S), lambda: has(store, caller.conversation, 2))
+            sibling.kill()
+            assert await caller.closed() == 1006
+        token = {"X-Voice-Token": caller.token}
+        async with running(engines, store_server, port, THIRD) as (_, third):
+            await known(store, {"127.0.0.1": 0, THIRD: 1})
+            engines.finals.append((0, "Second?"))
+            async with Caller(f"{url}/{caller.conversation}", token) as again:
+                again.say(speech(SPOKEN_S))
+                await again.hears(0.1)
+                process.send_signal(signal.SIGTERM)
+                # What a process stops with is told after a turn, by whom the conversation is held.
+                await again.hears(engines.spoken_s)
+                assert await again.closed() == 1012
+                assert process.wait(PATIENCE_S) == 0
+            assert third.poll() is None
+    assert await said(store, caller.conversation) == ["First?", "One.", "Second?", "Two."]
