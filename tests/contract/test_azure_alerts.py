@@ -130,6 +130,16 @@ def test_runbooks_name_graphs_that_exist(graph: Graph) -> None:
                     assert any(title.startswith(named) for title in titles), (id_, named)
 
 
+def test_the_wait_for_an_answer_is_drawn_by_what_the_service_publishes(graph: Graph) -> None:
+    """Speech has no first token; an engine that transcribes or answers has no first sound."""
+    drawn = [expression for title, expression in azure_alert_rules.drawn(graph) if title == "First answer, p95 s"]
+    services = yaml.safe_load(WITH_IMAGES)["azure"]["services"]
+    assert len(drawn) == len(services)
+    for service in services:
+        (expression,) = (each for each in drawn if f'"{service["name"]}"' in each)
+        assert ("vllm_omni:" in expression) == (service["kind"] == "tts"), expression
+
+
 def test_the_table_says_what_is_deployed(graph: Graph) -> None:
     table = azure_alerts()
     for rule in azure_alert_rules.rules(graph):

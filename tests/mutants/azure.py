@@ -14,8 +14,12 @@ TOPOLOGY = ("tests/stacks/azure/test_workloads_topology_check.py",)
 TRANSPORT = ("tests/stacks/azure/test_workloads_transport_check.py",)
 TOKEN = ("tests/stacks/azure/test_workloads_hub_token.py",)
 REHEARSAL = ("tests/sandbox/azure/test_rehearsal.py",)
+PLANTED = ("tests/stacks/azure/policy/test_mutations.py",)
+PATH = ("tests/test_azure_path.py",)
 
 AZURE = "constructs/voice_constructs/azure"
+DRAWN = "blueprint/observability/azure_dashboards.py"
+PACK = "stacks/azure/policy"
 PODS = f"{AZURE}/kubernetes"
 OF_CHECKS = "blueprint/checks"
 ASKED = "ops/preflight/azure"
@@ -25,7 +29,9 @@ UNDONE = (
     Named("1 kubeconfig waits for a person", f"{AZURE}/cluster.py", '"azurecli"', '"devicecode"', ACCESS),
     Named("1 nobody signs in to the jump host", f"{AZURE}/jump_host.py", "entra-sign-in", "entra-sign-out", ACCESS),
     Named("1 images are pushed where no push gets in", "ops/images/commands.py", '"acr", "import"', '"acr", "login"',
-          ("tests/test_azure_path.py",)),
+          PATH),
+    Named("1 the guide asks agents at a name that nobody has", "docs/guides/azure.md", "https://agent.", "https://agents.",
+          PATH),
     # 2, upgrades
     Named("2 production is not protected", f"{AZURE}/scope.py", "keep=True, protected=True",
           "keep=True, protected=False", ("tests/stacks/azure/test_cluster_surface.py",)),
@@ -38,6 +44,8 @@ UNDONE = (
     Named("2 a replaced pool is no outage", "sandbox/azure/outages.py", '"containerservice:AgentPool":',
           '"x:AgentPool":',
           EDITS),
+    Named("2 nobody knows what is away without the store", "sandbox/azure/outages.py",
+          '("redisenterprise:Database", "redisenterprise:RedisEnterprise")', '("redisenterprise:Database",)', EDITS),
     Named("2 a preview of an outage exits with 0", "ops/preview/command.py", "    refuse(away)\n", "", REHEARSAL),
     Named("2 a plan sees no outage on Azure", "ops/plan/release.py", "away += unaccepted(changes, accepted)",
           "unaccepted(changes, accepted)", REHEARSAL),
@@ -97,6 +105,15 @@ UNDONE = (
           "[names.resource_group(deployment)]", ALERTS),
     Named("6 starts are not recorded", f"{AZURE}/alerts.py", "[_recording(each) for each in recordings()]", "[]",
           ALERTS),
+    Named("6 no dashboards", f"{AZURE}/dashboards.py", "for each in dashboards(scope.deployment):", "for each in ():",
+          ALERTS),
+    Named("6 dashboards without graphs", f"{AZURE}/dashboards.py", "json.dumps(document(scope.deployment, each))",
+          'json.dumps({"panels": []})', ALERTS),
+    Named("6 no graph of callers", DRAWN, "(_callers(),) if deployment.azure.callers else ()", "()", ALERTS),
+    Named("6 a graph of what nobody publishes", DRAWN, "rate({AgentMetric.REFUSED}[2m])",
+          "rate({AgentMetric.REFUSED}_all[2m])", ALERTS),
+    Named("6 speech is drawn by its first token", DRAWN, "SpeechMetric.FIRST_SOUND if", "EngineMetric.FIRST_TOKEN if",
+          ALERTS),
     # 7, before the deploy
     Named("7 providers are taken for registered", f"{ASKED}/registrations.py", "states.get(name.lower()) != REGISTERED",
           "False", PREFLIGHT),
@@ -126,6 +143,32 @@ UNDONE = (
     Named("8 the driver reads as nobody", f"{PODS}/model_fetch.py",
           '"clientID": cluster.require_output(ClusterOutput.MODEL_FETCH_CLIENT_ID)',
           '"clientID": cluster.require_output(ClusterOutput.KEDA_CLIENT_ID)', TOKEN),
+    # 9, relations that no field of the file can say
+    Named("9 a context beyond the model's", f"{PACK}/cluster.py",
+          'context = engine.number("--max-model-len", model.max_context_tokens)', "context = model.max_context_tokens",
+          PLANTED),
+    Named("9 heads that GPUs cannot share", f"{PACK}/cluster.py", "        engine.tensor_parallel,\n        None\n",
+          "        1,\n        None\n", PLANTED),
+    Named("9 a batch with less than a token a sequence", f"{PACK}/limits.py", "int(batch) < int(sequences)",
+          "int(batch) < 0", PLANTED),
+    Named("9 blocks that no kernel takes", f"{PACK}/limits.py", "if block % KERNEL_BLOCK:", "if block % 8:", PLANTED),
+    Named("9 a KV cache in a type that the GPU has not", f"{PACK}/limits.py", "gpu.compute_capability < BLACKWELL",
+          "False", PLANTED),
+    Named("9 bodies smaller than audio", f"{PACK}/limits.py", "and body < clip", "and not body", PLANTED),
+    Named("9 audio goes to who reads JSON", f"{PACK}/limits.py", '"audio" in each.path or', '"voice" in each.path or',
+          PLANTED),
+    Named("9 WebSockets go to who reads JSON", f"{PACK}/limits.py", 'each.method == "WEBSOCKET"', "False", PLANTED),
+    Named("9 the unknown goes to who reads JSON", f"{PACK}/limits.py", '(other | {"/"})', "other", PLANTED),
+    Named("9 shares of one GPU beyond the whole", f"{PACK}/limits.py", "if total > 1:", "if total > 2:", PLANTED),
+    Named("9 two engines on one GPU", f"{PACK}/placement.py", "own.count(gpu) > 1", "own.count(gpu) > 2", PLANTED),
+    Named("9 fewer pods than a node's own", f"{PACK}/foundations.py", "LEAST_PODS = 30", "LEAST_PODS = 10", PLANTED),
+    Named("9 spot from a reservation", f"{PACK}/cloud.py",
+          '(profile.system or props["capacityReservationGroupID"])', "profile.system", PLANTED),
+    Named("9 reservations that pools do not show", f"{PACK}/cluster.py",
+          'is_reserved=bool(props["capacityReservationGroupID"])', "is_reserved=False", PLANTED),
+    Named("9 a reservation in a placement group", f"{PACK}/limits.py",
+          'if profile.props["capacityReservationGroupID"].text:', "if False:", PLANTED),
+    Named("9 a placement group over zones", f"{PACK}/limits.py", "if len(zones) > 1:", "if len(zones) > 3:", PLANTED),
     # 10, sizing
     Named("10 a call takes Whisper's tokens", "blueprint/engines/sizing/live.py", "if load.session_tokens < need:",
           "if load.session_tokens < 448:", SIZING),

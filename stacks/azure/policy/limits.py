@@ -1,13 +1,17 @@
 """Rules on what engines, their kernels and the routers before them take: limits that no field of the file names."""
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator
+
+import yaml
 
 from blueprint import catalog
 from blueprint.engines.published.release import published
 from stacks.azure.policy.cluster import placed, profiles
 from stacks.azure.policy.engines import Engine, engines
 from stacks.azure.policy.rules import Found, Stack, rule, stack_rule
+from stacks.azure.policy.values import Value
 
 BODY, CLIP = "VLLM_HTTP_MAX_REQUEST_BODY_SIZE", "VLLM_MAX_AUDIO_CLIP_FILESIZE_MB"
 MIB = 2**20
@@ -80,6 +84,25 @@ def audio_passes_by(stack: Stack) -> Iterator[Found]:
             led = set(_LOCATION.findall(text))
             for path in sorted(led & (other | {"/"})):
                 yield Found(resource.urn, f"{resource.name}, {name}: {path} goes to the P/D router")
+
+
+@rule(
+    "stages-share-their-gpu",
+    "Stages of vLLM-Omni on one GPU take no more than its whole memory together.",
+    remedy="lower gpu_memory_utilization of one of the stages",
+    source="https://github.com/vllm-project/vllm-omni/blob/main/vllm_omni/deploy/voxtral_tts.yaml",
+)
+def stages_share_their_gpu(stack: Stack) -> Iterator[Found]:
+    for resource in stack.of(":ConfigMap"):
+        for name, text in resource.props["data"].texts().items():
+            stages = Value(yaml.safe_load(text))["stages"] if name.endswith(".yaml") else Value()
+            shares: dict[str, float] = defaultdict(float)
+            for stage in stages:
+                for gpu in stage["devices"].text.split(","):
+                    shares[gpu] += stage["gpu_memory_utilization"].number or 0
+            for gpu, total in shares.items():
+                if total > 1:
+                    yield Found(resource.urn, f"{resource.name}, {name}: stages take {total:.0%} of GPU {gpu}")
 
 
 @rule(

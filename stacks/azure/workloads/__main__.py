@@ -10,11 +10,10 @@ import pulumi_kubernetes as k8s
 
 from blueprint.azure.names import CLUSTER_PROJECT, ClusterOutput
 from stacks.azure.program import configured_deployment
-from voice_constructs.azure.kubernetes.agent import Agents
 from voice_constructs.azure.kubernetes.asr import asr_front
 from voice_constructs.azure.kubernetes.cpu_replicas import CpuReplicas
+from voice_constructs.azure.kubernetes.edge_tiers import EdgeTier, agent_tier, gateway_tier
 from voice_constructs.azure.kubernetes.engine_replicas import EngineReplicas
-from voice_constructs.azure.kubernetes.gateway import Gateway
 from voice_constructs.azure.kubernetes.gpu_nodes import GpuNodes
 from voice_constructs.azure.kubernetes.load_balancer import LoadBalancer
 from voice_constructs.azure.kubernetes.model_fetch import ModelFetch
@@ -61,19 +60,17 @@ tiers: list[CpuReplicas] = []
 load_balancers: list[LoadBalancer] = []
 if callers := deployment.azure.callers:
     login = StateLogin("state", context=context, cluster=cluster, opts=on_cluster)
-    gateway = Gateway(
-        context=context, cluster=cluster, edge=callers.edge, login=login, scaling=scaling, opts=on_cluster
-    )
+    edge_tiers = [gateway_tier(context, callers.edge)]
+    if settings := deployment.azure.agents:
+        edge_tiers.append(agent_tier(context, settings))
+    fronts = [
+        EdgeTier(context=context, cluster=cluster, props=props, login=login, scaling=scaling, opts=on_cluster)
+        for props in edge_tiers
+    ]
     vad = Vad(context=context, cluster=cluster, settings=callers.vad, login=login, scaling=scaling, opts=on_cluster)
     asr = asr_front(context=context, settings=callers.asr, login=login, scaling=scaling, opts=on_cluster)
-    tiers = [gateway.pods, vad.pods, asr]
-    load_balancers = [gateway.load_balancer, vad.load_balancer]
-    if settings := deployment.azure.agents:
-        agents = Agents(
-            context=context, cluster=cluster, settings=settings, login=login, scaling=scaling, opts=on_cluster
-        )
-        tiers.append(agents.pods)
-        load_balancers.append(agents.load_balancer)
+    tiers = [vad.pods, asr, *(front.pods for front in fronts)]
+    load_balancers = [vad.load_balancer, *(front.load_balancer for front in fronts)]
 Monitors("monitors", context=context, opts=on_cluster)
 Limits(
     "limits",

@@ -9,6 +9,8 @@ import copy
 import json
 from collections.abc import Callable
 
+import yaml
+
 from tests.stacks.azure.policy.graphs import CLUSTER, WORKLOADS, Emitted, Mutation, flag, variable
 from tests.stacks.azure.policy.mutations import CELL, flags, pool
 
@@ -18,6 +20,15 @@ def one_gpu_for_both(graph: Emitted) -> None:
     prefill = graph.container(CELL, "prefill")
     visible = next(entry["value"] for entry in prefill["env"] if entry["name"] == "CUDA_VISIBLE_DEVICES")
     variable(graph.container(CELL, "decode"), "CUDA_VISIBLE_DEVICES", visible)
+
+
+def greedy_stages(graph: Emitted) -> None:
+    """The codec of a speech engine takes half of the GPU that its language model has 80 % of."""
+    files = next(r for r in graph.resources if r.type.endswith(":ConfigMap") and r.name.startswith("speech"))
+    data = graph.props("ConfigMap", files.name)["data"]
+    deployed = yaml.safe_load(data["etc.voice.omni.yaml"])
+    deployed["stages"][1]["gpu_memory_utilization"] = 0.5
+    data["etc.voice.omni.yaml"] = yaml.safe_dump(deployed)
 
 
 def reserved_spot(graph: Emitted) -> None:
@@ -92,17 +103,24 @@ RELATIONS = (
     Mutation("prefill and decode on the same GPUs' memory", WORKLOADS, one_gpu_for_both,
              ("engine-has-its-gpus",), blind=True),
     Mutation("two engines with 90 % of one GPU each", WORKLOADS, twin_engines, ("engine-has-its-gpus",), blind=True),
+    Mutation("stages of one engine with more than one GPU's memory", WORKLOADS, greedy_stages,
+             ("stages-share-their-gpu",), ("stages take 130% of GPU 0",)),
     Mutation("bodies smaller than audio", WORKLOADS, small_bodies, ("bodies-hold-audio",)),
     Mutation("audio through a router that parses JSON", WORKLOADS,
              audio_through_the_json_router("location / {", "location = /v1/audio/transcriptions "
                                            "{ proxy_pass http://pd_router; }\n    location / {"),
              ("audio-passes-by-the-json-router",), ("/v1/audio/transcriptions goes to",)),
+    Mutation("live audio through a router that parses JSON", WORKLOADS,
+             audio_through_the_json_router("location / {", "location /v1/realtime { proxy_pass http://pd_router; }\n"
+                                           "    location / {"),
+             ("audio-passes-by-the-json-router",), ("/v1/realtime goes to",)),
     Mutation("what nobody knows through a router that parses JSON", WORKLOADS,
              audio_through_the_json_router("http://decode;", "http://pd_router;"),
              ("audio-passes-by-the-json-router",), ("/ goes to",)),
     Mutation("fewer pods than a node's own daemons", CLUSTER, pool("a100", maxPods=12), ("pools-can-work",),
              blind=True),
-    Mutation("spot nodes with a reservation", CLUSTER, reserved_spot, ("purchase-supported",), blind=True),
+    Mutation("spot nodes with a reservation", CLUSTER, reserved_spot,
+             ("pool-fits-its-size", "purchase-supported"), ("is spot and draws from",), blind=True),
     Mutation("a reservation inside a placement group", CLUSTER, reserved_and_placed,
              ("placement-group-fits-its-pool",)),
     Mutation("a placement group over three zones", CLUSTER, placed_in_three_zones,
