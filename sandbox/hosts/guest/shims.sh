@@ -37,6 +37,8 @@ chroot "$root" systemctl enable systemd-networkd systemd-resolved
 
 # Debian starts Docker by itself. User data is to start it, as it does on an image where it is off.
 chroot "$root" systemctl disable docker.service docker.socket containerd.service
+# Amazon Linux has no System V scripts: where one is, `systemctl enable` calls Debian's tools for it, for a minute.
+rm "$root/etc/init.d/docker"
 
 # No SSH server is in the root, as nobody logs in, and the disk has its size: cloud-init would complain of both.
 cat >"$root/etc/cloud/cloud.cfg.d/90-machine.cfg" <<'SHIM'
