@@ -97,6 +97,8 @@ ListenStream=/run/aws-imported
 WantedBy=sockets.target
 SHIM
 cat >"$root/etc/systemd/system/aws-imported.service" <<'SHIM'
+[Unit]
+ConditionKernelCommandLine=!cloud-init=disabled
 [Service]
 ExecStart=/usr/bin/python3 /usr/local/lib/aws-imported
 [Install]
