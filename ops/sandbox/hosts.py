@@ -7,7 +7,7 @@ import hashlib
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
@@ -35,7 +35,7 @@ from sandbox.hosts.disk import CACHE, Disk, HostsError, disk
 from sandbox.hosts.facts import vad_facts
 from sandbox.hosts.network import namespace
 from sandbox.hosts.rehearsal import balanced, detached, launch, terminate, wait_for_growth, with_digests
-from sandbox.hosts.router import lossy
+from sandbox.hosts.router import Router
 from sandbox.hosts.servers import filling, push
 from sandbox.hosts.timeline import timeline
 
@@ -129,11 +129,11 @@ def _life_of_a_vad_host(cloud: Cloud, progress: Progress) -> bool:
     host = cloud.boot(cloud.launched(group), group)
     claims: list[Claim] = []
     try:
-        with progress.phase(f"launch {host.instance} of {group}"):
-            launch(cloud, host)
-        claims += vad_facts(cloud.deployment, host)
-        with Neighbours(cloud, cloud.folder) as neighbours:
-            claims += _calls(cloud, host, neighbours, progress)
+        with closing(Router(cloud, host)) as router, Neighbours(cloud, cloud.folder) as neighbours:
+            with progress.phase(f"launch {host.instance} of {group}"):
+                launch(cloud, host)
+            claims += vad_facts(cloud.deployment, host)
+            claims += _calls(cloud, host, neighbours, router, progress)
     finally:
         out.print(_timeline_table(host))
         for claim in claims:
@@ -141,7 +141,7 @@ def _life_of_a_vad_host(cloud: Cloud, progress: Progress) -> bool:
     return all(claim.holds for claim in claims)
 
 
-def _calls(cloud: Cloud, host: Host, neighbours: Neighbours, progress: Progress) -> Iterator[Claim]:
+def _calls(cloud: Cloud, host: Host, neighbours: Neighbours, router: Router, progress: Progress) -> Iterator[Claim]:
     """Make a call, and terminate the host while a second one runs."""
     with progress.phase("gateway and Whisper beside it"):
         gateway = neighbours.start()
@@ -156,9 +156,9 @@ def _calls(cloud: Cloud, host: Host, neighbours: Neighbours, progress: Progress)
     yield Claim(f"{target.passed_on} packets came through the load balancer", target.passed_on > 0)
     more = [state for instance, state in cloud.instances(host.group).items() if instance not in before]
     yield Claim(f"by its own metrics its fleet grows: {', '.join(more)}", more == [HELD])
-    with progress.phase("a call through a network that loses packets"), lossy(cloud, host) as router:
+    with progress.phase("a call through a network that loses packets"), router.on_the_way():
         heard = asyncio.run(speak(gateway))
-        lost = router.lost()
+    lost = router.lost()
     yield _understood(heard)
     yield Claim(f"netem lost {lost} of its packets", lost > 0)
     with progress.phase("terminate it in its group while a call runs"):

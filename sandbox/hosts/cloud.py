@@ -245,10 +245,11 @@ class Cloud:
             }
 
     def launched(self, group: str) -> str:
-        """Ask a group for a host, where it has none yet, and return the newest instance that it holds."""
+        """Return the newest instance that a group holds; where it holds none, it is asked for one more."""
         client = self.aws.client("autoscaling")
-        if not self.instances(group):
-            client.set_desired_capacity(AutoScalingGroupName=group, DesiredCapacity=1)
+        states = self.instances(group).values()
+        if HELD not in states:
+            client.set_desired_capacity(AutoScalingGroupName=group, DesiredCapacity=len(states) + 1)
         *_, instance = [name for name, state in self.instances(group).items() if state == HELD]
         return instance
 

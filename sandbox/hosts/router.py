@@ -27,10 +27,25 @@ tc filter add dev ens5 parent 1: protocol ip u32 match ip dport {contract.RTP.nu
 
 
 class Router:
-    """The machine, as long as it is on the way."""
+    """The machine, in the subnet of a host; it boots while others do."""
 
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
+    def __init__(self, cloud: Cloud, host: Host) -> None:
+        self._address = str(cloud.network.subnet_of(host.address)[-2])
+        self._host = host.address
+        self._network = cloud.network
+        self._tap = cloud.network.attach(_MAC, self._address)
+        link = Link(self._tap, _MAC)
+        self._machine = Machine("router", cloud.disk, _HARDWARE, link=link, is_instance=False, folder=cloud.folder)
+
+    @contextmanager
+    def on_the_way(self) -> Iterator[None]:
+        """Let all that is sent to the host pass the machine, which harms its audio."""
+        self._machine.run("networkctl up ens5; /usr/lib/systemd/systemd-networkd-wait-online --interface=ens5")
+        self._machine.run(_IMPAIR)
+        way = (f"{self._host}/32", "via", self._address, "dev", BRIDGE)
+        run("ip", "route", "add", *way)
+        yield
+        run("ip", "route", "delete", *way)
 
     def lost(self) -> int:
         """Return how many packets of audio it has lost."""
@@ -38,20 +53,6 @@ class Router:
         (lost,) = [int(queue["drops"]) for queue in queues if queue["kind"] == "netem"]
         return lost
 
-
-@contextmanager
-def lossy(cloud: Cloud, host: Host) -> Iterator[Router]:
-    """Let all that is sent to a host pass a router that harms its audio."""
-    address = str(cloud.network.subnet_of(host.address)[-2])
-    tap = cloud.network.attach(_MAC, address)
-    machine = Machine("router", cloud.disk, _HARDWARE, link=Link(tap, _MAC), is_instance=False, folder=cloud.folder)
-    way = (f"{host.address}/32", "via", address, "dev", BRIDGE)
-    try:
-        machine.run("networkctl up ens5; /usr/lib/systemd/systemd-networkd-wait-online --interface=ens5")
-        machine.run(_IMPAIR)
-        run("ip", "route", "add", *way)
-        yield Router(machine)
-        run("ip", "route", "delete", *way)
-    finally:
-        machine.stop()
-        cloud.network.detach(tap)
+    def close(self) -> None:
+        self._machine.stop()
+        self._network.detach(self._tap)

@@ -49,10 +49,11 @@ is_ready() {
   fi
 }
 
-# What a container said last: Docker's own words, where it could not start it, are in no log group.
+# What a container said last: Docker's own words, where it could not start it, are in no log group. By the unit's name
+# systemd's lines would come along: three of them say that it starts it anew.
 last_words() {
   local words
-  words=$(journalctl -q --no-pager -o cat -n 3 -u "voice-container@$1") || true
+  words=$(journalctl -q --no-pager -o cat -n 5 "_SYSTEMD_UNIT=voice-container@$1.service") || true
   [[ -z $words ]] || echo "; $words"
 }
 
