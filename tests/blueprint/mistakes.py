@@ -202,9 +202,9 @@ MISTAKES = {
     "boolean that is none": Mistake("threshold: 80", "threshold: !!bool foo", "foo", ("`foo` is no YAML bool",)),
     "binary number without digits": Mistake("threshold: 80", "threshold: 0b_", "0b_", ("`0b_` is no YAML int",)),
     "number of 5000 digits": Mistake("threshold: 80", f"threshold: {'9' * 5000}", ": 999", ("9...` is no YAML int",)),
-    "escape beyond Unicode": Mistake("name: base", 'name: "\\UFFFFFFFF"', "\\UFF", ("invalid Unicode character escape",)),
-    "half a surrogate pair": Mistake("name: base", 'name: "\\ud800"', "ud800", ("invalid Unicode character escape",)),
-    "half a surrogate pair as key": Mistake("name: base", 'name: base\n"\\ud800": 1', "ud800", ("invalid Unicode character escape",)),
+    "escape beyond Unicode": Mistake("name: base", 'name: "\\UFFFFFFFF"', "\\UFF", ("invalid Unicode char",)),
+    "half a surrogate pair": Mistake("name: base", 'name: "\\ud800"', "ud800", ("invalid Unicode char",)),
+    "half a surrogate pair as key": Mistake("name: base", 'name: base\n"\\ud800": 1', "ud800", ("invalid Unicode",)),
     "control character": Mistake("environment: prod", "environment: \0prod", "prod", ("#x0000",)),
     "deep nesting": Mistake("name: base", f"name: {'[' * 3000}", "name: [", ("nested more than 50 levels",)),
     "public key that is none": Mistake(

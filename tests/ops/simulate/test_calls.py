@@ -93,8 +93,8 @@ def test_agents_hold_their_part_of_the_calls_and_grow_with_it() -> None:
     assert before == pytest.approx(15, abs=12)
     assert after == pytest.approx(150, abs=40)
     assert few <= 4
-    # 70 % of eight places in use, or a tenth more before tasks are taken away
-    assert many >= after / (8 * 0.7) - 1
+    # More are asked for at 70 % of eight places in use: some come before the next look.
+    assert many >= after / (8 * 0.8)
 
 
 def test_an_agent_that_goes_hands_its_conversations_over() -> None:

@@ -22,4 +22,4 @@ async def end(tasks: Iterable["asyncio.Future[Any]"]) -> None:
 
 def others() -> set["asyncio.Task[Any]"]:
     """Return every task of the loop but the one that asks."""
-    return asyncio.all_tasks() - {asyncio.current_task()}  # type: ignore[arg-type]  # who asks is a task
+    return asyncio.all_tasks() - {asyncio.current_task()}
