@@ -49,7 +49,7 @@ GOALS = (
     Goal("committed words withdrawn", lambda step: step.broken, {8: 0}),
 )
 """Those of the policy that was recommended; a final has waited for the end of the turn, too."""
-FIGURES = (
+FIGURES: tuple[tuple[str, Callable[[Step], float]], ...] = (
     ("words wrong", lambda step: step.word_error_rate),
     ("partials shed", lambda step: step.shed),
     ("CPU that others took of the machine", lambda step: step.others_share),
