@@ -1,5 +1,6 @@
 """The agent as a process that is killed, or told to stop, in the middle of a turn; the caller speaks in real time."""
 
+import asyncio
 import contextlib
 import json
 import os
@@ -7,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import Any
 
 import httpx2
@@ -14,10 +16,13 @@ import pytest
 import websockets
 from redis.asyncio import Redis
 
+from blueprint.aws.edge import AGENT_DRAIN_TIMEOUT_S, FARGATE_STOP_TIMEOUT_S
 from images.agent.tests.conftest import settings_of, speech, until
 from images.agent.tests.engines import Engines
 from images.conftest import INHERITED, PATIENCE_S, StoreServer, free_port
 from ops.demo.agent.caller import Caller
+from voice_agent.conversation import LAST_TURN_S
+from voice_constructs.azure.kubernetes.pods import PRE_STOP_S, STOP_MARGIN_S
 
 SPOKEN_S = 2.0
 SAYS = """
@@ -33,9 +38,9 @@ program.main()
 """
 
 
-def environment_of(engines: Engines, store: StoreServer, port: int, address: str) -> dict[str, str]:
-    limits = {"drain_timeout_s": 10, "unheard_within_s": 10, "final_within_s": 10}
-    settings = settings_of(engines, port, bind_address=address, **limits)
+def environment_of(engines: Engines, store: StoreServer, port: int, **more: Any) -> dict[str, str]:
+    usual = {"drain_timeout_s": 10, "unheard_within_s": 10, "final_within_s": 10}
+    settings = settings_of(engines, port, **{**usual, **more})
     values: dict[str, Any] = settings.model_dump() | {"token_key": settings.token_key.get_secret_value()}
     of_store = {"host": "127.0.0.1", "port": store.port, "user": "default", "tls": "off"}
     own = {f"VOICE_{name}".upper(): str(value) for name, value in values.items() if value is not None}
@@ -46,10 +51,12 @@ def environment_of(engines: Engines, store: StoreServer, port: int, address: str
 
 @contextlib.asynccontextmanager
 async def running(
-    engines: Engines, store: StoreServer, port: int = 0, address: str = "127.0.0.1"
+    engines: Engines, store: StoreServer, port: int = 0, **more: Any
 ) -> AsyncIterator[tuple[str, subprocess.Popen[bytes]]]:
     port = port or free_port()
-    process = subprocess.Popen([sys.executable, "-m", "voice_agent"], env=environment_of(engines, store, port, address))
+    environment = environment_of(engines, store, port, **more)
+    address = environment["VOICE_BIND_ADDRESS"]
+    process = subprocess.Popen([sys.executable, "-m", "voice_agent"], env=environment)
     try:
         async with httpx2.AsyncClient() as client:
 
@@ -109,11 +116,69 @@ async def test_an_agent_that_is_told_to_stop_ends_its_turn(
     assert await said(store, caller.conversation) == ["First?", "The answer to its end."]
 
 
+@dataclass(frozen=True)
+class Stop:
+    """How whoever runs an agent stops it, seconds.
+
+    Attributes:
+        pre_stop_s: Before SIGTERM, while callers may still be led to it.
+        drain_s: What it is told that it has from there.
+        kill_after_s: From SIGTERM to SIGKILL.
+    """
+
+    pre_stop_s: float
+    drain_s: float
+    kill_after_s: float
+
+    async def carry_out(self, process: subprocess.Popen[bytes]) -> int:
+        await asyncio.sleep(self.pre_stop_s)
+        process.terminate()
+        try:
+            return await asyncio.to_thread(process.wait, self.kill_after_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return process.wait()
+
+
+ECS = Stop(0, AGENT_DRAIN_TIMEOUT_S, FARGATE_STOP_TIMEOUT_S)
+KUBERNETES = Stop(PRE_STOP_S, LAST_TURN_S, LAST_TURN_S + STOP_MARGIN_S)
+"""With a drain that leaves time for a last turn alone."""
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("stop", [ECS, KUBERNETES], ids=["ecs", "kubernetes"])
+async def test_no_turn_is_cut_by_who_stops_it(
+    stop: Stop, engines: Engines, store: Redis, store_server: StoreServer
+) -> None:
+    """A conversation goes on for as long as it may, and a question asked just then is answered to its end."""
+    engines.finals, engines.spoken_s = [(0, "Late?")], 8.0
+    engines.answers = ["Not too late.", "The answer to its end."]
+    more = {"drain_timeout_s": stop.drain_s, "conversations": 2}
+    async with running(engines, store_server, **more) as (url, process), Caller(url) as caller:
+        until_told_s = stop.pre_stop_s + stop.drain_s - LAST_TURN_S
+        begin = asyncio.get_running_loop().time()
+        stopping = asyncio.create_task(stop.carry_out(process))
+        if stop.pre_stop_s:
+            async with Caller(url) as late:
+                late.say(speech(SPOKEN_S))
+                await late.hears(engines.spoken_s - 0.1)
+                await until_said(store, late.conversation, ["Late?", "Not too late."])
+        else:
+            engines.answers.pop(0)
+        engines.finals.append((0, "First?"))
+        await asyncio.sleep(until_told_s - 2 * SPOKEN_S - (asyncio.get_running_loop().time() - begin))
+        caller.say(speech(SPOKEN_S))
+        await caller.hears(engines.spoken_s - 0.1)
+        assert await caller.closed() == 1012
+        assert await stopping == 0, "it was killed"
+    assert (await said(store, caller.conversation))[-1] == "The answer to its end."
+
+
 def test_what_pipecat_logs_of_a_conversation_is_in_no_log(engines: Engines, store_server: StoreServer) -> None:
     """Its lines hold what was said, and whole prompts."""
     ran = subprocess.run(
         [sys.executable, "-c", SAYS],
-        env=environment_of(engines, store_server, free_port(), "127.0.0.1"),
+        env=environment_of(engines, store_server, free_port()),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         check=True,

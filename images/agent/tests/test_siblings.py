@@ -148,7 +148,7 @@ async def test_siblings_are_processes_that_die_and_stop(
     port = free_port()
     async with (
         running(engines, store_server, port) as (url, process),
-        running(engines, store_server, port, SECOND) as (_, sibling),
+        running(engines, store_server, port, bind_address=SECOND) as (_, sibling),
         Caller(url),
     ):
         await known(store, {"127.0.0.1": 0, SECOND: 1})
@@ -157,7 +157,7 @@ async def test_siblings_are_processes_that_die_and_stop(
             sibling.kill()
             assert await caller.closed() == 1006
         token = {"X-Voice-Token": caller.token}
-        async with running(engines, store_server, port, THIRD) as (_, third):
+        async with running(engines, store_server, port, bind_address=THIRD) as (_, third):
             await known(store, {"127.0.0.1": 0, THIRD: 1})
             engines.finals.append((0, "Second?"))
             async with Caller(f"{url}/{caller.conversation}", token) as again:
