@@ -153,7 +153,7 @@ async def test_no_turn_is_cut_by_who_stops_it(
     """A conversation goes on for as long as it may, and a question asked just then is answered to its end."""
     engines.finals, engines.spoken_s = [(0, "Late?")], 8.0
     engines.answers = ["Not too late.", "The answer to its end."]
-    more = {"drain_timeout_s": stop.drain_s, "conversations": 2}
+    more: dict[str, Any] = {"drain_timeout_s": stop.drain_s, "conversations": 2}
     async with running(engines, store_server, **more) as (url, process), Caller(url) as caller:
         until_told_s = stop.pre_stop_s + stop.drain_s - LAST_TURN_S
         begin = asyncio.get_running_loop().time()
