@@ -22,7 +22,7 @@ BOXES = {
 AUDIO = [("public-load-balancer", "vad"), ("vad", "inf2"), ("vad", "trn1"), ("vad", "p5")]
 AUDIO += [("browser", "public-load-balancer"), ("public-load-balancer", "gateway"), ("gateway", "vad")]
 AUDIO += [("native-client", "public-load-balancer"), ("inf2", "valkey"), ("trn1", "valkey"), ("p5", "valkey")]
-AUDIO += [("browser", "agent-load-balancer"), ("agent-load-balancer", "agents")]
+AUDIO += [("browser", "agent-load-balancer"), ("agent-load-balancer", "agents"), ("agents", "agents")]
 CONTROL = [("browser", "session-api"), ("native-client", "session-api"), ("session-api", "api-load-balancer")]
 CONTROL += [("api-load-balancer", "gateway"), ("gateway", "valkey"), ("agents", "api-load-balancer")]
 
