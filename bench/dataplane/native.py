@@ -23,7 +23,12 @@ from bench.vad.native import Build
 SOURCE = PROJECT / "timing"
 BUILD = ROOT / "build/bench-dataplane/native"
 VAD_MODULE = PRODUCT / "src/vad/vad.so"
-PRODUCT_TARGETS = ("src/vad-dataplane", "src/vad/vad.so", "src/vad/libvad_host.a")
+PRODUCT_TARGETS = (
+    "src/vad-dataplane",
+    "src/vad/vad.so",
+    "src/vad/libvad_host.a",
+    "subprojects/libsrtp-2.5.0/libsrtp2.a",
+)
 
 OURS = "voice"
 
