@@ -1,5 +1,6 @@
 """What was said in a conversation, in Valkey, and whose the conversation is."""
 
+import contextlib
 import json
 import secrets
 from collections.abc import Callable
@@ -82,14 +83,15 @@ class Memory:
 
     async def _as_holder(self, write: Callable[[Pipeline], object]) -> None:
         async with self._store.pipeline(transaction=True) as pipe:
-            await pipe.watch(self._lease)
-            holder = await pipe.get(self._lease)
-            # Nobody's, where the store was away for longer than the lease.
-            if holder not in (self._mine, None):
-                raise LostLeaseError
-            pipe.multi()
-            write(pipe)
-            try:
-                await pipe.execute()
-            except WatchError:
-                raise LostLeaseError from None
+            while True:
+                await pipe.watch(self._lease)
+                holder = await pipe.get(self._lease)
+                # Nobody's, where the store was away for longer than the lease.
+                if holder not in (self._mine, None):
+                    raise LostLeaseError
+                pipe.multi()
+                write(pipe)
+                # Another write changed the lease meanwhile, perhaps one of this connection: look again.
+                with contextlib.suppress(WatchError):
+                    await pipe.execute()
+                    return

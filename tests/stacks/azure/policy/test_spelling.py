@@ -27,6 +27,8 @@ LAUNCH_OPTIONS = {
     "max_capacity_gb",
 }  # fmt: skip
 """Read from engines' JSON options, which the published engines' own tables are held against."""
+STAGE_FILE = {"devices", "gpu_memory_utilization", "stages"}
+"""Of vLLM-Omni's own file, in a config map: the mistake is planted in the one that the program emits."""
 NO_PROPERTIES = {"vllm", "vllm-for-omni", "registry", "Value"}
 """Names of engines, a group of a regular expression, and a type."""
 
@@ -79,7 +81,7 @@ def test_policies_read_properties_that_exist(reads: Reads) -> None:
 
 
 def test_every_name_in_a_policy_was_read(reads: Reads) -> None:
-    assert written() - reads.names - LAUNCH_OPTIONS == NO_PROPERTIES
+    assert written() - reads.names - LAUNCH_OPTIONS - STAGE_FILE == NO_PROPERTIES
 
 
 @pytest.mark.parametrize(
