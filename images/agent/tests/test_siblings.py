@@ -159,7 +159,7 @@ async def test_siblings_are_processes_that_die_and_stop(
         token = {"X-Voice-Token": caller.token}
         async with running(engines, store_server, port, bind_address=THIRD) as (_, third):
             await known(store, {"127.0.0.1": 0, THIRD: 1})
-            engines.finals.append((0, "Second?"))
+            engines.finals = [(0, "Second?")]
             async with Caller(f"{url}/{caller.conversation}", token) as again:
                 again.say(speech(SPOKEN_S))
                 await again.hears(0.1)
