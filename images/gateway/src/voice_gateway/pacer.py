@@ -1,10 +1,10 @@
-"""Lets frames out in real time, however they come in, and after a stall makes up for it."""
+"""Lets frames out in real time, however they come in."""
 
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from voice_gateway.rtp import BYE, COMMIT, FRAME_MS
+from voice_gateway.rtp import FRAME_MS
 
 FRAME_S = FRAME_MS / 1000
 BUFFER_S = 5.0
@@ -12,11 +12,7 @@ BUFFER_S = 5.0
 _BUFFER_FRAMES = int(BUFFER_S / FRAME_S)
 
 CATCH_UP_S = 0.2
-"""Frames that are late by less go out at once, others at twice real time, until the caller is heard as it speaks. A
-delay beyond the buffer shifts all that follow."""
-
-NOTICES = frozenset({BYE, COMMIT})
-"""No audio: they leave with the frame before them, and delay nothing."""
+"""Frames that are late by less go out at once; a longer delay shifts all that follow."""
 
 REMEMBERED_FRAMES = 3000
 """A minute; what asks when a frame was sent asks about an utterance that has just ended."""
@@ -42,8 +38,8 @@ class Pacer:
         self._frames.extend(frames)
         if self._timer is None and self._frames:
             now = self._loop.time()
-            self._due = max(self._due, now - BUFFER_S)
-            if self._due <= now + FRAME_S or self._frames[0] in NOTICES:
+            self._due = max(self._due, now)
+            if self._due <= now + FRAME_S:
                 self._tick()  # a caller in real time needs no timer, which would be a third of what its frames cost
             else:
                 self._timer = self._loop.call_at(self._due, self._tick)
@@ -82,16 +78,11 @@ class Pacer:
     def _tick(self) -> None:
         self._timer = None
         now = self._loop.time()
-        again_at = now + FRAME_S  # where nobody takes it
-        has_sent = False
-        while self._frames and not (has_sent and self._frames[0] not in NOTICES) and self._send(self._frames[0]):
-            self._changed.set()
-            if self._frames.popleft() in NOTICES:
-                continue
-            has_sent = True
+        self._due = max(self._due, now - CATCH_UP_S) + FRAME_S
+        if self._send(self._frames[0]):
+            self._frames.popleft()
             self._sent += 1
             self._sent_at.append(now)
-            self._due = max(self._due, now - BUFFER_S) + FRAME_S
-            again_at = now + FRAME_S / 2 if now - self._due > CATCH_UP_S else self._due
+            self._changed.set()
         if self._frames:
-            self._timer = self._loop.call_at(again_at, self._tick)
+            self._timer = self._loop.call_at(self._due, self._tick)
