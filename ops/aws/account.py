@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import boto3
@@ -30,6 +30,8 @@ def sign_in(deployment: Deployment) -> boto3.Session:
     session = boto3.Session(region_name=deployment.aws.region)
     if session.get_credentials() is None:
         raise NoCredentialsError
+    # To make a client takes longer than most questions to it: boto3 builds its class anew each time.
+    session.client = cache(session.client)  # type: ignore[method-assign]
     return session
 
 
