@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from blueprint.aws import names
-from blueprint.aws.alarms import AlarmState
+from blueprint.aws.alarms import AlarmState, evaluate
 from blueprint.aws.autoscaling import GroupSize, desired_after, step_adjustment
 from blueprint.file.model.deployment import Deployment
 from blueprint.file.model.scaling import Band, Comparison, ScalingRule
@@ -169,10 +169,11 @@ class Drill:
     def look(self, fleet: str, rule: ScalingRule, at: datetime) -> bool:
         """Evaluate a rule's alarm at a moment, on what others have published; where it fires, act and return true."""
         alarm = LiveAlarm(self._cloudwatch, names.scaling_alarm(self._deployment, fleet, rule))
-        newest = alarm.datapoint(at - alarm.period)
-        if newest is None or alarm.state(at, AlarmState.OK) is not AlarmState.ALARM:
+        datapoints = alarm.datapoints(at)
+        if evaluate(alarm.rule, datapoints, AlarmState.OK) is not AlarmState.ALARM:
             return False
-        self._act(alarm, newest)
+        # What a slow host publishes comes late: CloudWatch takes the newest that there is.
+        self._act(alarm, next(value for value in reversed(datapoints) if value is not None))
         return True
 
     def _act(self, alarm: LiveAlarm, value: float) -> None:

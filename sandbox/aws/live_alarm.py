@@ -65,11 +65,14 @@ class LiveAlarm:
 
     def state(self, at: datetime, current: AlarmState) -> AlarmState:
         """Return the state after the period that ends ``at``, from what CloudWatch's statistics say."""
-        ages = range(evaluation_range(self.rule), 0, -1)
-        return evaluate(self.rule, [self.datapoint(at - age * self.period) for age in ages], current)
+        return evaluate(self.rule, self.datapoints(at), current)
 
-    def datapoint(self, start: datetime) -> float | None:
-        """Return the statistic of the period that begins at a moment, or nothing where none was published."""
+    def datapoints(self, at: datetime) -> list[float | None]:
+        """Return the evaluation range that ends ``at``, oldest first."""
+        ages = range(evaluation_range(self.rule), 0, -1)
+        return [self._datapoint(at - age * self.period) for age in ages]
+
+    def _datapoint(self, start: datetime) -> float | None:
         statistic = self._alarm["Statistic"]
         found = self._cloudwatch.get_metric_statistics(
             Namespace=self._alarm["Namespace"],
