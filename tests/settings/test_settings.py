@@ -54,20 +54,21 @@ def words_of(value: Any, *place: str) -> Iterator[tuple[str, ...]]:  # noqa: ANN
             yield (*place, repr(value))
 
 
+CLOUDS = ("aws", "azure")
 PROJECTS = ("cluster", "workloads")
 
 
-def rendered(edits: Edits, folder: Path, *, aws: bool = True) -> Words:
-    """Return all words of both clouds' resources, or of Azure's, each with its place."""
+def rendered(edits: Edits, folder: Path, *clouds: str) -> Words:
+    """Return all words of some clouds' resources, each with its place."""
     deployment = load_text(edited(edits, DOCUMENT), folder)
     file = (folder / "deployment.yaml").read_text(encoding="utf-8")
     words: Words = set()
-    for stack in make_app(deployment, outdir=str(folder / "cdk")).synth().stacks if aws else ():
+    for stack in make_app(deployment, outdir=str(folder / "cdk")).synth().stacks if "aws" in clouds else ():
         tier = stack.stack_name.removeprefix(f"{deployment.name}-")
         words |= {(tier, stack.environment.name), (tier, repr(stack.termination_protection))}
         words.update(words_of(json.loads(Path(stack.template_full_path).read_text(encoding="utf-8")), tier))
-    for project, graph in zip(PROJECTS, (cluster(file), workloads(file)), strict=True):
-        for resource in graph.managed():
+    for project, graph in zip(PROJECTS, (cluster, workloads), strict=True):
+        for resource in graph(file).managed() if "azure" in clouds else ():
             words.update(words_of(inputs(resource), project, resource.type, resource.name))
             words.add((project, resource.name, repr((resource.protect, resource.retain_on_delete))))
     return words
@@ -129,11 +130,11 @@ class Rendering:
             edits |= edits_of(setting)
         return text_of(self._render(edits))
 
-    def _render(self, edits: Edits, *, aws: bool = True) -> Words:
+    def _render(self, edits: Edits, *clouds: str) -> Words:
         """Render without the checks: what counts here is what a value does, not whether it is wise."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(checks, "run", lambda _: [])
-            return rendered(edits, self._folder, aws=aws)
+            return rendered(edits, self._folder, *clouds or CLOUDS)
 
     def _run(self) -> set[frozenset[int]]:
         """Return the sets of runs that some word appears in."""
@@ -153,9 +154,12 @@ class Rendering:
         return {frozenset(code), frozenset(range(RUNS)) - code} & self._patterns != set()
 
     def differs(self, edits: Edits) -> bool:
-        """Whether a word comes or goes; an edit of Azure's half is looked for there alone, which takes a second."""
-        if all(place.startswith("azure.") for place in edits):
-            return self._render(edits, aws=False) != {word for word in self.base if word[0] in PROJECTS}
+        """Whether a word comes or goes; an edit of one cloud's half is looked for there alone."""
+        sections = {place.partition(".")[0] for place in edits}
+        for cloud in CLOUDS:
+            if sections == {cloud}:
+                words = {word for word in self.base if (word[0] in PROJECTS) == (cloud == "azure")}
+                return self._render(edits, cloud) != words
         return self._render(edits) != self.base
 
 
