@@ -28,13 +28,12 @@ from typing import IO, Any
 # What a program and its SDKs make lives until the program ends.
 gc.disable()
 
-import pulumi.log  # noqa: E402
 import pulumi.runtime  # noqa: E402
-from pulumi.runtime.proto.source_pb2 import StackTrace  # noqa: E402
 from pulumi.runtime.settings import Settings, configure  # noqa: E402
 from pulumi.runtime.stack import run_in_stack  # noqa: E402
 
 from sandbox.azure.errors import FAILURE_MARK  # noqa: E402
+from sandbox.azure.sdk_calls import leave_out_calls  # noqa: E402
 from sandbox.azure.sdk_imports import import_by_file  # noqa: E402
 
 _OPEN: list[IO[str]] = []
@@ -137,12 +136,7 @@ def _run(settings: Mapping[str, Any], run: Mapping[str, Any], program: Path) -> 
             root_directory=str(program.parent),
         )
     )
-    # Every debug message is a round trip to the engine, which has no use for them.
-    pulumi.log.debug = _ignore
-    # The engine is told of aliases as they are given. Their URNs are for older engines, and azure-native has thousands.
-    pulumi.resource.collapse_alias_to_urn = _ignore  # type: ignore[attr-defined, assignment]
-    # Nor is it told where in a program each resource is declared, which would be read from the sources.
-    pulumi.runtime.resource._get_stack_trace = StackTrace
+    leave_out_calls()
     sys.argv = [str(program)]
     try:
         asyncio.run(_in_stack(program))
@@ -152,10 +146,6 @@ def _run(settings: Mapping[str, Any], run: Mapping[str, Any], program: Path) -> 
         print(f"{FAILURE_MARK}\n{_text(error, program)}", file=sys.stderr)
         return 1
     return 0
-
-
-def _ignore(*_arguments: object, **_options: object) -> None:
-    """Do nothing."""
 
 
 async def _in_stack(program: Path) -> None:
