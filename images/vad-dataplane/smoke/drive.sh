@@ -15,5 +15,5 @@ cc -shared -fPIC -o "$work/build/tests/libchannels.so" "$here/../tests/e2e/chann
 printf '#!/bin/sh\nexec unshare --mount %s\n' "$(printf '%q ' "$here/as_on_host.sh" "$work" "$@")" \
   >"$work/build/src/vad-dataplane"
 chmod +x "$work/build/src/vad-dataplane"
-"$here/../tests/e2e/run.sh" "$work/build" --basetemp="$work/tests" \
+"$here/../tests/e2e/run.sh" "$work/build" "$here/../tests/e2e" -n 2 --dist worksteal --basetemp="$work/tests" \
   -k '(af_packet or af_xdp) and (test_speech_arrives or test_an_unknown_sender or test_a_drain)'
