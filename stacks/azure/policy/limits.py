@@ -18,10 +18,6 @@ BODY, CLIP = "VLLM_HTTP_MAX_REQUEST_BODY_SIZE", "VLLM_MAX_AUDIO_CLIP_FILESIZE_MB
 MIB = 2**20
 OWN = "VLLM_"
 NUMBERS = {"int": re.compile(r"-?\d+"), "float": re.compile(r"-?\d*\.?\d+")}
-KERNEL_BLOCK = 16
-"""Tokens that a block of FlashAttention's paged KV cache is a multiple of."""
-BLACKWELL = (10, 0)
-"""Compute capability from which on there is arithmetic in NVFP4."""
 
 _LOCATION = re.compile(r"location\s+(?:=\s+)?(\S+)\s*\{\s*proxy_pass http://pd_router;")
 
@@ -52,7 +48,8 @@ def _takes(flag: Setting, text: str) -> bool:
     if flag.nullable and text in {"", "None"}:
         return True
     if flag.choices:
-        return flag.extensible or text in map(str, flag.choices)
+        spelt = str.lower if flag.any_case else str
+        return flag.extensible or spelt(text) in (spelt(str(choice)) for choice in flag.choices)
     return flag.type not in NUMBERS or bool(NUMBERS[flag.type].fullmatch(text))
 
 
@@ -73,18 +70,28 @@ def batches_hold_sequences(stack: Stack) -> Iterator[Found]:
     "kernels-take-the-cache",
     "An engine's KV cache has blocks and a type that the attention kernels of its GPU take.",
     remedy="leave --block-size out, and choose a type that the GPU computes with",
-    source="https://docs.vllm.ai/en/latest/design/attention_backends.html",
+    source="blueprint/engines/published/tables, whose kernels are read from the published releases",
 )
 def kernels_take_the_cache(stack: Stack) -> Iterator[Found]:
     pools = {pod.urn: pool for pod, pool in placed(stack)}
     for engine in engines(stack):
-        block = engine.number("--block-size", KERNEL_BLOCK)
-        if block % KERNEL_BLOCK:
-            yield Found(engine.pod.urn, f"{engine.name}: blocks of {block} tokens are no multiple of {KERNEL_BLOCK}")
-        kind, pool = engine.flags.get("--kv-cache-dtype", ""), pools.get(engine.pod.urn)
+        pool, release = pools.get(engine.pod.urn), engine.table.release
         gpu = catalog.gpus().get(pool.size.gpu or "") if pool else None
-        if gpu and kind.startswith("nvfp4") and gpu.compute_capability < BLACKWELL:
-            yield Found(engine.pod.urn, f"{engine.name}: a KV cache in {kind} takes a Blackwell GPU, not {gpu.name}")
+        kind, block = engine.flags.get("--kv-cache-dtype") or "auto", engine.number("--block-size", 0)
+        chosen = engine.flags.get("--attention-backend", "").upper()
+        kernels = (each for each in engine.table.kernels if chosen in {"", each.name})
+        majors = [(each, each.kv_types.get(kind, ())) for each in kernels]
+        taking = [each for each, known in majors if (gpu.compute_capability[0] in known if gpu else known)]
+        sizes = sorted({size for each in taking for size in each.blocks})
+        if not taking:
+            where = f" on {gpu.name}" if gpu else ""
+            yield Found(engine.pod.urn, f"{engine.name}: no kernel of {release} takes a KV cache in {kind}{where}")
+        elif block and all(block % size for size in sizes):
+            yield Found(
+                engine.pod.urn,
+                f"{engine.name}: kernels of {release} take multiples of {', '.join(map(str, sizes))} tokens, "
+                f"not blocks of {block}",
+            )
 
 
 @rule(
@@ -101,7 +108,7 @@ def bodies_hold_audio(stack: Stack) -> Iterator[Found]:
 
 
 def _variable(engine: Engine, name: str) -> int:
-    return int(engine.container.environment.get(name) or str(published("vllm").environment[name]))
+    return int(engine.container.environment.get(name) or str(engine.table.environment[name]))
 
 
 @rule(
