@@ -157,7 +157,7 @@ UNDONE = (
           "(gpu.compute_capability[0] in known if gpu else known)", "known", PLANTED),
     Named("9 kernels without their GPUs", "ops/engine_tables/kernels.py", "given[0] // 10 == self.major", "True",
           ("tests/ops/engine_tables",)),
-    Named("9 bodies smaller than audio", f"{PACK}/limits.py", "and body < clip", "and not body", PLANTED),
+    Named("9 bodies smaller than audio", f"{PACK}/limits.py", "if body < clip:", "if not body:", PLANTED),
     Named("9 audio goes to who reads JSON", f"{PACK}/limits.py", '"audio" in each.path or', '"voice" in each.path or',
           PLANTED),
     Named("9 WebSockets go to who reads JSON", f"{PACK}/limits.py", 'each.method == "WEBSOCKET"', "False", PLANTED),

@@ -102,13 +102,11 @@ def kernels_take_the_cache(stack: Stack) -> Iterator[Found]:
 )
 def bodies_hold_audio(stack: Stack) -> Iterator[Found]:
     for engine in engines(stack):
-        clip, body = _variable(engine, CLIP) * MIB, _variable(engine, BODY)
-        if CLIP in engine.container.environment and body < clip:
-            yield Found(engine.pod.urn, f"{engine.name} takes audio of {clip} bytes in bodies of {body}")
-
-
-def _variable(engine: Engine, name: str) -> int:
-    return int(engine.container.environment.get(name) or str(engine.table.environment[name]))
+        told, release = engine.container.environment, engine.table.environment
+        if CLIP in told and BODY in release:
+            clip, body = int(told[CLIP]) * MIB, int(told.get(BODY) or str(release[BODY]))
+            if body < clip:
+                yield Found(engine.pod.urn, f"{engine.name} takes audio of {clip} bytes in bodies of {body}")
 
 
 @rule(
