@@ -1,4 +1,4 @@
-"""The tables of published releases: flags, settings, connectors, metrics, endpoints, environment variables."""
+"""The tables of published releases: flags, settings, connectors, metrics, endpoints, kernels, environment variables."""
 
 import functools
 from importlib import resources
