@@ -30,7 +30,7 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 def refresh(
     names: Annotated[list[str] | None, typer.Argument(metavar="[ENGINE]...", help="Default: all of them.")] = None,
 ) -> None:
-    """Read flags, settings, connectors, metrics and endpoints from the releases that the catalogue of engines names.
+    """Read what the releases that the catalogue of engines names accept and offer: flags, connectors, kernels and more.
 
     Wheels are downloaded once (700 MB in all) and never installed or imported; what a release changed, `git diff`
     shows. Exit codes: 0 all is well; 1 a release cannot be had or read; 2 there is no such engine.

@@ -27,6 +27,7 @@ class Recipe:
         connector_settings: Prefix of a connector's own settings.
         metrics: Prefixes of the metrics.
         endpoints: Folders, or files, whose routes are served.
+        kernels: Function that chooses from the attention kernels.
         environment: What of ``offered.VARIABLES`` finds the environment variables and their defaults, with what it is
             given; later ones know better.
         registries: By function that lists names, the function that registers them.
@@ -42,6 +43,7 @@ class Recipe:
     connector_settings: str = ""
     metrics: tuple[str, ...] = ()
     endpoints: tuple[str, ...] = ()
+    kernels: str = ""
     environment: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     registries: Mapping[str, str] = field(default_factory=dict)
 

@@ -8,6 +8,7 @@ from blueprint.engines.published.release import Command, EngineTable, Origin, Se
 from ops.engine_tables import offered
 from ops.engine_tables.classes import closure, setting_of
 from ops.engine_tables.flags import FlagReader
+from ops.engine_tables.kernels import kernels
 from ops.engine_tables.names import Definition
 from ops.engine_tables.recipes import Recipe
 from ops.engine_tables.source import Tree
@@ -39,6 +40,7 @@ def table(tree: Tree, recipe: Recipe, origin: Origin) -> EngineTable:
         ),
         metrics=offered.metrics(reader, recipe.metrics) if recipe.metrics else (),
         endpoints=offered.endpoints(reader, recipe.endpoints),
+        kernels=kernels(reader, recipe.kernels) if recipe.kernels else (),
         environment=_environment(reader, recipe),
     )
 

@@ -1,4 +1,4 @@
-"""The tables of published releases: flags, settings, connectors, metrics, endpoints, environment variables."""
+"""The tables of published releases: flags, settings, connectors, metrics, endpoints, kernels, environment variables."""
 
 import functools
 from importlib import resources
@@ -85,6 +85,17 @@ class Endpoint(Model):
     """Parameters stand in braces."""
 
 
+class Kernel(Model):
+    """One attention kernel that the release chooses from, for models without latent attention."""
+
+    name: str
+    blocks: tuple[int, ...]
+    """Tokens; a block of the KV cache is a multiple of one of them."""
+    kv_types: dict[str, tuple[int, ...]]
+    """Major compute capabilities of the GPUs on which it takes a type of KV cache, by ``--kv-cache-dtype``; where the
+    release decides when it runs, they count."""
+
+
 class Origin(Model):
     """Which published file a table was read from."""
 
@@ -110,6 +121,7 @@ class EngineTable(Model):
     """Keys of a connector's extra configuration that have a prefix of their own, such as ``lmcache.mp.port``."""
     metrics: tuple[PublishedMetric, ...] = ()
     endpoints: tuple[Endpoint, ...] = ()
+    kernels: tuple[Kernel, ...] = ()
     environment: dict[str, JsonValue] = Field(default_factory=dict)
     """Variables and, where the source states them, their defaults."""
 
@@ -129,6 +141,7 @@ class EngineTable(Model):
                 "connector_settings": (*base.connector_settings, *self.connector_settings),
                 "metrics": (*self.metrics, *base.metrics),
                 "endpoints": (*self.endpoints, *base.endpoints),
+                "kernels": (*self.kernels, *base.kernels),
                 "environment": base.environment | self.environment,
             }
         )

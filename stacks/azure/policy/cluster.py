@@ -24,7 +24,6 @@ from blueprint.checks.azure_cluster import (
     Pool,
     cluster_in,
 )
-from blueprint.engines.sizing.memory import GPU_MEMORY_UTILIZATION
 from blueprint.file.model.azure import TopologyPolicy
 from blueprint.file.model.serving import KvCacheType, Load, Quantization
 from stacks.azure.policy import engines, pods
@@ -201,7 +200,7 @@ def _engine(engine: engines.Engine, model: ModelCard, request: int, filed: Pod |
         hands_over_kv=bool(engine.connectors) or "--kv-offloading-size" in flags,
         gpus=engine.own_gpus,
         request=request,
-        utilization=float(flags.get("--gpu-memory-utilization") or GPU_MEMORY_UTILIZATION),
+        utilization=engine.memory_share,
     )
 
 

@@ -1,18 +1,23 @@
 """Inference engines in pods, read from their argument vectors."""
 
+import itertools
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 from blueprint import catalog
 from blueprint.catalog import ModelCard
+from blueprint.engines.published.release import EngineTable, published
 from stacks.azure.policy.pods import Container, Pod, pods
 from stacks.azure.policy.rules import Stack
 from stacks.azure.policy.values import Value
 
 SERVE = ("vllm", "serve")
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+MEMORY_SHARE = "--gpu-memory-utilization"
+SHARE = re.compile(r"[0-9]*\.?[0-9]+")
 PREFILL, DECODE = "kv_producer", "kv_consumer"
 """Roles of the two engines of a cell."""
 
@@ -40,6 +45,11 @@ class Engine:
                 following = self.arguments[index + 1 : index + 2]
                 found[name] = value if equals else next((x for x in following if not x.startswith("--")), "")
         return found
+
+    @property
+    def table(self) -> EngineTable:
+        """What its release accepts and offers."""
+        return published("vllm-omni" if self.is_omni else "vllm")
 
     def number(self, flag: str, default: int) -> int:
         text = self.flags.get(flag, "")
@@ -75,6 +85,26 @@ class Engine:
     def own_gpus(self) -> tuple[int, ...]:
         """GPUs that its ranks take: the first ones that it sees."""
         return self.visible[: self.tensor_parallel]
+
+    @property
+    def pod_gpus(self) -> tuple[int, ...]:
+        """GPUs that its ranks take, counted over the pod: of its container's own, where that asks for some."""
+        asked, others = self.container.gpus, itertools.takewhile(self._stands_behind, self.pod.running)
+        if not asked:
+            return self.own_gpus
+        first = sum(each.gpus for each in others)
+        own = [first + index for index in self.visible or range(asked) if index < asked]
+        return tuple(own[: self.tensor_parallel])
+
+    def _stands_behind(self, other: Container) -> bool:
+        return other.name != self.container.name
+
+    @property
+    def memory_share(self) -> float:
+        """Share of each GPU's memory that it takes, 0 to 1; its release's own where it is told none."""
+        flag = self.table.commands[SERVE[1]].by_name[MEMORY_SHARE]
+        told = (self.flags.get(name, "") for name in (flag.name, *flag.aliases))
+        return float(next(filter(SHARE.fullmatch, told), str(flag.default)))
 
     @cached_property
     def connectors(self) -> list[Value]:

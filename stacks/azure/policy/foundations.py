@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Network
 
 from blueprint.azure.names import CALLER_ACCOUNTS, KEDA_SERVICE_ACCOUNT, MODEL_FETCH_SERVICE_ACCOUNT, Role
-from stacks.azure.policy.cluster import profiles
+from stacks.azure.policy.cluster import cluster_of, profiles
 from stacks.azure.policy.rules import Found, Stack, rule, stack_rule
 from stacks.azure.policy.values import Value
 
@@ -14,8 +14,11 @@ TRUSTED = tuple(
 )
 NAT_OUTBOUND = "userAssignedNATGateway"
 KEPT = "production"
-LEAST_PODS = 30
-"""AKS's own least for system pools: https://learn.microsoft.com/azure/aks/concepts-network-ip-address-planning."""
+SYSTEM_PODS = 30
+"""AKS's own least for system pools: https://learn.microsoft.com/azure/aks/use-system-pools. No definition states it."""
+AGENTS = 15
+"""Pods that stand on every node: a dozen DaemonSets of AKS for network, disks, metrics, logs and secrets, and ours for
+GPUs. ASSUMED: AKS lists them nowhere."""
 LEAST_DISK_GIB = 100
 
 
@@ -198,10 +201,14 @@ def control_plane_assigns_kubelet(stack: Stack) -> Iterator[Found]:
     source="https://learn.microsoft.com/azure/aks/use-system-pools",
 )
 def pools_can_work(stack: Stack) -> Iterator[Found]:
+    served = cluster_of(stack).pods_by_pool()
     for profile in profiles(stack):
         props, urn, name = profile.props, profile.resource.urn, profile.name
+        engines = max((pod.per_node for pod in served.get(name, [])), default=0)
         for key, least, why in (
-            ("maxPods", LEAST_PODS, "DaemonSets alone take about fifteen"),
+            ("maxPods", SYSTEM_PODS, "AKS takes no system pool with fewer")
+            if profile.system
+            else ("maxPods", AGENTS + engines, f"{AGENTS} agents and {engines} engines stand on a node"),
             ("osDiskSizeGB", LEAST_DISK_GIB, "one inference image unpacks to about 30 GiB"),
         ):
             have = props[key].number

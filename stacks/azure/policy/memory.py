@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from blueprint.engines.sizing.host import SHARED_MEMORY_GIB_PER_GPU
 from stacks.azure.policy.engines import engines
 from stacks.azure.policy.pods import bytes_text, pods
 from stacks.azure.policy.quantities import QuantityError, amount, gib, quantity
@@ -9,8 +10,6 @@ from stacks.azure.policy.rules import Found, Resource, Stack, rule
 from stacks.azure.policy.values import Value
 
 QUANTITY_MAPS = ("limits", "requests", "hard", "default", "defaultRequest", "capacity")
-LEAST_SHARED_GIB = 1.0
-"""For each GPU of an engine: NCCL and vLLM's message queues. The runtime's default is 64 MiB for all."""
 
 
 @rule(
@@ -49,13 +48,13 @@ def requests_below_limits(stack: Stack) -> Iterator[Found]:
 
 @rule(
     "shared-memory-is-enough",
-    "Every engine mounts a /dev/shm in memory with at least 1 GiB for each of its GPUs.",
+    "Every engine mounts a /dev/shm in memory with what sizing counts for each of its GPUs.",
     remedy="mount an emptyDir with medium: Memory at /dev/shm",
     source="https://docs.vllm.ai/en/stable/deployment/k8s.html",
 )
 def shared_memory_is_enough(stack: Stack) -> Iterator[Found]:
     for engine in engines(stack):
-        need = LEAST_SHARED_GIB * max(1, engine.tensor_parallel)
+        need = SHARED_MEMORY_GIB_PER_GPU * max(1, engine.tensor_parallel)
         have = engine.pod.shared_memory_gib(engine.container)
         if have is None:
             yield Found(engine.pod.urn, f"{engine.name} has the runtime's 64 MiB of /dev/shm and needs {need:g} GiB")

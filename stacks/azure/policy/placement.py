@@ -69,14 +69,9 @@ def engine_has_its_gpus(stack: Stack) -> Iterator[Found]:
             yield Found(engine.pod.urn, f"{engine.name} sees GPUs {engine.visible} and spreads over {width}")
     for urn, members in taken.items():
         pod = members[0].pod
-        need = sum(engine.tensor_parallel for engine in members)
-        if need != pod.gpus:
-            parts = " + ".join(f"{e.container.name} {e.tensor_parallel}" for e in members)
-            yield Found(urn, f"engines of {pod.name} spread over {parts} = {need} GPUs; the pod has {pod.gpus}")
-        own = [gpu for engine in members for gpu in engine.own_gpus]
-        twice = sorted({gpu for gpu in own if own.count(gpu) > 1})
-        if twice:
-            yield Found(urn, f"two engines of {pod.name} take GPU {', '.join(map(str, twice))}")
+        if {gpu for engine in members for gpu in engine.pod_gpus} != set(range(pod.gpus)):
+            parts = ", ".join(f"{engine.container.name} {engine.pod_gpus}" for engine in members)
+            yield Found(urn, f"engines of {pod.name} take GPUs {parts}; the pod has {pod.gpus}")
 
 
 def _tolerates(pod: Pod, taint: str) -> bool:

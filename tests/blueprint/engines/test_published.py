@@ -163,6 +163,21 @@ def test_connectors() -> None:
     assert "SharedMemoryConnector" in published("vllm-omni").connectors["stage"]
 
 
+@pytest.mark.parametrize(
+    ("engine", "kind", "majors"),
+    [
+        ("vllm", "nvfp4", {8, 9, 10, 12}),
+        ("vllm-omni", "nvfp4", {10}),
+        ("vllm", "nvfp4_4over6", {10}),
+        ("vllm", "fp8_ds_mla", set()),
+    ],
+)
+def test_kernels_take_a_kv_type_on_the_gpus_that_their_release_says(engine: str, kind: str, majors: set[int]) -> None:
+    kernels = published(engine).kernels
+    assert {major for each in kernels for major in each.kv_types.get(kind, ())} == majors
+    assert {size for each in kernels for size in each.blocks} == {16}
+
+
 def test_environment_variables() -> None:
     variables = published("vllm").environment
     assert variables["VLLM_NIXL_SIDE_CHANNEL_PORT"] == 5600

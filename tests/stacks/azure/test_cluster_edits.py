@@ -11,6 +11,7 @@ from sandbox.azure.replacements import AZURE, KUBERNETES, defined
 from sandbox.azure.schema import args_shape, resource_shape
 from sandbox.changes import Op
 from tests.blueprint.documents import ABSENT, Edits
+from tests.stacks.azure.manifests import DIGESTS, pod, workloads
 from tests.stacks.azure.recorded import azure_resources, cluster, edited, inputs
 
 Changes = set[str]
@@ -147,6 +148,21 @@ def test_a_pool_gets_another_size_with_a_new_one_beside_it() -> None:
     drawn = (Op.UPDATE, "dashboard-services")
     assert _touched(old, both) == {(Op.CREATE, "h100b"), drawn}
     assert _touched(both, new) == {(Op.DELETE, "h100"), drawn}
+
+
+def test_callers_are_served_by_both_while_a_pool_gets_another_size() -> None:
+    """The router finds the new service by what it finds the old one by, under one model; only the old one goes."""
+    both, new = (workloads(edited({"images": DIGESTS, **edits})) for edits in (BESIDE, INSTEAD))
+    routing = pod(both, "router").containers[0]["command"]
+    key, _, value = routing[routing.index("--k8s-label-selector") + 1].partition("=")
+    served = {}
+    for name in ("voxtral", "voxtral-b"):
+        found = pod(both, name)
+        assert found.labels[key] == value
+        command = found.container("engine")["command"]
+        served[name] = command[command.index("--served-model-name") + 1]
+    assert len(set(served.values())) == 1
+    assert [each.name for each in outages(compare(both, new))] == ["voxtral"]
 
 
 def _touched(before: Graph, after: Graph) -> set[tuple[Op, str]]:

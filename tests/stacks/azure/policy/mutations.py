@@ -270,7 +270,7 @@ MUTATIONS = (
     Mutation("2 x 200 GB pools on a 440 GB node", WORKLOADS, two_large_pools, ("node-memory-holds-pods",), ("440 GiB",),
              {"azure.pools.0.vm_size": "Standard_NC48ads_A100_v4"}),
     Mutation("the runtime's 64 MiB of shared memory", WORKLOADS, no_shared_memory, ("shared-memory-is-enough",),
-             ("64 MiB", "2 GiB")),
+             ("64 MiB", "8 GiB")),
     Mutation("64 MiB of shared memory", WORKLOADS, small_shared_memory, ("shared-memory-is-enough",), ("has 64 MiB",)),
     Mutation("missing toleration", WORKLOADS, no_toleration, ("taints-are-tolerated",), ("voice-serve/pool=cells",)),
     Mutation("one-GPU pod in the cell pool", WORKLOADS, one_gpu_in_cells, ("cell-pool-is-exclusive",),

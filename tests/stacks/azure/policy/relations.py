@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import yaml
 
-from tests.stacks.azure.policy.graphs import CLUSTER, WORKLOADS, Emitted, Mutation, flag, variable
+from tests.stacks.azure.policy.graphs import CLUSTER, WORKLOADS, Damage, Emitted, Mutation, flag, variable
 from tests.stacks.azure.policy.mutations import CELL, flags, pool
 
 
@@ -66,17 +66,31 @@ def audio_through_the_json_router(old: str, new: str) -> Callable[[Emitted], Non
     return mistaken
 
 
-def twin_engines(graph: Emitted) -> None:
-    """A second engine in the pod, on the GPU of the first one and with the same share of its memory."""
-    containers = graph.pod("speech")["containers"]
-    second = copy.deepcopy(graph.container("speech"))
-    second["name"] = "engine-b"
-    flag(second, "--port", "8009")
-    second["ports"] = []
-    for side in ("requests", "limits"):
-        second["resources"][side].pop("nvidia.com/gpu")
-    variable(second, "CUDA_VISIBLE_DEVICES", "0")
-    containers.append(second)
+def twins(of: str, *shares: str) -> Damage:
+    """A second engine in the pod, on the GPU of the first one; each with a share of its memory, or the one it has."""
+
+    def mistaken(graph: Emitted) -> None:
+        first = graph.container(of)
+        second = copy.deepcopy(first)
+        second["name"] = "engine-b"
+        flag(second, "--port", "8009")
+        second["ports"] = []
+        for side in ("requests", "limits"):
+            second["resources"][side].pop("nvidia.com/gpu")
+        variable(second, "CUDA_VISIBLE_DEVICES", "0")
+        graph.pod(of)["containers"].append(second)
+        for engine, share in zip((first, second), shares, strict=False):
+            flag(engine, "--gpu-memory-utilization", share)
+
+    return mistaken
+
+
+def unknown_variable(graph: Emitted) -> None:
+    variable(graph.container("voxtral"), "VLLM_HTTP_MAX_BODY_SIZE", "33554432")
+
+
+def small_system_pool(graph: Emitted) -> None:
+    graph.props("ManagedCluster", "cluster")["agentPoolProfiles"][0]["maxPods"] = 29
 
 
 def batch_below_sequences(graph: Emitted) -> None:
@@ -97,14 +111,16 @@ RELATIONS = (
     Mutation("attention heads that GPUs cannot share", WORKLOADS,
              flags("voxtral", "engine", tensor_parallel_size="3"), ("engine-splits-model",), blind=True),
     Mutation("KV cache type that the GPU has not", WORKLOADS,
-             flags("qwen-a100", "engine", kv_cache_dtype="nvfp4"), ("kernels-take-the-cache",)),
+             flags("qwen-a100", "engine", kv_cache_dtype="nvfp4_4over6"), ("kernels-take-the-cache",),
+             ("no kernel of vllm 0.33.0 takes a KV cache in nvfp4_4over6 on A100-80",)),
     Mutation("block size that no attention kernel takes", WORKLOADS,
-             flags("voxtral", "engine", block_size="24"), ("kernels-take-the-cache",)),
+             flags("voxtral", "engine", block_size="24"), ("kernels-take-the-cache",), ("not blocks of 24",)),
     Mutation("prefill and decode on the same GPUs' memory", WORKLOADS, one_gpu_for_both,
              ("engine-has-its-gpus",), blind=True),
-    Mutation("two engines with 90 % of one GPU each", WORKLOADS, twin_engines, ("engine-has-its-gpus",), blind=True),
+    Mutation("two engines with 90 % of one GPU each", WORKLOADS, twins("speech"), ("engines-share-their-gpus",),
+             ("180% of the memory of GPU 0", "speech/engine-b 10%"), blind=True),
     Mutation("stages of one engine with more than one GPU's memory", WORKLOADS, greedy_stages,
-             ("stages-share-their-gpu",), ("stages take 130% of GPU 0",)),
+             ("engines-share-their-gpus",), ("130% of the memory of GPU 0",)),
     Mutation("bodies smaller than audio", WORKLOADS, small_bodies, ("bodies-hold-audio",)),
     Mutation("audio through a router that parses JSON", WORKLOADS,
              audio_through_the_json_router("location / {", "location = /v1/audio/transcriptions "
@@ -128,3 +144,34 @@ RELATIONS = (
     Mutation("KV cache handed over through host memory", WORKLOADS, handed_over_by_both,
              ("nixl-has-two-sides",), blind=True),
 )  # fmt: skip
+
+DERIVED = (
+    Mutation("fewer pods than agents and engines of a node", CLUSTER, pool("h200", maxPods=22), ("pools-can-work",),
+             ("maxPods 22 is below 23", "15 agents and 8 engines")),
+    Mutation("system pool with fewer pods than AKS takes", CLUSTER, small_system_pool, ("pools-can-work",),
+             ("maxPods 29 is below 30",)),
+    Mutation("shares of one GPU that add up to more than the whole", WORKLOADS, twins("qwen-a100", "0.6", "0.45"),
+             ("engines-share-their-gpus",), ("105% of the memory of GPU 0", "engine 60%", "engine-b 45%")),
+    Mutation("share of one GPU beside an engine that is told none", WORKLOADS, twins("qwen-a100", "0.1", ""),
+             ("engines-share-their-gpus",), ("102% of the memory of GPU 0", "engine-b 92%")),
+    Mutation("engine that takes GPUs which its pod has not", WORKLOADS,
+             lambda graph: variable(graph.container(CELL, "decode"), "CUDA_VISIBLE_DEVICES", "4,5"),
+             ("engine-has-its-gpus",), ("decode (4, 5); the pod has 4",)),
+    Mutation("KV cache type of models with latent attention", WORKLOADS,
+             flags("voxtral", "engine", kv_cache_dtype="fp8_ds_mla"), ("kernels-take-the-cache",), ("fp8_ds_mla",)),
+    Mutation("KV cache type that the chosen kernel does not take", WORKLOADS,
+             flags("qwen-a100", "engine", attention_backend="triton_attn", kv_cache_dtype="nvfp4"),
+             ("kernels-take-the-cache",), ("nvfp4 on A100-80",)),
+    Mutation("block size that the kernels of its KV cache type do not take", WORKLOADS,
+             flags("qwen-a100", "engine", kv_cache_dtype="turboquant_k8v4", block_size="8"),
+             ("kernels-take-the-cache",), ("multiples of 16 tokens, not blocks of 8",)),
+    Mutation("flag that the release has not", WORKLOADS, flags("voxtral", "engine", max_num_sequences="8"),
+             ("releases-take-arguments",), ("vllm 0.33.0 has no --max-num-sequences; did you mean `--max-num-seqs`?",)),
+    Mutation("choice that the release has not", WORKLOADS, flags("voxtral", "engine", dtype="bf16"),
+             ("releases-take-arguments",), ('takes no --dtype "bf16"',)),
+    Mutation("amount that is no number", WORKLOADS, flags("voxtral", "engine", gpu_memory_utilization="92%"),
+             ("releases-take-arguments",), ('takes no --gpu-memory-utilization "92%"',)),
+    Mutation("variable that the release does not read", WORKLOADS, unknown_variable, ("releases-take-arguments",),
+             ("VLLM_HTTP_MAX_BODY_SIZE", "did you mean")),
+)  # fmt: skip
+"""Mistakes that no rule names: sums over what is emitted, and the tables of the published releases, find them."""

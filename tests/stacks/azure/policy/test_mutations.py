@@ -15,7 +15,7 @@ from tests.stacks.azure.policy.graphs import (
     violations,
 )
 
-MUTATIONS = (*mutations.MUTATIONS, *later_mutations.MUTATIONS, *relations.RELATIONS)
+MUTATIONS = (*mutations.MUTATIONS, *later_mutations.MUTATIONS, *relations.RELATIONS, *relations.DERIVED)
 EACH = pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
 
 
@@ -34,6 +34,27 @@ def test_mistake_is_refused(mutation: Mutation) -> None:
     assert messages, [(rule.name, violation.message) for rule, violation in found]
     for words in mutation.says:
         assert any(words in message for message in messages), messages
+
+
+@pytest.mark.parametrize("shares", [("0.5", "0.5"), ("0.6", "0.3")])
+def test_engines_may_share_a_gpu_that_has_room_for_both(shares: tuple[str, str]) -> None:
+    graph = emitted(WORKLOADS)
+    relations.twins("qwen-a100", *shares)(graph)
+    about_gpus = {"engine-has-its-gpus", "engines-share-their-gpus"}
+    assert [violation.message for rule, violation in found_in(graph) if rule.name in about_gpus] == []
+
+
+def test_a_type_of_kv_cache_is_taken_where_a_kernel_of_the_release_takes_it() -> None:
+    """Until 0.30 vLLM kept NVFP4 on Blackwell alone; 0.33 does on an A100 too."""
+    graph = emitted(WORKLOADS)
+    mutations.flags("qwen-a100", "engine", kv_cache_dtype="nvfp4", block_size="48")(graph)
+    assert [violation.message for rule, violation in found_in(graph) if rule.name == "kernels-take-the-cache"] == []
+
+
+def test_a_node_of_one_engine_takes_few_pods() -> None:
+    graph = emitted(CLUSTER)
+    mutations.pool("cells", maxPods=16)(graph)
+    assert found_in(graph) == []
 
 
 @EACH

@@ -1,0 +1,108 @@
+"""Attention kernels come out of the source, with what each takes on which GPUs."""
+
+import pytest
+
+from blueprint.engines.published.release import Kernel
+from ops.engine_tables.kernels import kernels
+from ops.engine_tables.names import MovedError
+from tests.ops.engine_tables.conftest import Wheel
+
+PLATFORM = """
+    from typing import TYPE_CHECKING
+    if TYPE_CHECKING:
+        from .registry import Kernels
+
+    def choose(latent):
+        if latent:
+            return [Kernels.LATENT]
+        return [Kernels.PAGED, *([Kernels.MIXED] if latent else []), Kernels.TYPED]
+"""
+REGISTRY = """
+    from enum import Enum
+
+    class Kernels(Enum):
+        PAGED = "p.kernels.Paged"
+        TYPED = "p.kernels.Typed"
+        MIXED = "p.kernels.Mixed"
+        LATENT = "p.kernels.Latent"
+        ELSEWHERE = "p.kernels.Elsewhere"
+"""
+KERNELS = """
+    from typing import ClassVar
+    from .platform_of import current_platform, runs
+
+    class Base:
+        supported_kv_cache_dtypes: ClassVar[list[str]] = ["auto", "half"]
+
+        @staticmethod
+        def get_supported_kernel_block_sizes():
+            return [MultipleOf(1)]
+
+        @classmethod
+        def is_mla(cls):
+            return False
+
+        @classmethod
+        def supports_kv_cache_dtype(cls, kind):
+            if kind is None:
+                return True
+            return (not cls.supported_kv_cache_dtypes) or kind in cls.supported_kv_cache_dtypes
+
+    def _on_older():
+        return any(current_platform.is_device_capability_family(f) for f in (80, 90))
+
+    class Paged(Base):
+        supported_kv_cache_dtypes: ClassVar[list[str]] = ["auto", "small", "small_newer", "asked", "never", "half"]
+
+        @classmethod
+        def get_supported_kernel_block_sizes(cls, spec=None):
+            if size := cls._of(spec):
+                return [size]
+            return [24, MultipleOf(16), 64]
+
+        @classmethod
+        def supports_kv_cache_dtype(cls, kind):
+            '''Says which.'''
+            if kind is not None and kind.startswith("small"):
+                if _on_older():
+                    return kind == "small"
+                return current_platform.is_device_capability_family(100) and runs(kind)
+            if kind == "never" and not runs(kind):
+                return False
+            if kind == "never":
+                return False
+            if kind in ["asked"]:
+                log.debug("asked")
+                return False
+            return super().supports_kv_cache_dtype(kind)
+
+    class Typed(Base):
+        pass
+
+    class Mixed(Base):
+        supported_kv_cache_dtypes: ClassVar[list[str]] = []
+
+    class Latent(Base):
+        @classmethod
+        def is_mla(cls):
+            return True
+
+    class Elsewhere(Base):
+        pass
+"""
+FILES = {"p/__init__.py": "", "p/platform.py": PLATFORM, "p/registry.py": REGISTRY, "p/kernels.py": KERNELS}
+
+
+def test_kernels_say_what_they_take_on_which_gpus(wheel: Wheel) -> None:
+    """What only the running release knows may be: ``runs`` is another distribution's; what stands behind a log too."""
+    every = (8, 9, 10, 12)
+    takes = {"auto": every, "small": (8, 9, 10), "small_newer": (10,), "asked": every, "never": (), "half": every}
+    assert kernels(wheel(FILES), "p.platform.choose") == (
+        Kernel(name="PAGED", blocks=(16, 24), kv_types=takes),
+        Kernel(name="TYPED", blocks=(1,), kv_types={"auto": every, "half": every}),
+    )
+
+
+def test_a_chooser_that_moved_is_named(wheel: Wheel) -> None:
+    with pytest.raises(MovedError, match=r"has no p\.platform\.chosen"):
+        kernels(wheel(FILES), "p.platform.chosen")
