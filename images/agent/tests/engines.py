@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import contextlib
 import json
 from collections import defaultdict
 from collections.abc import AsyncIterator
@@ -14,7 +15,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from blueprint.contract.session_api import ROUTING_HEADER
+from blueprint.contract.session_api import PRESENCE_PATH, ROUTING_HEADER
 
 TRANSCRIBED = "conversation.item.input_audio_transcription"
 SPEECH_RATE = 22050
@@ -26,6 +27,7 @@ class Engines:
     finals: What the gateway hears in each session: text, and the place in the audio in ms that it reaches to.
     commits: Where in the audio they came, in ms.
     keys: What sessions were opened with.
+    present: Callers in a session that the language model hears.
     engine_keys: What each engine was asked with.
     refuses: Status that sessions are refused with.
     hears: Whether the language model wants to be asked aloud.
@@ -50,6 +52,7 @@ class Engines:
         self.told_of: dict[WebSocket, int] = {}
         self.commits: list[float] = []
         self.keys: list[str] = []
+        self.present = 0
         self.engine_keys: dict[str, str | None] = {}
         self.updates: list[dict[str, Any]] = []
         self.sockets: list[WebSocket] = []
@@ -69,7 +72,7 @@ class Engines:
         return Starlette(
             routes=[
                 WebSocketRoute("/v1/realtime", self._hear),
-                Route("/v1/models", self._models),
+                WebSocketRoute(PRESENCE_PATH, self._be_there),
                 Route("/tools", self._tools, methods=["GET", "POST"]),
                 Route("/v1/chat/completions", self._chat, methods=["POST"]),
                 Route("/v1/audio/speech", self._speech, methods=["POST"]),
@@ -78,14 +81,9 @@ class Engines:
 
     async def _hear(self, socket: WebSocket) -> None:
         """Speak the gateway's part of OpenAI's realtime transcription, with one item between two commits."""
-        self._trace("gateway", socket)
-        self.keys.append(socket.headers.get("Authorization", ""))
-        if self.refuses:
-            await socket.send_denial_response(JSONResponse({"error": "busy", "detail": "full"}, self.refuses))
+        if not await self._lets_in(socket):
             return
-        await socket.accept()
         self.taken_ms = 0.0
-        self.sockets.append(socket)
         await self._say(socket, "session.created", session={})
         try:
             async for text in socket.iter_text():
@@ -104,12 +102,24 @@ class Engines:
         except WebSocketDisconnect:
             pass
 
-    async def _models(self, request: Request) -> Response:
-        """Say what the gateway says of a key that opens no session."""
-        self._trace("gateway", request)
-        self.keys.append(request.headers.get("Authorization", ""))
-        error = {"message": "full", "type": "server_error", "param": None, "code": "too_busy"}
-        return JSONResponse({"error": error}, self.refuses) if self.refuses else JSONResponse({"data": []})
+    async def _be_there(self, socket: WebSocket) -> None:
+        """Speak the gateway's part of a session that somebody else hears."""
+        if not await self._lets_in(socket):
+            return
+        self.present += 1
+        with contextlib.suppress(WebSocketDisconnect):
+            await socket.receive()
+        self.present -= 1
+
+    async def _lets_in(self, socket: WebSocket) -> bool:
+        self._trace("gateway", socket)
+        self.keys.append(socket.headers.get("Authorization", ""))
+        if self.refuses:
+            await socket.send_denial_response(JSONResponse({"error": "busy", "detail": "full"}, self.refuses))
+            return False
+        await socket.accept()
+        self.sockets.append(socket)
+        return True
 
     async def _complete(self, socket: WebSocket) -> None:
         told = self.told_of.get(socket, 0)

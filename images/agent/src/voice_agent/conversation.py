@@ -31,7 +31,7 @@ from redis.exceptions import RedisError
 
 from voice_agent.chat import Chat, ListeningChat
 from voice_agent.entrances import Close, Entrance, Json
-from voice_agent.hearing import RATE, Hearing
+from voice_agent.hearing import RATE, Hearing, Presence
 from voice_agent.memory import LEASE_S, LostLeaseError, Memory, Message, Role
 from voice_agent.metrics import Metrics
 from voice_agent.models import Models
@@ -55,12 +55,12 @@ class Engines:
     """What one conversation is held with, beside the two models of turns.
 
     Attributes:
-        hearing: Speech to text; ``None`` where the language model hears.
+        hearing: Speech to text, or the caller's session alone where the language model hears.
     """
 
     client: httpx2.AsyncClient
     trace: Trace
-    hearing: Hearing | None
+    hearing: Hearing | Presence
     tools: Tools
     known_tools: ToolsSchema | NotGiven
 
@@ -104,7 +104,7 @@ class Conversation:
         Raises:
             RedisError: The store does not answer.
         """
-        said = await self._memory.take()
+        engines, said = self._engines, await self._memory.take()
         worker = self._worker(entrance, said)
 
         async def end(close: Close) -> None:
@@ -126,7 +126,12 @@ class Conversation:
                 await asyncio.wait_for(self._turns.over.wait(), LAST_TURN_S)
             await end(RESTART)
 
-        beside = [asyncio.create_task(each) for each in (keep(), leave())]
+        async def stay(presence: Presence) -> None:
+            await presence.lost()
+            await end(BROKEN)
+
+        present = [stay(engines.hearing)] if isinstance(engines.hearing, Presence) else []
+        beside = [asyncio.create_task(each) for each in (keep(), leave(), *present)]
         runner = WorkerRunner(handle_sigint=False)
         try:
             await runner.add_workers(worker)
@@ -151,7 +156,7 @@ class Conversation:
         )
         messages = [_as_pipecat(message) for message in said]
         context = LLMContext(messages, tools=engines.known_tools)
-        hearing = [engines.hearing] if engines.hearing else []
+        hearing = [engines.hearing] if isinstance(engines.hearing, Hearing) else []
         chat = Chat(settings, engines.trace) if hearing else ListeningChat(settings, engines.trace, context)
         engines.tools.join(chat)
         speaking = Speaking(settings, engines.client, engines.trace)
@@ -215,7 +220,7 @@ class Conversation:
         async def asked(_aggregator: object, _strategy: object, message: UserTurnStoppedMessage) -> None:
             if message.content:
                 await self._note_question(worker, entrance, message.content)
-            elif self._engines.hearing:  # else the language model says what it hears
+            elif isinstance(self._engines.hearing, Hearing):  # else the language model says what it hears
                 self._turns.end()
 
         @agent.event_handler("on_assistant_turn_stopped")

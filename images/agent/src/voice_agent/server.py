@@ -5,7 +5,7 @@ import contextlib
 import logging
 import secrets
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from functools import partial
 
 import httpx2
@@ -19,6 +19,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocketDisconnect
+from websockets.asyncio.client import ClientConnection
 
 from blueprint.contract.metrics import STORAGE_RESOLUTION_S
 from blueprint.contract.session_api import HEALTH_PATH, REALTIME_PATH
@@ -26,7 +27,7 @@ from blueprint.contract.state import HOST_HEARTBEAT_S
 from voice_agent import tokens
 from voice_agent.conversation import LAST_TURN_S, Conversation, Engines
 from voice_agent.entrances import Entrance, ProtobufEntrance, RealtimeEntrance, Socket, TwilioEntrance
-from voice_agent.hearing import Hearing, Line
+from voice_agent.hearing import Hearing, Line, Presence
 from voice_agent.memory import Memory
 from voice_agent.metrics import Metrics
 from voice_agent.models import Models
@@ -111,7 +112,8 @@ class Agent:
                 tools = Tools(self.settings.tools_url, self.client, trace, conversation)
                 known = await tools.read()
                 line = Line(self.settings, entrance.key, trace)
-                async with self._heard(line) as hearing:
+                async with await line.open() as opened:
+                    hearing = self._heard(line, opened)
                     engines = Engines(self.client, trace, hearing, tools, known)
                     await self._hold(entrance, conversation, engines, giver)
         except FullError as full:
@@ -130,15 +132,10 @@ class Agent:
         self.metrics.refused(refusal.error)
         await entrance.refuse(refusal)
 
-    @contextlib.asynccontextmanager
-    async def _heard(self, line: Line) -> AsyncIterator[Hearing | None]:
-        """Let the gateway judge the caller, and hear it unless the language model does."""
+    def _heard(self, line: Line, opened: ClientConnection) -> Hearing | Presence:
         if self.settings.listening == "audio":
-            await line.ask(self.client)
-            yield None
-        else:
-            async with await line.open() as opened:
-                yield Hearing(line, opened, self.settings)
+            return Presence(line, opened)
+        return Hearing(line, opened, self.settings)
 
     async def _hold(self, entrance: Entrance, conversation: str, engines: Engines, giver: str) -> None:
         settings = self.settings
