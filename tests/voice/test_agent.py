@@ -75,7 +75,7 @@ def test_who_talks_to_the_page_hears_the_answer_there_and_interrupts_it(path: Ag
     page.wait_for_function(f"{status} === 'Speak.'")
     asked, answered = (page.locator(f"#transcript li[data-who={who}]").first.inner_text() for who in ("you", "agent"))
     assert "France" in asked
-    heard = np.asarray(page.evaluate("window.played"), np.float32) * 32768
+    heard = np.asarray(32767 * np.asarray(page.evaluate("window.played")), np.int16)
     whisper = WhisperModel(str(path.model), device="cpu", compute_type="int8", cpu_threads=1)
     turn = Turn(answered, _transcript(whisper, heard, SPEAKER_RATE))
     assert turn.error_rate <= WORST_ERROR_RATE, turn

@@ -182,8 +182,7 @@ async def test_a_conversation_is_one_of_its_callers_sessions(
     gateway = GatewayProcess(store_server, free_rtp_port(), CALLER_SESSIONS=1).start()
     try:
         await gateway.ready()
-        own = {"gateway_url": f"http://127.0.0.1:{gateway.http_port}", "conversations": 2}
-        async with agent_over(engines, store, listening="audio", **own) as place:
+        async with agent_over(engines, store, listening="audio", gateway_url=gateway.url, conversations=2) as place:
             async with place.call():
                 status, told = await refused(place)
                 assert (status, json.loads(told)["error"]) == (429, "too many sessions")
