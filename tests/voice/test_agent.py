@@ -9,14 +9,29 @@ import pytest
 from faster_whisper import WhisperModel
 from playwright.sync_api import Browser, Page
 
-from ops.demo.agent.command import OBJECTION, STORY, WORST_ERROR_RATE, Turn, _transcript, started, talk
+from blueprint.contract.session_api import TOKEN_HEADER
+from ops.demo.agent.caller import Caller
+from ops.demo.agent.command import (
+    OBJECTION,
+    QUESTIONS,
+    STORY,
+    WORST_ERROR_RATE,
+    Turn,
+    at_caller,
+    prompts_of,
+    remembered,
+    started,
+    talk,
+    transcript,
+)
 from ops.demo.agent.services import AgentPath, said_by
 from ops.demo.services import LOOPBACK
 from ops.demo.web import PageServer
+from voice_runtime.store import connect
 
 pytestmark = pytest.mark.nightly
 
-QUESTION = "What is the capital of France?"
+QUESTION = QUESTIONS[0]
 SPEAKER_RATE = 24000
 PATIENCE_MS = 120_000
 MICROPHONE = """
@@ -57,6 +72,29 @@ def test_an_answer_is_heard_as_it_was_given(path: AgentPath) -> None:
     assert {"endpointing_wait", "transcription", "llm_inference", "speech_synthesis"} <= held.stages_ms[0].keys()
 
 
+def test_who_comes_back_finds_what_was_said_in_the_language_models_cache(path: AgentPath) -> None:
+    first, second = asyncio.run(ask_twice(path))
+    assert second["cached"] >= first["tokens"], f"hit rate {second['cached'] / second['tokens']:.0%}"
+
+
+async def ask_twice(path: AgentPath) -> list[dict[str, int]]:
+    url, store = f"ws://{LOOPBACK}:{path.ports['agent']}/v1/conversations", connect(path.store_settings)
+    rate, before = int(said_by(f"http://{LOOPBACK}:{path.ports['speech']}/") or 0), len(prompts_of(path))
+
+    async def ask(caller: Caller, text: str, messages: int) -> None:
+        async def is_answered() -> bool:
+            return len(await remembered(store, caller.conversation)) == messages
+
+        await caller.ask(at_caller(path.say(text), rate), is_answered)
+
+    async with Caller(url) as caller:
+        await ask(caller, QUESTION, 2)
+    async with Caller(f"{url}/{caller.conversation}", {TOKEN_HEADER: caller.token}) as again:
+        await ask(again, QUESTIONS[1], 4)
+    await store.aclose()
+    return prompts_of(path)[before:]
+
+
 def test_who_talks_to_the_page_hears_the_answer_there_and_interrupts_it(path: AgentPath, browser: Browser) -> None:
     mistakes: list[str] = []
     server = PageServer()
@@ -77,7 +115,7 @@ def test_who_talks_to_the_page_hears_the_answer_there_and_interrupts_it(path: Ag
     assert "France" in asked
     heard = np.asarray(32767 * np.asarray(page.evaluate("window.played")), np.int16)
     whisper = WhisperModel(str(path.model), device="cpu", compute_type="int8", cpu_threads=1)
-    turn = Turn(answered, _transcript(whisper, heard, SPEAKER_RATE))
+    turn = Turn(answered, transcript(whisper, heard, SPEAKER_RATE))
     assert turn.error_rate <= WORST_ERROR_RATE, turn
 
     page.evaluate("window.stopped = 0")

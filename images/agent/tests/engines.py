@@ -6,6 +6,7 @@ import contextlib
 import json
 from collections import defaultdict
 from collections.abc import AsyncIterator
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ class Engines:
     refuses: Status that sessions are refused with.
     hears: Whether the language model wants to be asked aloud.
     heard: The audio that it was given, WAV.
+    cache: The words of its last request: what the next one begins with is in its cache.
     may_tell: Cleared to keep back what was heard.
     answers: What the language model says, one after the other. At a word ``|`` it waits until something is spoken.
     spoken_s: Audio of each sentence.
@@ -59,6 +61,7 @@ class Engines:
         self.refuses = 0
         self.hears = False
         self.heard: list[bytes] = []
+        self.cache: list[str] = []
         self.calls: list[dict[str, Any]] = []
         self.moved = asyncio.Condition()
         self.may_tell = asyncio.Event()
@@ -153,6 +156,18 @@ class Engines:
         function = {"index": 0, "id": "c", "function": {"name": name, "arguments": arguments.removesuffix(")")}}
         deltas = [{"tool_calls": [function]}] if name else [{"content": f"{word} "} for word in answer.split(" ")]
         spoken = len(self.spoken)
+        words = json.dumps(self.asked[-1]["messages"]).split()
+        tokens, cached = (
+            len(words),
+            sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(self.cache, words, strict=False))),
+        )
+        usage: dict[str, Any] = {"prompt_tokens": tokens, "completion_tokens": 1, "total_tokens": tokens + 1}
+        usage |= {"prompt_tokens_details": {"cached_tokens": cached}}
+        self.cache = words
+
+        def chunk(**fields: Any) -> str:
+            whole = {"id": "x", "object": "chat.completion.chunk", "created": 0, "model": "m", **fields}
+            return f"data: {json.dumps(whole)}\n\n"
 
         async def chunks() -> AsyncIterator[str]:
             for each in deltas:
@@ -160,8 +175,8 @@ class Engines:
                     while len(self.spoken) == spoken:
                         await asyncio.sleep(0.001)
                     continue
-                delta = {"choices": [{"index": 0, "delta": each}]}
-                yield f"data: {json.dumps({'id': 'x', 'object': 'chat.completion.chunk', 'created': 0, 'model': 'm', **delta})}\n\n"  # noqa: E501
+                yield chunk(choices=[{"index": 0, "delta": each}])
+            yield chunk(choices=[], usage=usage)
             yield "data: [DONE]\n\n"
 
         return StreamingResponse(chunks(), media_type="text/event-stream")

@@ -181,6 +181,11 @@ async def test_each_request_begins_as_the_one_before_it_and_so_does_one_after_a_
     first, second, third = (json.dumps(asked["messages"]).removesuffix("]") for asked in engines.asked)
     assert second.startswith(first)
     assert third.startswith(second)
+    # Of a word that goes on nothing is in the cache: what ends a list of messages.
+    tokens = [len(each.split()) for each in (first, second, third)]
+    told = dict(line.split() for line in place.agent.metrics.text().decode().splitlines() if line[0] != "#")
+    assert float(told["voice_agent_prompt_tokens_total"]) == sum(tokens)
+    assert float(told["voice_agent_cached_prompt_tokens_total"]) == sum(tokens[:2]) - 2
     (session,) = set(engines.sessions)
     assert session, "the router would lead each turn to another replica"
     assert session != conversation, "whose name opens a telephone call's"

@@ -157,7 +157,8 @@ class Conversation:
         messages = [_as_pipecat(message) for message in said]
         context = LLMContext(messages, tools=engines.known_tools)
         hearing = [engines.hearing] if isinstance(engines.hearing, Hearing) else []
-        chat = Chat(settings, engines.trace) if hearing else ListeningChat(settings, engines.trace, context)
+        told = settings, engines.trace, self._metrics.asked
+        chat = Chat(*told) if hearing else ListeningChat(*told, context)
         engines.tools.join(chat)
         speaking = Speaking(settings, engines.client, engines.trace)
         turns = UserTurnStrategies(

@@ -46,6 +46,9 @@ class Metrics:
         self._interruptions = Histogram(
             "voice_agent_barge_in_seconds", "Onset of speech to silence", buckets=SECONDS, registry=self.registry
         )
+        prompts = "Prompt tokens whose engine tells how many were in its cache", "... of them those in the cache"
+        self._prompt = Counter("voice_agent_prompt_tokens", prompts[0], registry=self.registry)
+        self._cached = Counter("voice_agent_cached_prompt_tokens", prompts[1], registry=self.registry)
         Gauge("voice_agent_slots", "Conversations that fit", registry=self.registry).set(slots)
 
     def turn(self, breakdown: LatencyBreakdown) -> None:
@@ -61,6 +64,12 @@ class Metrics:
             self._stages.labels(stage).observe(took)
         told = {stage: round(took * 1000) for stage, took in stages.items()}
         log.info("turn", extra={"fields": {"total_ms": round(breakdown.total_secs * 1000), "stages_ms": told}})
+
+    def asked(self, tokens: int, cached: int) -> None:
+        """Note the tokens of a request to the language model, and how many its engine had in its cache."""
+        self._prompt.inc(tokens)
+        self._cached.inc(cached)
+        log.info("prompt", extra={"fields": {"tokens": tokens, "cached": cached}})
 
     def refused(self, reason: str) -> None:
         """Count a caller who was not let in."""
