@@ -184,7 +184,7 @@ def at_caller(pcm: bytes, rate: int) -> Samples:
 
 
 def transcript(whisper: WhisperModel, heard: Samples, rate: int) -> str:
-    """Return what Whisper hears."""
+    """Return the words that it finds in PCM16 of any sample rate."""
     audio = soxr.resample(heard.astype(np.float32) / 32768, rate, RATE)
     segments, _ = whisper.transcribe(audio, beam_size=1, without_timestamps=True)
     return " ".join(segment.text.strip() for segment in segments)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import httpx2
 from pipecat.adapters.llm.schemas.tools_schema import ToolsSchema
 from pipecat.frames.frames import ErrorFrame, LLMRunFrame, OutputTransportMessageUrgentFrame
-from pipecat.observers.user_bot_latency_observer import LatencyBreakdown, UserBotLatencyObserver
+from pipecat.observers.user_bot_latency_observer import LatencyBreakdown, MeasuredFrom, UserBotLatencyObserver
 from pipecat.pipeline.pipeline import Pipeline
 from pipecat.pipeline.worker import PipelineParams, PipelineWorker, ProcessorUnusablePolicy
 from pipecat.processors.aggregators.llm_context import LLMContext, LLMContextMessage
@@ -141,6 +141,7 @@ class Conversation:
                 task.cancel()
             with contextlib.suppress(RedisError):
                 await self._memory.release()
+            engines.trace.end()
             log.info("conversation ended", extra={"fields": {"code": entrance.socket.ending.code}})
 
     def _worker(self, entrance: Entrance, said: list[Message]) -> PipelineWorker:
@@ -200,7 +201,9 @@ class Conversation:
 
         @latency.event_handler("on_latency_breakdown")
         async def answered(_: object, breakdown: LatencyBreakdown) -> None:
-            self._metrics.turn(breakdown)
+            if breakdown.measured_from is MeasuredFrom.USER_SILENCE:
+                self._metrics.turn(breakdown)
+                engines.trace.turn(breakdown)
 
         return worker
 

@@ -12,7 +12,7 @@ from pipecat.frames.frames import (
     VADUserStartedSpeakingFrame,
 )
 from pipecat.observers.base_observer import BaseObserver, FramePushed
-from pipecat.observers.user_bot_latency_observer import LatencyBreakdown, MeasuredFrom
+from pipecat.observers.user_bot_latency_observer import LatencyBreakdown
 from pipecat.transports.base_output import BaseOutputTransport
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -53,8 +53,6 @@ class Metrics:
 
     def turn(self, breakdown: LatencyBreakdown) -> None:
         """Note what a turn took, in parts that add up to it."""
-        if breakdown.measured_from is not MeasuredFrom.USER_SILENCE:
-            return
         self._turns.observe(breakdown.total_secs)
         self.told.observe("TurnLatency", 1000 * breakdown.total_secs)
         stages: dict[str, float] = {}

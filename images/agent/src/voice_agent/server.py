@@ -36,7 +36,7 @@ from voice_agent.settings import AgentSettings
 from voice_agent.siblings import HEADER, LOOK_S, NO_ROOM, Connection, Siblings
 from voice_agent.speaking import SPEECH_TIMEOUT_S
 from voice_agent.tools import Tools
-from voice_agent.trace import Trace
+from voice_agent.trace import Traces
 from voice_runtime import metrics, tasks
 from voice_runtime.store import StoreSettings, connect
 
@@ -69,6 +69,7 @@ class Agent:
         self.draining = asyncio.Event()
         self.leaving = asyncio.Event()
         self.siblings = Siblings(settings, store)
+        self.traces = Traces(settings.trace_collector, settings.traced_share, settings.deployment)
         self.changed = asyncio.Event()
         self.held = 0
 
@@ -107,7 +108,7 @@ class Agent:
             with self.slot():
                 await entrance.begin()
                 conversation = self._conversation(entrance)
-                trace = Trace(conversation)
+                trace = self.traces.begin(conversation)
                 await self._is_there()
                 tools = Tools(self.settings.tools_url, self.client, trace, conversation)
                 known = await tools.read()
@@ -237,6 +238,7 @@ async def serve(settings: AgentSettings, store_settings: StoreSettings) -> None:
     await announcing
     await tasks.end((draining, telling, *tasks.others()))
     agent.metrics.flush(agent.held)
+    agent.traces.close()
     await agent.client.aclose()
     await agent.store.aclose()
     log.info("stopped")
