@@ -238,9 +238,9 @@ async def serve(settings: AgentSettings, store_settings: StoreSettings) -> None:
     await announcing
     await tasks.end((draining, telling, *tasks.others()))
     agent.metrics.flush(agent.held)
-    agent.traces.close()
     await agent.client.aclose()
     await agent.store.aclose()
+    await asyncio.to_thread(agent.traces.close)
     log.info("stopped")
 
 
