@@ -236,6 +236,17 @@ def conversations_of(load: CallLoad) -> tuple[float, int]:
     return load.calls * load.conversation_share, math.ceil(peak_calls(load) * load.conversation_share)
 
 
+def load_of(tier: Tier, load: CallLoad, agents: AgentRules | None) -> CallLoad:
+    """Return the part of a load that comes to a tier: what the language model hears goes by those that hear."""
+    if not _goes_by(tier, agents):
+        return load
+    return load.model_copy(update={"calls": math.ceil(load.calls * (1 - load.conversation_share))})
+
+
+def _goes_by(tier: Tier, agents: AgentRules | None) -> bool:
+    return agents is not None and agents.listening == "audio" and tier in {Tier.VAD, Tier.ASR}
+
+
 def agent_capacity(agents: AgentRules, units: HostCount, location: Location) -> Capacity:
     """Return what an agent tier carries."""
     return Capacity(Tier.AGENT, "agent", units, (agent_bound(agents),), location)
@@ -254,7 +265,8 @@ def conversations_on_aws(aws: Aws) -> tuple[Link, ...]:
     if aws.agents is None:
         return ()
     tasks = HostCount(min=aws.agents.tasks.min, max=aws.agents.tasks.max)
-    return _chain((agent_capacity(aws.agents, tasks, ("aws", "agents", "tasks")), *capacities(aws)))
+    own = agent_capacity(aws.agents, tasks, ("aws", "agents", "tasks"))
+    return _chain((own, *(each for each in capacities(aws) if not _goes_by(each.tier, aws.agents))))
 
 
 def conversations_on_azure(azure: Azure) -> tuple[Link, ...]:
@@ -268,11 +280,14 @@ def conversations_on_azure(azure: Azure) -> tuple[Link, ...]:
         return ()
     own = agent_capacity(agents, agents.replicas, ("azure", "agents", "replicas"))
     found = list(rooms(azure))
-    engines = [_engine(azure, callers.asr.model, [room for room in found if room.model == callers.asr.model])]
+    tiers = [each for each in caller_capacities(callers) if not _goes_by(each.tier, agents)]
+    engines = []
+    if agents.listening == "transcript":
+        engines += [_engine(azure, callers.asr.model, [room for room in found if room.model == callers.asr.model])]
     for engine, share in ((agents.chat, 1.0), (agents.speech, SPEECH_SHARE)):
         if isinstance(engine, ClusterService):
             engines.append(_engine(azure, engine.service, [r for r in found if r.service == engine.service], share))
-    return (*_chain((own, *caller_capacities(callers))), *filter(None, engines))
+    return (*_chain((own, *tiers)), *filter(None, engines))
 
 
 def conversation_chains(deployment: Deployment) -> Iterator[tuple[Link, ...]]:
@@ -312,14 +327,15 @@ def _chain(found: tuple[Capacity, ...]) -> tuple[Link, ...]:
     return tuple(links)
 
 
-def sized_callers(callers: Callers, load: CallLoad) -> Iterator[tuple[Capacity, str]]:
+def sized_callers(callers: Callers, agents: AgentRules | None, load: CallLoad) -> Iterator[tuple[Capacity, str]]:
     """Yield each tier of an Azure half with what the file should say for a load, as YAML."""
     for each in caller_capacities(callers):
+        own = load_of(each.tier, load, agents)
         if each.tier is Tier.STATE:
             need = peak_calls(load) * STORE_BYTES_PER_CALL / 1e9 / REDIS_SHARE
             yield each, next((sku for sku, gb in REDIS_GB.items() if gb >= need), "none: use more deployments")
             continue
-        low, most = each.units_for(load.calls), each.units_for(peak_calls(load))
+        low, most = each.units_for(own.calls), each.units_for(peak_calls(own))
         yield each, f"{{min: {low}, max: {max(most, low + 1)}}}"
 
 
@@ -349,7 +365,8 @@ def units_for(aws: Aws, load: CallLoad) -> dict[str, tuple[int, int]]:
     units = {}
     for each in found:
         share = each.most / asr if each.tier is Tier.ASR else 1.0
-        low, most = (each.units_for(calls * share) for calls in (load.calls, peak_calls(load)))
+        own = load_of(each.tier, load, aws.agents)
+        low, most = (each.units_for(calls * share) for calls in (own.calls, peak_calls(own)))
         units[each.name] = low, max(most, low + each.parts)
     return units
 

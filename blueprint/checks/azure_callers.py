@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 
 from blueprint import catalog
-from blueprint.capacity import agent_capacity, caller_capacities, peak_calls, sized_callers
+from blueprint.capacity import agent_capacity, caller_capacities, load_of, peak_calls, sized_callers
 from blueprint.checks.base import Level, Violation, check, place
 from blueprint.contract.network import Tier
 from blueprint.file.model.azure import Azure
@@ -26,16 +26,16 @@ SIDECAR_CPUS = 0.15
     source="blueprint/capacity.py: bounds with their sources (`voice plan` shows them)",
 )
 def load_fits_callers(deployment: Deployment) -> Iterator[Violation]:
-    load, callers = deployment.load, deployment.azure.callers
+    load, callers, agents = deployment.load, deployment.azure.callers, deployment.azure.agents
     if load is None or callers is None or deployment.aws_half:
         return
-    peak = peak_calls(load)
-    for each, text in sized_callers(callers, load):
-        if each.most < peak:
+    for each, text in sized_callers(callers, agents, load):
+        own = load_of(each.tier, load, agents)
+        if each.most < (peak := peak_calls(own)):
             yield Violation(
                 each.location,
                 f"tier {each.tier} carries {each.most:,} calls at the most, the load's peak is {peak:,} "
-                f"({load.calls:,} x {load.peak_factor:g})",
+                f"({own.calls:,} x {load.peak_factor:g})",
                 f"set {place(each.location)} to {text}",
             )
 

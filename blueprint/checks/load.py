@@ -11,6 +11,7 @@ from blueprint.capacity import (
     capacities,
     gateway_task,
     least,
+    load_of,
     peak_calls,
     sized,
     vad_host,
@@ -33,15 +34,15 @@ def load_fits_tiers(deployment: Deployment) -> Iterator[Violation]:
     load = deployment.load
     if load is None or deployment.aws_half is None:
         return
-    peak = peak_calls(load)
     room = by_tier(capacities(deployment.aws))
     for tier, group in groupby(sized(deployment.aws, load), key=lambda pair: pair[0].tier):
-        if room[tier][1] < peak:
+        own = load_of(tier, load, deployment.aws.agents)
+        if room[tier][1] < (peak := peak_calls(own)):
             members = list(group)
             yield Violation(
                 members[0][0].location,
                 f"tier {tier} carries {room[tier][1]:,} calls at the most, the load's peak is {peak:,} "
-                f"({load.calls:,} x {load.peak_factor:g})",
+                f"({own.calls:,} x {load.peak_factor:g})",
                 "set " + ", ".join(f"{place(each.location)} to {text}" for each, text in members),
             )
 

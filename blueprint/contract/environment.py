@@ -127,6 +127,7 @@ ENVIRONMENT: dict[Image, tuple[Variable, ...]] = {
         DEPLOYMENT, FLEET, VALKEY_HOST, VALKEY_PORT, VALKEY_USER, VALKEY_PASSWORD, HTTP_PORT, TOKEN_KEY, TOKEN_TTL_S,
         IDLE_TIMEOUT_S, DRAIN_TIMEOUT_S, CONVERSATIONS, GATEWAY_URL, CHAT_URL, CHAT_MODEL, CHAT_KEY, SPEECH_URL,
         SPEECH_MODEL, SPEECH_KEY, SPEECH_VOICE, SPEECH_RATE, PROMPT, TOOLS_URL, LANGUAGE, ANSWER_TOKENS, LISTENING,
+        TRACE_COLLECTOR, TRACED_SHARE,
     ),
 }  # fmt: skip
 """What each image's program reads of it, all set by its launcher. What else a program reads stays at its default."""

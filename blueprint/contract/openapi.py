@@ -66,6 +66,10 @@ ROUTES = (
         ),
     ),
     Route(
+        "WebSocket", session_api.PRESENCE_PATH, "a session that somebody else hears, for as long as the socket is open",
+        "key", (_SWITCHED, _NO_KEY, (429, "the caller has as many sessions as it may have", "Error")),
+    ),
+    Route(
         "POST", session_api.TRANSCRIPTIONS_PATH, "what a file of up to an hour says, for OpenAI's clients", "key",
         (
             (200, "the transcript", None), (400, "what is wrong in the form or the file", "OpenAiError"),

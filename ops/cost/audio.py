@@ -1,6 +1,6 @@
 """Audio hours that a deployment carries in a month: what its cost is divided by."""
 
-from blueprint.capacity import FILL, by_tier, capacities, peak_calls
+from blueprint.capacity import FILL, by_tier, capacities, load_of, peak_calls
 from blueprint.contract.network import Tier
 from blueprint.engines.sizing.service import listening
 from blueprint.file.model.aws import Aws
@@ -21,7 +21,7 @@ def aws_calls(aws: Aws, load: CallLoad | None, utilisation: float) -> Amount:
 
 def expected_place(aws: Aws, load: CallLoad) -> float:
     """Return where between the fewest and the most ASR hosts those are that carry the load's mean."""
-    return _place(*by_tier(capacities(aws))[Tier.ASR], load)
+    return _place(*by_tier(capacities(aws))[Tier.ASR], load_of(Tier.ASR, load, aws.agents))
 
 
 def _place(low: int, most: int, load: CallLoad) -> float:

@@ -25,10 +25,10 @@ def _tiers(deployment: Deployment) -> tuple[tuple[Capacity, ...], dict[str, str]
     load = deployment.load
     if aws := deployment.aws_half:
         return capacities(aws), {each.name: text for each, text in sized(aws, load)} if load else {}
-    callers = deployment.azure.callers
+    callers, agents = deployment.azure.callers, deployment.azure.agents
     if callers is None:
         return (), {}
-    asked = {each.name: text for each, text in sized_callers(callers, load)} if load else {}
+    asked = {each.name: text for each, text in sized_callers(callers, agents, load)} if load else {}
     return caller_capacities(callers), asked
 
 

@@ -104,3 +104,28 @@ def test_conversations_without_agents_are_refused_and_so_are_two_numbers_of_call
         result = CliRunner().invoke(app, ["plan", file, *both])
         assert result.exit_code == 2
         assert says in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize("cloud", ["aws", "azure"])
+def test_what_a_language_model_hears_takes_no_place_where_speech_is_recognised(cloud: str, tmp_path: Path) -> None:
+    name = {"aws": "production-us-east-1", "azure": "production-azure"}[cloud]
+    document = yaml.safe_load((DEPLOYMENTS / f"{name}.yaml").read_text(encoding="utf-8"))
+    document["load"] = {"calls": 400, "conversation_share": 0.75}
+    document[cloud]["agents"]["listening"] = "audio"
+    document[cloud]["agents"]["chat"] = {
+        "aws": {"url": "https://chat.callers.dev/v1", "model": "gpt-audio"},
+        "azure": {"kind": "service", "service": "voxtral"},
+    }[cloud]
+    file = tmp_path / "file.yaml"
+    file.write_text(yaml.safe_dump(document), encoding="utf-8")
+    _, report = plan(file)
+    parts = {row["name"] for row in report["conversations"]}
+    assert {"agent", "gateway", "state"} <= parts
+    assert not parts & {"vad", "asr", "voxtral-small-24b"}
+    document["load"]["calls"], document[cloud]["agents"]["listening"] = 100, "transcript"
+    file.write_text(yaml.safe_dump(document), encoding="utf-8")
+    _, hundred = plan(file)
+    # A quarter of the calls is recognised, and all of them come to the gateway.
+    recognised = [{row["name"]: row["for_load"] for row in each["capacity"] if row["tier"] in {"vad", "asr"}}
+                  for each in (report, hundred)]  # fmt: skip
+    assert recognised[0] == recognised[1]

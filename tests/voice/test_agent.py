@@ -1,14 +1,61 @@
 """A spoken question has a spoken answer, over programs and models that are all real."""
 
 import asyncio
+import base64
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
+from faster_whisper import WhisperModel
+from playwright.sync_api import Browser, Page
 
-from ops.demo.agent.command import WORST_ERROR_RATE, started, talk
-from ops.demo.agent.services import AgentPath
+from blueprint.contract.session_api import TOKEN_HEADER
+from ops.demo.agent.caller import Caller
+from ops.demo.agent.command import (
+    OBJECTION,
+    QUESTIONS,
+    STORY,
+    WORST_ERROR_RATE,
+    Turn,
+    at_caller,
+    prompts_of,
+    remembered,
+    started,
+    talk,
+    transcript,
+)
+from ops.demo.agent.services import AgentPath, said_by
+from ops.demo.services import LOOPBACK
+from ops.demo.web import PageServer
+from voice_runtime.store import connect
 
 pytestmark = pytest.mark.nightly
+
+QUESTION = QUESTIONS[0]
+SPEAKER_RATE = 24000
+PATIENCE_MS = 120_000
+MICROPHONE = """
+const context = new AudioContext();
+const microphone = context.createMediaStreamDestination();
+navigator.mediaDevices.getUserMedia = async () => microphone.stream;
+window.say = (pcm, rate) => {
+  const samples = new Int16Array(Uint8Array.from(atob(pcm), (letter) => letter.charCodeAt(0)).buffer);
+  const buffer = context.createBuffer(1, samples.length, rate);
+  buffer.getChannelData(0).set(Float32Array.from(samples, (value) => value / 32768));
+  const source = new AudioBufferSourceNode(context, { buffer });
+  source.connect(microphone);
+  source.start();
+};
+window.played = [];
+window.stopped = 0;
+const { start, stop } = AudioBufferSourceNode.prototype;
+AudioBufferSourceNode.prototype.start = function (...given) {
+  if (this.context !== context) window.played.push(...this.buffer.getChannelData(0));
+  return start.apply(this, given);
+};
+AudioBufferSourceNode.prototype.stop = function (...given) { window.stopped += 1; return stop.apply(this, given); };
+"""
+"""One that says what it is told to, and what the loudspeaker is given."""
 
 
 @pytest.fixture(scope="module")
@@ -18,8 +65,72 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentPath]:
 
 
 def test_an_answer_is_heard_as_it_was_given(path: AgentPath) -> None:
-    held = asyncio.run(talk(path, ["What is the capital of France?"]))
+    held = asyncio.run(talk(path, [QUESTION]))
     [turn] = held.turns
     assert turn.text
     assert turn.error_rate <= WORST_ERROR_RATE, turn
     assert {"endpointing_wait", "transcription", "llm_inference", "speech_synthesis"} <= held.stages_ms[0].keys()
+
+
+def test_who_comes_back_finds_what_was_said_in_the_language_models_cache(path: AgentPath) -> None:
+    first, second = asyncio.run(ask_twice(path))
+    assert second["cached"] >= first["tokens"], f"hit rate {second['cached'] / second['tokens']:.0%}"
+
+
+async def ask_twice(path: AgentPath) -> list[dict[str, int]]:
+    url, store = f"ws://{LOOPBACK}:{path.ports['agent']}/v1/conversations", connect(path.store_settings)
+    rate, before = int(said_by(f"http://{LOOPBACK}:{path.ports['speech']}/") or 0), len(prompts_of(path))
+
+    async def ask(caller: Caller, text: str, messages: int) -> None:
+        async def is_answered() -> bool:
+            return len(await remembered(store, caller.conversation)) == messages
+
+        await caller.ask(at_caller(path.say(text), rate), is_answered)
+
+    async with Caller(url) as caller:
+        await ask(caller, QUESTION, 2)
+    async with Caller(f"{url}/{caller.conversation}", {TOKEN_HEADER: caller.token}) as again:
+        await ask(again, QUESTIONS[1], 4)
+    await store.aclose()
+    return prompts_of(path)[before:]
+
+
+def test_who_talks_to_the_page_hears_the_answer_there_and_interrupts_it(path: AgentPath, browser: Browser) -> None:
+    mistakes: list[str] = []
+    server = PageServer()
+    server.start(agent=f"ws://{LOOPBACK}:{path.ports['agent']}")
+    page = browser.new_page()
+    page.set_default_timeout(PATIENCE_MS)
+    page.on("pageerror", lambda error: mistakes.append(str(error)))
+    page.add_init_script(MICROPHONE)
+    page.goto(f"{server.url}/agent.html")
+    page.click("#talk")
+    status = "document.getElementById('status').textContent"
+    page.wait_for_function(f"{status} === 'Speak.'")
+
+    say(page, path, QUESTION)
+    page.wait_for_selector("#transcript li[data-who=agent]")
+    page.wait_for_function(f"{status} === 'Speak.'")
+    asked, answered = (page.locator(f"#transcript li[data-who={who}]").first.inner_text() for who in ("you", "agent"))
+    assert "France" in asked
+    heard = np.asarray(32767 * np.asarray(page.evaluate("window.played")), np.int16)
+    whisper = WhisperModel(str(path.model), device="cpu", compute_type="int8", cpu_threads=1)
+    turn = Turn(answered, transcript(whisper, heard, SPEAKER_RATE))
+    assert turn.error_rate <= WORST_ERROR_RATE, turn
+
+    page.evaluate("window.stopped = 0")
+    say(page, path, STORY)
+    page.wait_for_function(f"{status} === 'Answering.'")
+    assert page.evaluate("window.stopped") == 0
+    say(page, path, OBJECTION)
+    page.wait_for_function("window.stopped > 0")
+    page.click("#stop")
+    page.wait_for_selector("#status[data-state=done]")
+    page.close()
+    server.stop()
+    assert mistakes == []
+
+
+def say(page: Page, path: AgentPath, text: str) -> None:
+    rate = int(said_by(f"http://{LOOPBACK}:{path.ports['speech']}/") or 0)
+    page.evaluate("([pcm, rate]) => window.say(pcm, rate)", [base64.b64encode(path.say(text)).decode(), rate])

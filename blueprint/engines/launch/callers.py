@@ -191,7 +191,7 @@ def telemetry(deployment: Deployment, tier: Component, source: str) -> Program:
     )
 
 
-def agent(deployment: Deployment, pods: AgentPods) -> Program:
+def agent(deployment: Deployment, pods: AgentPods, edge: AzureEdge) -> Program:
     """Return an agent, whose engines are behind the cluster's router, or elsewhere."""
     (chat_url, chat_model), (speech_url, speech_model) = (
         _engine(deployment.azure, engine) for engine in (pods.chat, pods.speech)
@@ -221,6 +221,8 @@ def agent(deployment: Deployment, pods: AgentPods) -> Program:
             LANGUAGE: pods.language or "",
             ANSWER_TOKENS: str(pods.answer_tokens),
             LISTENING: pods.listening,
+            TRACE_COLLECTOR: edge.trace_collector or "",
+            TRACED_SHARE: str(edge.traced_share),
         },
         {PROMETHEUS_PORT.name: str(PROMETHEUS.number)},
     )

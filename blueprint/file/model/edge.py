@@ -142,11 +142,11 @@ class CallerRules(Model):
     allowed_origins: tuple[Origin, ...] = ()
     """Web pages that may use the session API from a browser, such as ``https://app.example.com``."""
     trace_collector: Annotated[str, Field(pattern=r"^https://[^\s:/]+(/\S*)?$")] | None = None
-    """Where traces of calls go: the OTLP/HTTP address of a collector such as ADOT, on port 443, to which gateways are
-    let out. Without it there are none."""
+    """Where traces of calls go: the OTLP/HTTP address of a collector such as ADOT, on port 443, to which gateways
+    and agents are let out. Without it there are none."""
     traced_share: float = Field(default=0.01, gt=0, le=1)
-    """Of calls that are traced, where there is a collector. A gateway's CPU has 16 ms a minute for each, beside 190 or
-    more for the call itself: up to 0.2 they stay below 2 % of it."""
+    """Of calls, and of conversations, that are traced, where there is a collector. A gateway's CPU has 16 ms a minute
+    for each call, beside 190 or more for the call itself: up to 0.2 they stay below 2 % of it."""
 
 
 class Edge(CallerRules):

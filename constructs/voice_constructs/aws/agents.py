@@ -32,6 +32,8 @@ from blueprint.contract.environment import (
     SPEECH_VOICE,
     TOKEN_TTL_S,
     TOOLS_URL,
+    TRACE_COLLECTOR,
+    TRACED_SHARE,
     VALKEY_PORT,
     VALKEY_USER,
     Variable,
@@ -39,6 +41,7 @@ from blueprint.contract.environment import (
 from blueprint.contract.images import Image
 from blueprint.contract.network import AGENT_HTTP, VALKEY, Tier
 from blueprint.file.model.agents import AwsAgents
+from blueprint.file.model.deployment import Deployment
 from voice_constructs.aws.fargate import FargateProps, FargateTier
 
 
@@ -69,7 +72,7 @@ class Agents(FargateTier):
         injected = {variable: self._existing(variable, name) for variable, name in kept.items() if name}
         environment = {
             variable: value
-            for variable, value in _environment(self._deployment.name, agents, props.gateway_url).items()
+            for variable, value in _environment(self._deployment, agents, props.gateway_url).items()
             if variable not in injected
         }
         task = self._build_task(
@@ -88,9 +91,10 @@ class Agents(FargateTier):
         return ecs.Secret.from_secrets_manager(secretsmanager.Secret.from_secret_name_v2(self, id_, name))
 
 
-def _environment(deployment: str, agents: AwsAgents, gateway_url: str) -> dict[Variable, str]:
+def _environment(deployment: Deployment, agents: AwsAgents, gateway_url: str) -> dict[Variable, str]:
+    edge = deployment.aws.edge
     return {
-        DEPLOYMENT: deployment,
+        DEPLOYMENT: deployment.name,
         FLEET: names.AGENT_FLEET,
         VALKEY_PORT: str(VALKEY.number),
         VALKEY_USER: Tier.AGENT.value,
@@ -113,4 +117,6 @@ def _environment(deployment: str, agents: AwsAgents, gateway_url: str) -> dict[V
         LANGUAGE: agents.language or "",
         ANSWER_TOKENS: str(agents.answer_tokens),
         LISTENING: agents.listening,
+        TRACE_COLLECTOR: edge.trace_collector or "",
+        TRACED_SHARE: str(edge.traced_share),
     }

@@ -2,9 +2,11 @@
 
 import asyncio
 import base64
+import contextlib
 import json
 from collections import defaultdict
 from collections.abc import AsyncIterator
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from blueprint.contract.session_api import ROUTING_HEADER
+from blueprint.contract.session_api import PRESENCE_PATH, ROUTING_HEADER
 
 TRANSCRIBED = "conversation.item.input_audio_transcription"
 SPEECH_RATE = 22050
@@ -26,10 +28,12 @@ class Engines:
     finals: What the gateway hears in each session: text, and the place in the audio in ms that it reaches to.
     commits: Where in the audio they came, in ms.
     keys: What sessions were opened with.
+    present: Callers in a session that the language model hears.
     engine_keys: What each engine was asked with.
     refuses: Status that sessions are refused with.
     hears: Whether the language model wants to be asked aloud.
     heard: The audio that it was given, WAV.
+    cache: The words of its last request: what the next one begins with is in its cache.
     may_tell: Cleared to keep back what was heard.
     answers: What the language model says, one after the other. At a word ``|`` it waits until something is spoken.
     spoken_s: Audio of each sentence.
@@ -50,12 +54,14 @@ class Engines:
         self.told_of: dict[WebSocket, int] = {}
         self.commits: list[float] = []
         self.keys: list[str] = []
+        self.present = 0
         self.engine_keys: dict[str, str | None] = {}
         self.updates: list[dict[str, Any]] = []
         self.sockets: list[WebSocket] = []
         self.refuses = 0
         self.hears = False
         self.heard: list[bytes] = []
+        self.cache: list[str] = []
         self.calls: list[dict[str, Any]] = []
         self.moved = asyncio.Condition()
         self.may_tell = asyncio.Event()
@@ -69,7 +75,7 @@ class Engines:
         return Starlette(
             routes=[
                 WebSocketRoute("/v1/realtime", self._hear),
-                Route("/v1/models", self._models),
+                WebSocketRoute(PRESENCE_PATH, self._be_there),
                 Route("/tools", self._tools, methods=["GET", "POST"]),
                 Route("/v1/chat/completions", self._chat, methods=["POST"]),
                 Route("/v1/audio/speech", self._speech, methods=["POST"]),
@@ -78,14 +84,9 @@ class Engines:
 
     async def _hear(self, socket: WebSocket) -> None:
         """Speak the gateway's part of OpenAI's realtime transcription, with one item between two commits."""
-        self._trace("gateway", socket)
-        self.keys.append(socket.headers.get("Authorization", ""))
-        if self.refuses:
-            await socket.send_denial_response(JSONResponse({"error": "busy", "detail": "full"}, self.refuses))
+        if not await self._lets_in(socket):
             return
-        await socket.accept()
         self.taken_ms = 0.0
-        self.sockets.append(socket)
         await self._say(socket, "session.created", session={})
         try:
             async for text in socket.iter_text():
@@ -104,12 +105,24 @@ class Engines:
         except WebSocketDisconnect:
             pass
 
-    async def _models(self, request: Request) -> Response:
-        """Say what the gateway says of a key that opens no session."""
-        self._trace("gateway", request)
-        self.keys.append(request.headers.get("Authorization", ""))
-        error = {"message": "full", "type": "server_error", "param": None, "code": "too_busy"}
-        return JSONResponse({"error": error}, self.refuses) if self.refuses else JSONResponse({"data": []})
+    async def _be_there(self, socket: WebSocket) -> None:
+        """Speak the gateway's part of a session that somebody else hears."""
+        if not await self._lets_in(socket):
+            return
+        self.present += 1
+        with contextlib.suppress(WebSocketDisconnect):
+            await socket.receive()
+        self.present -= 1
+
+    async def _lets_in(self, socket: WebSocket) -> bool:
+        self._trace("gateway", socket)
+        self.keys.append(socket.headers.get("Authorization", ""))
+        if self.refuses:
+            await socket.send_denial_response(JSONResponse({"error": "busy", "detail": "full"}, self.refuses))
+            return False
+        await socket.accept()
+        self.sockets.append(socket)
+        return True
 
     async def _complete(self, socket: WebSocket) -> None:
         told = self.told_of.get(socket, 0)
@@ -143,6 +156,18 @@ class Engines:
         function = {"index": 0, "id": "c", "function": {"name": name, "arguments": arguments.removesuffix(")")}}
         deltas = [{"tool_calls": [function]}] if name else [{"content": f"{word} "} for word in answer.split(" ")]
         spoken = len(self.spoken)
+        words = json.dumps(self.asked[-1]["messages"]).split()
+        tokens, cached = (
+            len(words),
+            sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(self.cache, words, strict=False))),
+        )
+        usage: dict[str, Any] = {"prompt_tokens": tokens, "completion_tokens": 1, "total_tokens": tokens + 1}
+        usage |= {"prompt_tokens_details": {"cached_tokens": cached}}
+        self.cache = words
+
+        def chunk(**fields: Any) -> str:
+            whole = {"id": "x", "object": "chat.completion.chunk", "created": 0, "model": "m", **fields}
+            return f"data: {json.dumps(whole)}\n\n"
 
         async def chunks() -> AsyncIterator[str]:
             for each in deltas:
@@ -150,8 +175,8 @@ class Engines:
                     while len(self.spoken) == spoken:
                         await asyncio.sleep(0.001)
                     continue
-                delta = {"choices": [{"index": 0, "delta": each}]}
-                yield f"data: {json.dumps({'id': 'x', 'object': 'chat.completion.chunk', 'created': 0, 'model': 'm', **delta})}\n\n"  # noqa: E501
+                yield chunk(choices=[{"index": 0, "delta": each}])
+            yield chunk(choices=[], usage=usage)
             yield "data: [DONE]\n\n"
 
         return StreamingResponse(chunks(), media_type="text/event-stream")

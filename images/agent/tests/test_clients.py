@@ -140,9 +140,13 @@ class Ear(FrameProcessor):
 
 @pytest.mark.nightly
 async def test_pipecats_client_speaks_and_hears(place: Place, engines: Engines) -> None:
-    script, ear = Script(place, engines), Ear()
+    await ask_by_pipecat(place.url, Script(place, engines), engines)
+
+
+async def ask_by_pipecat(url: str, script: Script, engines: Engines) -> None:
+    ear = Ear()
     transport = WebsocketClientTransport(
-        f"ws{place.url[4:]}/v1/conversations",
+        f"ws{url[4:]}/v1/conversations",
         WebsocketClientParams(
             audio_in_enabled=True, audio_out_enabled=True, add_wav_header=False, serializer=ProtobufFrameSerializer()
         ),

@@ -1,15 +1,20 @@
 """Turns, interruptions and reconnects over the real pipeline and its real models of turns."""
 
 import json
+import re
 
 import pytest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from redis.asyncio import Redis
 
 from blueprint.contract.metrics import METRICS
 from images.agent.tests.conftest import KEY, Caller, Place, agent_over, silence, speech, until
 from images.agent.tests.engines import Engines
+from images.gateway.tests.test_traces import Collector, collector
 from voice_agent import tokens
 from voice_runtime import metrics
+
+__all__ = ["collector"]
 
 SPOKEN_S = 2.0
 LONG = f"The answer {'goes on and on ' * 58}to its end."
@@ -62,6 +67,35 @@ async def test_a_turn_is_heard_answered_spoken_and_remembered(place: Place, engi
     assert engines.traces.keys() == {"gateway", "chat", "speech"}
     assert len({trace.split("-")[1] for found in engines.traces.values() for trace in found}) == 1
     assert await store.get(f"conversation:{conversation}:lease") is None
+
+
+async def test_a_conversation_is_a_trace_of_turns_without_a_word_of_them(
+    engines: Engines, store: Redis, collector: Collector
+) -> None:
+    engines.finals, engines.answers = [(1900, "What is this?")], ["It is a test."]
+    async with agent_over(engines, store, trace_collector=collector.url, traced_share=1) as place:
+        async with place.call() as caller:
+            await speak(caller)
+            await caller.until(lambda each: each.heard_s >= engines.spoken_s)
+            await until(lambda: b"voice_agent_turn_seconds_count 1.0" in place.agent.metrics.text())
+        place.agent.traces.close()
+    spans = {span.name: span for span in collector.spans}
+    measured = place.agent.metrics.text().decode()
+    stages = set(re.findall(r'voice_agent_stage_seconds_count{stage="(\w+)"}', measured))
+    assert spans.keys() == {"conversation", "turn"} | stages
+    assert {"llm_inference", "speech_synthesis"} <= stages
+    whole, turn = spans["conversation"], spans["turn"]
+    assert turn.parent_span_id == whole.span_id
+    parts = [span for span in collector.spans if span.parent_span_id == turn.span_id]
+    assert sum(took_ns(part) for part in parts) == pytest.approx(took_ns(turn), abs=1e6)
+    # The engines' own spans are parts of the same trace, where they send any.
+    context = f"00-{whole.trace_id.hex()}-{whole.span_id.hex()}-03"  # sampled, and made by chance
+    assert {trace for found in engines.traces.values() for trace in found} == {context}
+    assert not any(word in str(collector.spans) for word in ("What is", "a test", place.agent.settings.prompt))
+
+
+def took_ns(span: Span) -> int:
+    return int(span.end_time_unix_nano - span.start_time_unix_nano)
 
 
 async def test_an_answer_is_spoken_from_its_first_clause_on(place: Place, engines: Engines, store: Redis) -> None:
@@ -181,6 +215,11 @@ async def test_each_request_begins_as_the_one_before_it_and_so_does_one_after_a_
     first, second, third = (json.dumps(asked["messages"]).removesuffix("]") for asked in engines.asked)
     assert second.startswith(first)
     assert third.startswith(second)
+    # Of a word that goes on nothing is in the cache: what ends a list of messages.
+    tokens = [len(each.split()) for each in (first, second, third)]
+    told = dict(line.split() for line in place.agent.metrics.text().decode().splitlines() if line[0] != "#")
+    assert float(told["voice_agent_prompt_tokens_total"]) == sum(tokens)
+    assert float(told["voice_agent_cached_prompt_tokens_total"]) == sum(tokens[:2]) - 2
     (session,) = set(engines.sessions)
     assert session, "the router would lead each turn to another replica"
     assert session != conversation, "whose name opens a telephone call's"

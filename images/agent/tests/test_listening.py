@@ -12,6 +12,8 @@ from images.agent.tests.conftest import KEY, RATE, SAMPLE_BYTES, Place, agent_ov
 from images.agent.tests.engines import Engines
 from images.agent.tests.test_conversation import ENDED_S, LONG, SPOKEN_S, said, speak
 from images.agent.tests.test_server import refused
+from images.conftest import StoreServer
+from images.gateway.tests.running import GatewayProcess, free_rtp_port
 from voice_agent import chat, tokens
 
 TURNS = 3
@@ -59,7 +61,7 @@ async def test_three_questions_are_heard_by_the_model_and_remembered_as_words(
     assert [(each["role"], each["content"]) for each in engines.asked[-1]["messages"][1:-1]] == told[:4]
     assert [each["input"] for each in engines.spoken] == [answer for _, answer in words]
     assert all(asked["max_completion_tokens"] > place.agent.settings.answer_tokens for asked in engines.asked)
-    assert engines.sockets == [], "a session of speech to text was opened"
+    assert engines.updates == [], "a session of speech to text was opened"
     assert engines.engine_keys["chat"] == "Bearer of-chat"
     assert len(set(engines.sessions)) == 1
     assert engines.sessions[0]
@@ -140,9 +142,51 @@ async def test_an_agent_that_stops_cuts_no_turn(place: Place, engines: Engines, 
 
 async def test_the_gateway_still_says_who_may_speak(place: Place, engines: Engines) -> None:
     async with place.call():
-        pass
+        assert engines.present == 1
+    await until(lambda: engines.present == 0)
     assert engines.keys == [""]
     engines.refuses = 429
     status, told = await refused(place)
-    assert (status, json.loads(told)) == (429, {"error": "too busy", "detail": "full"})
+    assert (status, json.loads(told)) == (429, {"error": "busy", "detail": "full"})
     await until(lambda: place.agent.held == 0)
+
+
+async def test_a_gateway_that_stops_is_followed_by_another(place: Place, engines: Engines) -> None:
+    async with place.call() as caller:
+        await engines.sockets[-1].close(1012)
+        await until(lambda: len(engines.keys) == 2 and engines.present == 1)
+        engines.answers = [tagged("Question?", "Answer.")]
+        await speak(caller)
+        await caller.until(lambda each: each.heard_s > 0)
+    await until(lambda: engines.present == 0)
+
+
+async def test_whom_the_gateway_lets_in_no_more_is_told_to_come_back(place: Place, engines: Engines) -> None:
+    async with place.call() as caller:
+        engines.refuses = 429
+        await engines.sockets[-1].close(1012)
+        assert await caller.closed() == 1013
+
+
+async def test_a_session_that_another_has_taken_is_not_taken_back(place: Place, engines: Engines) -> None:
+    async with place.call() as caller:
+        await engines.sockets[-1].close(1008)
+        assert await caller.closed() == 1013
+    assert len(engines.keys) == 1
+
+
+async def test_a_conversation_is_one_of_its_callers_sessions(
+    engines: Engines, store: Redis, store_server: StoreServer
+) -> None:
+    """At a real gateway, which has no host that hears: none is needed."""
+    gateway = GatewayProcess(store_server, free_rtp_port(), CALLER_SESSIONS=1).start()
+    try:
+        await gateway.ready()
+        async with agent_over(engines, store, listening="audio", gateway_url=gateway.url, conversations=2) as place:
+            async with place.call():
+                status, told = await refused(place)
+                assert (status, json.loads(told)["error"]) == (429, "too many sessions")
+            async with place.call():
+                pass
+    finally:
+        gateway.kill()

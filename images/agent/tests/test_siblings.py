@@ -13,6 +13,7 @@ from redis.asyncio import Redis
 from blueprint.contract.network import Tier
 from images.agent.tests.conftest import Place, agent_over, silence, speech, until
 from images.agent.tests.engines import Engines
+from images.agent.tests.test_clients import Script, ask_by_pipecat
 from images.agent.tests.test_process import has, running, said
 from images.agent.tests.test_server import refused
 from images.conftest import PATIENCE_S, StoreServer, free_port
@@ -69,6 +70,13 @@ async def test_openais_client_is_served_through_a_full_agent(engines: Engines, s
             assert [(await connection.recv()).type for _ in range(2)] == ["session.created", "session.updated"]
             assert other.agent.held == 1
         assert engines.keys[-1] == "Bearer a-key"
+        await until(lambda: other.agent.held == 0)
+
+
+@pytest.mark.nightly
+async def test_pipecats_client_holds_three_turns_through_a_full_agent(engines: Engines, store: Redis) -> None:
+    async with two(engines, store) as (full, other):
+        await ask_by_pipecat(full.url, Script(other, engines), engines)
         await until(lambda: other.agent.held == 0)
 
 

@@ -10,7 +10,7 @@ import webbrowser
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import soxr
@@ -63,11 +63,13 @@ class Talk:
     Attributes:
         stages_ms: Of each turn, what its parts took.
         interrupted_s: How long an answer was audible after the onset of an interruption, seconds.
+        prompts: Of each request to the language model its ``tokens``, and those of them that were ``cached``.
     """
 
     turns: list[Turn]
     stages_ms: list[dict[str, int]]
     interrupted_s: float
+    prompts: list[dict[str, int]]
 
 
 def demo(
@@ -120,31 +122,40 @@ async def talk(path: AgentPath, questions: Iterable[str]) -> Talk:
         TimeoutError: No answer came.
     """
     rate = int(said_by(f"http://{LOOPBACK}:{path.ports['speech']}/") or RATE)
-    *asked, story, objection = [_at_caller(path.say(text), rate) for text in (*questions, STORY, OBJECTION)]
+    *asked, story, objection = [at_caller(path.say(text), rate) for text in (*questions, STORY, OBJECTION)]
     store = connect(path.store_settings)
     answers: list[tuple[str, Samples]] = []
     async with Caller(f"ws://{LOOPBACK}:{path.ports['agent']}/v1/conversations") as caller:
         for number, question in enumerate(asked, start=1):
 
             async def is_answered(number: int = number) -> bool:
-                return len(await _remembered(store, caller.conversation)) == 2 * number
+                return len(await remembered(store, caller.conversation)) == 2 * number
 
             heard = await caller.ask(question, is_answered)
-            said = await _remembered(store, caller.conversation)
+            said = await remembered(store, caller.conversation)
             answers.append((said[-1]["content"], heard))
             out.print(f"[dim]{said[-2]['content']}[/]\n{said[-1]['content']}", soft_wrap=True)
         interrupted_s = await caller.interrupt(story, objection, INTERRUPT_AFTER_S)
     await store.aclose()
     whisper = WhisperModel(str(path.model), device="cpu", compute_type="int8", cpu_threads=1)
-    turns = [Turn(text, _transcript(whisper, heard, caller.heard_rate)) for text, heard in answers]
-    return Talk(turns, stages_of(path), interrupted_s)
+    turns = [Turn(text, transcript(whisper, heard, caller.heard_rate)) for text, heard in answers]
+    return Talk(turns, stages_of(path), interrupted_s, prompts_of(path))
 
 
 def stages_of(path: AgentPath) -> list[dict[str, int]]:
     """Return what the parts of each turn took, ms, as the agent logs it."""
+    return [line["stages_ms"] for line in _logged(path, "turn")]
+
+
+def prompts_of(path: AgentPath) -> list[dict[str, int]]:
+    """Return what each request to the language model held, as the agent logs it."""
+    return _logged(path, "prompt")
+
+
+def _logged(path: AgentPath, message: str) -> list[dict[str, Any]]:
     lines = (path.folder / "agent.log").read_text(encoding="utf-8").splitlines()
     logged = [json.loads(line) for line in lines if line.startswith("{")]
-    return [line["stages_ms"] for line in logged if line.get("message") == "turn"]  # a metric has none
+    return [line for line in logged if line.get("message") == message]  # a metric has none
 
 
 def _serve(path: AgentPath) -> None:
@@ -160,17 +171,20 @@ def _serve(path: AgentPath) -> None:
         server.stop()
 
 
-async def _remembered(store: Redis, conversation: str) -> list[dict[str, str]]:
+async def remembered(store: Redis, conversation: str) -> list[dict[str, str]]:
+    """Return what was said in a conversation."""
     found = store.lrange(f"conversation:{conversation}", 0, -1)
     return [json.loads(each) for each in await found]
 
 
-def _at_caller(pcm: bytes, rate: int) -> Samples:
+def at_caller(pcm: bytes, rate: int) -> Samples:
+    """Return PCM16 of any rate as a caller speaks it."""
     spoken = np.frombuffer(pcm, "<i2")
     return np.asarray(soxr.resample(spoken, rate, RATE), np.int16)
 
 
-def _transcript(whisper: WhisperModel, heard: Samples, rate: int) -> str:
+def transcript(whisper: WhisperModel, heard: Samples, rate: int) -> str:
+    """Return the words that it finds in PCM16 of any sample rate."""
     audio = soxr.resample(heard.astype(np.float32) / 32768, rate, RATE)
     segments, _ = whisper.transcribe(audio, beam_size=1, without_timestamps=True)
     return " ".join(segment.text.strip() for segment in segments)
@@ -184,6 +198,8 @@ def report(held: Talk) -> None:
     """
     show(held.stages_ms)
     out.print(f"interrupted: silent {held.interrupted_s * 1000:.0f} ms after the onset of speech")
+    cached, tokens = (sum(each[what] for each in held.prompts) for what in ("cached", "tokens"))
+    out.print(f"in the language model's cache: {cached / tokens:.0%} of {tokens} tokens that it was asked with")
     for turn in held.turns:
         if turn.error_rate > WORST_ERROR_RATE:
             raise ConnectionError(f"heard was {turn.heard!r}, said was {turn.text!r}")

@@ -62,7 +62,7 @@ if callers := deployment.azure.callers:
     login = StateLogin("state", context=context, cluster=cluster, opts=on_cluster)
     edge_tiers = [gateway_tier(context, callers.edge)]
     if settings := deployment.azure.agents:
-        edge_tiers.append(agent_tier(context, settings))
+        edge_tiers.append(agent_tier(context, settings, callers.edge))
     fronts = [
         EdgeTier(context=context, cluster=cluster, props=props, login=login, scaling=scaling, opts=on_cluster)
         for props in edge_tiers

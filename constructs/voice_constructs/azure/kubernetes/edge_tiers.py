@@ -147,7 +147,7 @@ def gateway_tier(context: ClusterContext, edge: AzureEdge) -> EdgeTierProps:
     )
 
 
-def agent_tier(context: ClusterContext, settings: AgentPods) -> EdgeTierProps:
+def agent_tier(context: ClusterContext, settings: AgentPods, edge: AzureEdge) -> EdgeTierProps:
     """Return the agents', which hold spoken conversations and grow by those that they hold."""
     keys = {CHAT_KEY: settings.chat, SPEECH_KEY: settings.speech}
     asked = {
@@ -159,7 +159,7 @@ def agent_tier(context: ClusterContext, settings: AgentPods) -> EdgeTierProps:
         kind="Agents",
         component=Component.AGENT,
         image=Image.AGENT,
-        launcher=agent(context.deployment, settings),
+        launcher=agent(context.deployment, settings, edge),
         share=AGENT_SHARE,
         ports={"http": AGENT_HTTP},
         address=agent_address(context.azure.network.cidr),

@@ -1,12 +1,13 @@
 """The language model: one that reads what was said, or one that hears it."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pipecat.adapters.llm.services.nvidia_omni_adapter import NvidiaOmniLLMAdapter
 from pipecat.adapters.llm.services.open_ai_adapter import OpenAILLMInvocationParams
 from pipecat.frames.frames import InputAudioRawFrame
+from pipecat.metrics.metrics import LLMTokenUsage
 from pipecat.processors.aggregators.llm_context import LLMContext
 from pipecat.services.nvidia.omni.llm import NvidiaOmniLLMService
 from pipecat.services.openai.llm import OpenAILLMService
@@ -28,11 +29,21 @@ TEMPERATURE = 0.2
 
 
 class Chat(OpenAILLMService):
-    """A language model that is told whose request it answers."""
+    """A language model that is told whose request it answers.
+
+    Args:
+        asked: Told of each request its tokens and those that the engine had in its cache, by engines that say it.
+    """
 
     supports_developer_role = False  # no template of the open models knows it
 
-    def __init__(self, settings: AgentSettings, trace: Trace, **more: Any) -> None:  # noqa: ANN401  Pipecat's
+    def __init__(
+        self,
+        settings: AgentSettings,
+        trace: Trace,
+        asked: Callable[[int, int], None],
+        **more: Any,  # noqa: ANN401  Pipecat's
+    ) -> None:
         own = more.pop("own", {})
         super().__init__(
             # Without one, Pipecat's client asks the environment for it; engines of a cluster ask for none.
@@ -47,6 +58,12 @@ class Chat(OpenAILLMService):
             **more,
         )
         self._trace = trace
+        self._asked = asked
+
+    async def start_llm_usage_metrics(self, tokens: LLMTokenUsage) -> None:
+        """Tell what a request took."""
+        if tokens.cache_read_input_tokens is not None:
+            self._asked(tokens.prompt_tokens, tokens.cache_read_input_tokens)
 
     def build_chat_completion_params(self, params_from_context: OpenAILLMInvocationParams) -> dict[str, Any]:
         """Return what a request holds."""
@@ -72,10 +89,11 @@ class ListeningChat(Chat, NvidiaOmniLLMService):
 
     adapter_class = _OpenAIAudio
 
-    def __init__(self, settings: AgentSettings, trace: Trace, context: LLMContext) -> None:
-        super().__init__(
-            settings, trace, context=context, own={"pre_speech_buffer_secs": BEFORE_S, "temperature": TEMPERATURE}
-        )
+    def __init__(
+        self, settings: AgentSettings, trace: Trace, asked: Callable[[int, int], None], context: LLMContext
+    ) -> None:
+        own = {"pre_speech_buffer_secs": BEFORE_S, "temperature": TEMPERATURE}
+        super().__init__(settings, trace, asked, context=context, own=own)
         self._register_event_handler("on_heard")
 
     def build_chat_completion_params(self, params_from_context: OpenAILLMInvocationParams) -> dict[str, Any]:

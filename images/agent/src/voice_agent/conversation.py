@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import httpx2
 from pipecat.adapters.llm.schemas.tools_schema import ToolsSchema
 from pipecat.frames.frames import ErrorFrame, LLMRunFrame, OutputTransportMessageUrgentFrame
-from pipecat.observers.user_bot_latency_observer import LatencyBreakdown, UserBotLatencyObserver
+from pipecat.observers.user_bot_latency_observer import LatencyBreakdown, MeasuredFrom, UserBotLatencyObserver
 from pipecat.pipeline.pipeline import Pipeline
 from pipecat.pipeline.worker import PipelineParams, PipelineWorker, ProcessorUnusablePolicy
 from pipecat.processors.aggregators.llm_context import LLMContext, LLMContextMessage
@@ -31,7 +31,7 @@ from redis.exceptions import RedisError
 
 from voice_agent.chat import Chat, ListeningChat
 from voice_agent.entrances import Close, Entrance, Json
-from voice_agent.hearing import RATE, Hearing
+from voice_agent.hearing import RATE, Hearing, Presence
 from voice_agent.memory import LEASE_S, LostLeaseError, Memory, Message, Role
 from voice_agent.metrics import Metrics
 from voice_agent.models import Models
@@ -55,12 +55,12 @@ class Engines:
     """What one conversation is held with, beside the two models of turns.
 
     Attributes:
-        hearing: Speech to text; ``None`` where the language model hears.
+        hearing: Speech to text, or the caller's session alone where the language model hears.
     """
 
     client: httpx2.AsyncClient
     trace: Trace
-    hearing: Hearing | None
+    hearing: Hearing | Presence
     tools: Tools
     known_tools: ToolsSchema | NotGiven
 
@@ -104,7 +104,7 @@ class Conversation:
         Raises:
             RedisError: The store does not answer.
         """
-        said = await self._memory.take()
+        engines, said = self._engines, await self._memory.take()
         worker = self._worker(entrance, said)
 
         async def end(close: Close) -> None:
@@ -126,7 +126,12 @@ class Conversation:
                 await asyncio.wait_for(self._turns.over.wait(), LAST_TURN_S)
             await end(RESTART)
 
-        beside = [asyncio.create_task(each) for each in (keep(), leave())]
+        async def stay(presence: Presence) -> None:
+            await presence.lost()
+            await end(BROKEN)
+
+        present = [stay(engines.hearing)] if isinstance(engines.hearing, Presence) else []
+        beside = [asyncio.create_task(each) for each in (keep(), leave(), *present)]
         runner = WorkerRunner(handle_sigint=False)
         try:
             await runner.add_workers(worker)
@@ -136,6 +141,7 @@ class Conversation:
                 task.cancel()
             with contextlib.suppress(RedisError):
                 await self._memory.release()
+            engines.trace.end()
             log.info("conversation ended", extra={"fields": {"code": entrance.socket.ending.code}})
 
     def _worker(self, entrance: Entrance, said: list[Message]) -> PipelineWorker:
@@ -151,8 +157,9 @@ class Conversation:
         )
         messages = [_as_pipecat(message) for message in said]
         context = LLMContext(messages, tools=engines.known_tools)
-        hearing = [engines.hearing] if engines.hearing else []
-        chat = Chat(settings, engines.trace) if hearing else ListeningChat(settings, engines.trace, context)
+        hearing = [engines.hearing] if isinstance(engines.hearing, Hearing) else []
+        told = settings, engines.trace, self._metrics.asked
+        chat = Chat(*told) if hearing else ListeningChat(*told, context)
         engines.tools.join(chat)
         speaking = Speaking(settings, engines.client, engines.trace)
         turns = UserTurnStrategies(
@@ -194,7 +201,9 @@ class Conversation:
 
         @latency.event_handler("on_latency_breakdown")
         async def answered(_: object, breakdown: LatencyBreakdown) -> None:
-            self._metrics.turn(breakdown)
+            if breakdown.measured_from is MeasuredFrom.USER_SILENCE:
+                self._metrics.turn(breakdown)
+                engines.trace.turn(breakdown)
 
         return worker
 
@@ -215,7 +224,7 @@ class Conversation:
         async def asked(_aggregator: object, _strategy: object, message: UserTurnStoppedMessage) -> None:
             if message.content:
                 await self._note_question(worker, entrance, message.content)
-            elif self._engines.hearing:  # else the language model says what it hears
+            elif isinstance(self._engines.hearing, Hearing):  # else the language model says what it hears
                 self._turns.end()
 
         @agent.event_handler("on_assistant_turn_stopped")

@@ -1,16 +1,16 @@
-"""Speech to text: the gateway, by OpenAI's realtime transcription."""
+"""The gateway: it says who may speak, and hears by OpenAI's realtime transcription unless the language model does."""
 
+import asyncio
 import base64
 from typing import Any
 
-import httpx2
 import websockets
 from pipecat.frames.frames import TranscriptionFrame
 from pipecat.services.openai.stt import OpenAIRealtimeSTTService
 from pipecat.utils.time import time_now_iso8601
 from websockets.asyncio.client import ClientConnection
 
-from blueprint.contract.session_api import MODELS_PATH, REALTIME_PATH
+from blueprint.contract.session_api import PRESENCE_PATH, REALTIME_PATH
 from voice_agent.refusals import RefusedError
 from voice_agent.settings import AgentSettings
 from voice_agent.trace import Trace
@@ -21,6 +21,9 @@ SILENT_S = 5.0
 """A microphone that sends nothing for that long is silence for the gateway, which would close the session."""
 PAUSE_S = 0.5
 """Between two tries to reach a gateway again: the first that is tried may be the one that has just stopped."""
+TRIES = 3
+TAKEN = 1008
+"""What the gateway closes a session's older socket with."""
 
 
 class Line:
@@ -31,8 +34,8 @@ class Line:
     """
 
     def __init__(self, settings: AgentSettings, key: str, trace: Trace) -> None:
-        self.url = f"ws{settings.gateway_url.removeprefix('http')}{REALTIME_PATH}"
-        self._models = f"{settings.gateway_url}{MODELS_PATH}"
+        path = PRESENCE_PATH if settings.listening == "audio" else f"{REALTIME_PATH}?intent=transcription"
+        self.url = f"ws{settings.gateway_url.removeprefix('http')}{path}"
         self.headers = {**({"Authorization": key} if key else {}), **trace.headers()}
 
     async def open(self) -> ClientConnection:
@@ -41,32 +44,43 @@ class Line:
         Raises:
             RefusedError: The gateway lets the caller not in, or is not there.
         """
-        url = f"{self.url}?intent=transcription"
         try:
             return await websockets.connect(
-                url, additional_headers=self.headers, compression=None, open_timeout=TIMEOUT_S
+                self.url, additional_headers=self.headers, compression=None, open_timeout=TIMEOUT_S
             )
         except websockets.InvalidStatus as refusal:
             raise RefusedError.passed_on(refusal.response.status_code, refusal.response.body or b"") from None
         except (OSError, TimeoutError, websockets.WebSocketException) as error:
-            raise _away(error) from None
+            detail = f"the gateway cannot be reached: {type(error).__name__}"
+            raise RefusedError(503, "gateway away", detail) from None
 
-    async def ask(self, client: httpx2.AsyncClient) -> None:
-        """Ask whether the caller may speak, where somebody else hears: a list that costs nothing asks for the same key.
 
-        Raises:
-            RefusedError: As ``open``.
-        """
+class Presence:
+    """The caller's session at the gateway, where the language model hears: it counts there, and has no audio.
+
+    Args:
+        opened: The first connection, which came before the caller was let in.
+    """
+
+    def __init__(self, line: Line, opened: ClientConnection) -> None:
+        self._line = line
+        self._opened = opened
+
+    async def lost(self) -> None:
+        """Return when the gateway gives the caller no session any more; until then another follows one that ends."""
+        tries = 0
         try:
-            answer = await client.get(self._models, headers=self.headers, timeout=TIMEOUT_S)
-        except httpx2.HTTPError as error:
-            raise _away(error) from None
-        if answer.is_error:
-            raise RefusedError.passed_on(answer.status_code, answer.content)
-
-
-def _away(error: Exception) -> RefusedError:
-    return RefusedError(503, "gateway away", f"the gateway cannot be reached: {type(error).__name__}")
+            while tries < TRIES:
+                await self._opened.wait_closed()
+                if self._opened.close_code == TAKEN:
+                    return
+                await asyncio.sleep(PAUSE_S * 2**tries)
+                try:
+                    self._opened, tries = await self._line.open(), 0
+                except RefusedError:
+                    tries += 1
+        finally:
+            await self._opened.close()
 
 
 class Hearing(OpenAIRealtimeSTTService):

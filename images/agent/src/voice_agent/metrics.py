@@ -12,7 +12,7 @@ from pipecat.frames.frames import (
     VADUserStartedSpeakingFrame,
 )
 from pipecat.observers.base_observer import BaseObserver, FramePushed
-from pipecat.observers.user_bot_latency_observer import LatencyBreakdown, MeasuredFrom
+from pipecat.observers.user_bot_latency_observer import LatencyBreakdown
 from pipecat.transports.base_output import BaseOutputTransport
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -46,12 +46,13 @@ class Metrics:
         self._interruptions = Histogram(
             "voice_agent_barge_in_seconds", "Onset of speech to silence", buckets=SECONDS, registry=self.registry
         )
+        prompts = "Prompt tokens whose engine tells how many were in its cache", "... of them those in the cache"
+        self._prompt = Counter("voice_agent_prompt_tokens", prompts[0], registry=self.registry)
+        self._cached = Counter("voice_agent_cached_prompt_tokens", prompts[1], registry=self.registry)
         Gauge("voice_agent_slots", "Conversations that fit", registry=self.registry).set(slots)
 
     def turn(self, breakdown: LatencyBreakdown) -> None:
         """Note what a turn took, in parts that add up to it."""
-        if breakdown.measured_from is not MeasuredFrom.USER_SILENCE:
-            return
         self._turns.observe(breakdown.total_secs)
         self.told.observe("TurnLatency", 1000 * breakdown.total_secs)
         stages: dict[str, float] = {}
@@ -61,6 +62,12 @@ class Metrics:
             self._stages.labels(stage).observe(took)
         told = {stage: round(took * 1000) for stage, took in stages.items()}
         log.info("turn", extra={"fields": {"total_ms": round(breakdown.total_secs * 1000), "stages_ms": told}})
+
+    def asked(self, tokens: int, cached: int) -> None:
+        """Note the tokens of a request to the language model, and how many its engine had in its cache."""
+        self._prompt.inc(tokens)
+        self._cached.inc(cached)
+        log.info("prompt", extra={"fields": {"tokens": tokens, "cached": cached}})
 
     def refused(self, reason: str) -> None:
         """Count a caller who was not let in."""

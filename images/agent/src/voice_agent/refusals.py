@@ -22,12 +22,10 @@ class RefusedError(Exception):
         """Return the gateway's refusal as the agent's own."""
         try:
             said = json.loads(body)
-            told = said["error"]
-            # To OpenAI's clients it is told in their form.
-            error, detail = (told["code"], told["message"]) if isinstance(told, dict) else (told, said["detail"])
+            error, detail = said["error"], said["detail"]
         except (ValueError, KeyError, TypeError):
             error, detail = "refused", f"the gateway answers {status}"
-        return cls(status if status in PASSED_ON else UNAVAILABLE, str(error).replace("_", " "), str(detail))
+        return cls(status if status in PASSED_ON else UNAVAILABLE, str(error), str(detail))
 
     def response(self) -> JSONResponse:
         """Return the answer that tells the caller."""

@@ -5,7 +5,7 @@ import contextlib
 import logging
 import secrets
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from functools import partial
 
 import httpx2
@@ -19,6 +19,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocketDisconnect
+from websockets.asyncio.client import ClientConnection
 
 from blueprint.contract.metrics import STORAGE_RESOLUTION_S
 from blueprint.contract.session_api import HEALTH_PATH, REALTIME_PATH
@@ -26,7 +27,7 @@ from blueprint.contract.state import HOST_HEARTBEAT_S
 from voice_agent import tokens
 from voice_agent.conversation import LAST_TURN_S, Conversation, Engines
 from voice_agent.entrances import Entrance, ProtobufEntrance, RealtimeEntrance, Socket, TwilioEntrance
-from voice_agent.hearing import Hearing, Line
+from voice_agent.hearing import Hearing, Line, Presence
 from voice_agent.memory import Memory
 from voice_agent.metrics import Metrics
 from voice_agent.models import Models
@@ -35,7 +36,7 @@ from voice_agent.settings import AgentSettings
 from voice_agent.siblings import HEADER, LOOK_S, NO_ROOM, Connection, Siblings
 from voice_agent.speaking import SPEECH_TIMEOUT_S
 from voice_agent.tools import Tools
-from voice_agent.trace import Trace
+from voice_agent.trace import Traces
 from voice_runtime import metrics, tasks
 from voice_runtime.store import StoreSettings, connect
 
@@ -68,6 +69,7 @@ class Agent:
         self.draining = asyncio.Event()
         self.leaving = asyncio.Event()
         self.siblings = Siblings(settings, store)
+        self.traces = Traces(settings.trace_collector, settings.traced_share, settings.deployment)
         self.changed = asyncio.Event()
         self.held = 0
 
@@ -106,12 +108,13 @@ class Agent:
             with self.slot():
                 await entrance.begin()
                 conversation = self._conversation(entrance)
-                trace = Trace(conversation)
+                trace = self.traces.begin(conversation)
                 await self._is_there()
                 tools = Tools(self.settings.tools_url, self.client, trace, conversation)
                 known = await tools.read()
                 line = Line(self.settings, entrance.key, trace)
-                async with self._heard(line) as hearing:
+                async with await line.open() as opened:
+                    hearing = self._heard(line, opened)
                     engines = Engines(self.client, trace, hearing, tools, known)
                     await self._hold(entrance, conversation, engines, giver)
         except FullError as full:
@@ -130,15 +133,10 @@ class Agent:
         self.metrics.refused(refusal.error)
         await entrance.refuse(refusal)
 
-    @contextlib.asynccontextmanager
-    async def _heard(self, line: Line) -> AsyncIterator[Hearing | None]:
-        """Let the gateway judge the caller, and hear it unless the language model does."""
+    def _heard(self, line: Line, opened: ClientConnection) -> Hearing | Presence:
         if self.settings.listening == "audio":
-            await line.ask(self.client)
-            yield None
-        else:
-            async with await line.open() as opened:
-                yield Hearing(line, opened, self.settings)
+            return Presence(line, opened)
+        return Hearing(line, opened, self.settings)
 
     async def _hold(self, entrance: Entrance, conversation: str, engines: Engines, giver: str) -> None:
         settings = self.settings
@@ -242,6 +240,7 @@ async def serve(settings: AgentSettings, store_settings: StoreSettings) -> None:
     agent.metrics.flush(agent.held)
     await agent.client.aclose()
     await agent.store.aclose()
+    await asyncio.to_thread(agent.traces.close)
     log.info("stopped")
 
 

@@ -35,6 +35,8 @@ class AgentSettings(BaseSettings):
         language: Spoken, such as ``en``; empty: it is found out from the audio.
         answer_tokens: Most tokens of an answer.
         listening: What the language model is given of a question: its ``transcript`` by the gateway, or its ``audio``.
+        trace_collector: Where traces go, by OTLP over HTTP; empty: nowhere.
+        traced_share: Of conversations that are traced.
         bind_address: Address that the port is on; one that is given is also where siblings find it.
         prometheus_port: Where metrics are asked for, apart from callers; without one nobody can.
         final_within_s: How long after the end of speech a final transcript may come. A turn whose last final is known
@@ -68,6 +70,8 @@ class AgentSettings(BaseSettings):
     answer_tokens: int = Field(ge=1)
     listening: Literal["transcript", "audio"]
 
+    trace_collector: str = Field(default="", pattern="^(https?://.+)?$")
+    traced_share: float = Field(default=0.01, ge=0, le=1)
     bind_address: str = ANYWHERE
     prometheus_port: int | None = Field(default=None, ge=1, le=65535)
     final_within_s: float = Field(default=1.5, gt=0)

@@ -19,6 +19,7 @@ from blueprint.contract.session_api import (
     HEALTH_PATH,
     LISTEN_PATH,
     MODELS_PATH,
+    PRESENCE_PATH,
     REALTIME_PATH,
     REQUEST_HEADERS,
     SESSION_PATH,
@@ -29,6 +30,7 @@ from voice_gateway.audio_route import audio
 from voice_gateway.event_stream import events
 from voice_gateway.gateway import Gateway
 from voice_gateway.listen import ListenSocket
+from voice_gateway.presence import presence
 from voice_gateway.realtime import RealtimeSocket
 from voice_gateway.refusals import answer_http_exception, answer_store_error
 from voice_gateway.session_routes import close, create
@@ -37,10 +39,11 @@ from voice_gateway.transcriptions import models, transcribe
 FOR_CLIENTS = (
     WebSocketRoute(REALTIME_PATH, RealtimeSocket.run),
     WebSocketRoute(LISTEN_PATH, ListenSocket.run),
+    WebSocketRoute(PRESENCE_PATH, presence),
     Route(TRANSCRIPTIONS_PATH, transcribe, methods=["POST"]),
     Route(MODELS_PATH, models, methods=["GET"]),
 )
-"""What other services' clients know; on both ports, so that a program of this network has one address for all."""
+"""What other services' clients and agents know; on both ports, so that a program of this network has one address."""
 
 
 async def health(request: Request) -> Response:

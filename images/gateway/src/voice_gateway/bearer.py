@@ -19,9 +19,17 @@ SCHEMES = ("bearer", "token")
 
 
 async def session_of(
-    gateway: Gateway, connection: HTTPConnection, language: str | None, end_of_turn_ms: int | None = None
+    gateway: Gateway,
+    connection: HTTPConnection,
+    language: str | None,
+    end_of_turn_ms: int | None = None,
+    *,
+    heard_here: bool = True,
 ) -> tuple[Session, bool]:
     """Return the session of a caller, and whether it outlives its socket: a caller with its token can come back.
+
+    Args:
+        heard_here: Whether hosts of this deployment need room for it.
 
     Raises:
         Refusal: The key opens nothing, or there is no session for it.
@@ -36,7 +44,7 @@ async def session_of(
     if named is None:
         caller = await _caller(gateway, connection, key)
         await check_rate(gateway, caller)
-        return await open_session(gateway, caller, wanted), False
+        return await open_session(gateway, caller, wanted, heard_here=heard_here), False
     session = await gateway.session_of(named, key)
     if session.kind is not SessionKind.GATEWAY:
         raise Refusal(403, "wrong transport", "this session was opened for SRTP; open one with transport websocket")

@@ -83,15 +83,16 @@ async def close(request: Request) -> Response:
     return Response(status_code=204)
 
 
-async def open_session(gateway: Gateway, caller: str, wanted: SessionRequest) -> Session:
-    """Open a session for a caller.
+async def open_session(gateway: Gateway, caller: str, wanted: SessionRequest, *, heard_here: bool = True) -> Session:
+    """Open a session for a caller, with room at the hosts unless somebody else hears it.
 
     Raises:
         Refusal: The caller may have no more, or no host has room or knows the language.
     """
     check_language(gateway, wanted.language)
     _check_media(wanted)
-    _check_capacity(gateway, wanted)
+    if heard_here:
+        _check_capacity(gateway, wanted)
     session = await _open(gateway, caller, wanted)
     gateway.metrics.count("SessionsCreated")
     log.info("session opened", extra={"fields": {"ssrc": session.ssrc, "kind": session.kind}})

@@ -1,0 +1,73 @@
+"""``WS /v1/presence``: a caller's session that somebody else hears, as an agent does whose language model takes audio.
+
+It counts as one of the caller's, lasts as long as its socket, and takes no place at the hosts that hear.
+"""
+
+import asyncio
+import contextlib
+import time
+
+from redis.exceptions import RedisError
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from voice_gateway.audio_socket import CLOSED_ELSEWHERE, ENDED, LOST_LEASE, RESTART, WATCH_EVERY_S, Close
+from voice_gateway.bearer import session_of
+from voice_gateway.gateway import Gateway
+from voice_gateway.refusals import Refusal, store_away
+from voice_gateway.socket_lease import SocketLease
+from voice_runtime.sessions import Session, SessionState
+
+
+async def presence(websocket: WebSocket) -> None:
+    """Hold a session until either side ends it."""
+    gateway: Gateway = websocket.app.state.gateway
+    try:
+        with gateway.connection():
+            session, outlives = await session_of(gateway, websocket, None, heard_here=False)
+            lease = SocketLease(gateway.store, session.ssrc)
+            await lease.take()
+            await gateway.sessions.resume(session)
+            await websocket.accept()
+            close = await _ending(gateway, websocket, session, lease)
+            with contextlib.suppress(RedisError):
+                if not outlives:
+                    await gateway.sessions.close(session)
+                elif await lease.is_held():
+                    await gateway.sessions.lapse(session, gateway.settings.reconnect_grace_s)
+            with contextlib.suppress(WebSocketDisconnect, RuntimeError):  # the caller may have gone first
+                await websocket.close(close.code, close.reason)
+    except Refusal as refusal:
+        await websocket.send_denial_response(refusal.response())
+    except RedisError:
+        await websocket.send_denial_response(store_away().response())
+
+
+async def _ending(gateway: Gateway, websocket: WebSocket, session: Session, lease: SocketLease) -> Close:
+    async def gone() -> Close:
+        with contextlib.suppress(WebSocketDisconnect, KeyError):
+            while True:
+                await websocket.receive_text()
+        return ENDED
+
+    async def watch() -> Close:
+        while time.time() < session.expires_at:
+            await asyncio.sleep(WATCH_EVERY_S)
+            with contextlib.suppress(RedisError):
+                if not await lease.renew():
+                    return LOST_LEASE
+                found = await gateway.sessions.read(session.ssrc)
+                if found is None or found.state is SessionState.CLOSED:
+                    return CLOSED_ELSEWHERE
+        return RESTART  # another session may follow
+
+    async def leave() -> Close:
+        await gateway.leaving.wait()
+        return RESTART
+
+    endings = [asyncio.create_task(each) for each in (gone(), watch(), leave())]
+    try:
+        done, _ = await asyncio.wait(endings, return_when=asyncio.FIRST_COMPLETED)
+        return done.pop().result()
+    finally:
+        for task in endings:
+            task.cancel()
