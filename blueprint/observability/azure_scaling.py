@@ -16,6 +16,7 @@ from blueprint.azure.metrics import (
     total,
 )
 from blueprint.capacity import FILL
+from blueprint.contract.metrics import FLEET_DIMENSION, METRICS
 from blueprint.engines.sizing.service import size_service
 from blueprint.file.model.azure import (
     AggregatedService,
@@ -91,7 +92,7 @@ def triggers(azure: Azure, service: AzureService) -> Mapping[str, tuple[Trigger,
 
 
 def cpu_trigger(deployment: str, cpus: float) -> Trigger:
-    """Return the trigger of pods that need no GPU: how much of their CPUs they use.
+    """Return the second trigger of pods that need no GPU: how much of their CPUs they use.
 
     Args:
         deployment: Name of their Deployment, and of its main container.
@@ -99,6 +100,16 @@ def cpu_trigger(deployment: str, cpus: float) -> Trigger:
     """
     labels = f'namespace="{NAMESPACE}",pod=~"{deployment}-.*",container="{deployment}"'
     return Trigger("cpu", f"sum(rate({CONTAINER_CPU}{{{labels}}}[2m]))", cpus * FILL)
+
+
+def places_trigger(component: str) -> Trigger:
+    """Return the trigger of pods that admit by places: the share of them that is taken, in percent of each pod."""
+    return Trigger("places", f'sum({METRICS["SlotsTaken"].series}{{{FLEET_DIMENSION}="{component}"}})', 100 * FILL)
+
+
+def sockets_trigger(sockets: int) -> Trigger:
+    """Return the trigger of gateways: their open sockets, against those that a pod admits."""
+    return Trigger("sockets", f"sum({METRICS['OpenSockets'].series})", sockets * FILL)
 
 
 def conversations_trigger(conversations: int) -> Trigger:

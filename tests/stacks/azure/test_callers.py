@@ -298,6 +298,28 @@ def test_agents_grow_by_conversations_and_end_with_them(pods_graph: Graph) -> No
     assert budget["spec"]["maxUnavailable"] == 1
 
 
+@pytest.mark.parametrize(
+    ("tier", "query", "admits", "share"),
+    [
+        ("gateway", "sum(voice_open_sockets)", "VOICE_MAX_CONNECTIONS", None),
+        ("vad", 'sum(voice_slots_taken{Fleet="vad"})', "VOICE_MAX_SESSIONS", 100),
+        ("asr", 'sum(voice_slots_taken{Fleet="asr"})', "VOICE_SESSIONS", 100),
+    ],
+)
+def test_tiers_grow_first_by_what_they_admit_by(
+    pods_graph: Graph, tier: str, query: str, admits: str, share: int | None
+) -> None:
+    """A pod whose places are taken refuses, however little its CPUs do; a core that polls does always all it can."""
+    (scaled,) = (one for one in manifests(pods_graph, "ScaledObject") if one["metadata"]["name"] == tier)
+    first, *others = (one["metadata"] for one in scaled["spec"]["triggers"])
+    told = int(_told(pod(pods_graph, tier).container(tier))[admits])
+    assert told > 0
+    assert first["query"] == query
+    assert float(first["threshold"]) == pytest.approx((share or told) * FILL, abs=0.5)
+    assert {one["ignoreNullValues"] for one in (first, *others)} == {"false"}, "a metric that ends is no idle pod"
+    assert ["container_cpu_usage" in one["query"] for one in others] == ([] if tier == "vad" else [True])
+
+
 def test_nobody_outside_reads_an_agents_figures(pods_graph: Graph) -> None:
     """They have a port of their own, to which no load balancer leads."""
     told = _told(pod(pods_graph, "agent").container("agent"))

@@ -244,6 +244,8 @@ def test_every_deployment_of_engines_is_scaled_within_the_files_bounds(graph: Gr
             assert trigger["type"] == "prometheus"
             assert trigger["metricType"] == "AverageValue"  # the one kind that a fallback exists for
             assert {"serverAddress", "query", "threshold"} <= trigger["metadata"].keys()
+            # https://keda.sh/docs/2.17/scalers/prometheus: else series that end are taken for 0, and replicas go.
+            assert trigger["metadata"]["ignoreNullValues"] == ("false" if bounds.min else "true")
             assert trigger["authenticationRef"]["name"] == "prometheus"
             own = f'voice_pool="{each.labels[POOL_LABEL]}"' in trigger["metadata"]["query"]
             assert own or each.name == "qwen-h100spot"

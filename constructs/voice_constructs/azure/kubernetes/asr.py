@@ -10,6 +10,7 @@ from blueprint.contract.session_api import HEALTH_PATH
 from blueprint.engines.launch.callers import asr
 from blueprint.file.model.azure_callers import AsrPods
 from blueprint.hosts import CALLER_TIER_IMAGES
+from blueprint.observability.azure_scaling import cpu_trigger, places_trigger
 from voice_constructs.azure.kubernetes.context import ClusterContext
 from voice_constructs.azure.kubernetes.cpu_replicas import CpuReplicas, CpuReplicasProps
 from voice_constructs.azure.kubernetes.pods import LaunchedContainer, Share, http_probe, of_pod
@@ -49,6 +50,7 @@ def asr_front(
             bounds=settings.replicas,
             drain_s=settings.drain_timeout_s,
             images=CALLER_TIER_IMAGES[Component.ASR],
+            triggers=[places_trigger(Component.ASR), cpu_trigger(Component.ASR, settings.cpus)],
             volumes=login.volumes(),
         ),
         needs=[login.config],

@@ -11,7 +11,7 @@ from blueprint.azure.names import POOL_LABEL
 from blueprint.contract.images import Image
 from blueprint.file.model.azure import CPU_POOL
 from blueprint.file.model.base import HostCount
-from blueprint.observability.azure_scaling import Trigger, cpu_trigger
+from blueprint.observability.azure_scaling import Trigger
 from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata, pod_labels
 from voice_constructs.azure.kubernetes.engine_replicas import HOST_LABEL, ZONE_LABEL
 from voice_constructs.azure.kubernetes.namespaces import Claim
@@ -38,7 +38,7 @@ class CpuReplicasProps:
         bounds: Fewest and most pods.
         drain_s: What a stopping pod may take to finish.
         images: While one has no digest, there are no pods.
-        trigger: What they are scaled by; without one, the CPUs that the main container uses.
+        triggers: What they are scaled by, what they admit by first: the one that asks for most pods has them.
     """
 
     component: Component
@@ -46,9 +46,9 @@ class CpuReplicasProps:
     bounds: HostCount
     drain_s: int
     images: tuple[Image, ...]
+    triggers: Sequence[Trigger]
     sidecars: Sequence[LaunchedContainer] = ()
     volumes: Sequence[Volume] = ()
-    trigger: Trigger | None = None
 
 
 class CpuReplicas(pulumi.ComponentResource):
@@ -84,7 +84,7 @@ class CpuReplicas(pulumi.ComponentResource):
             deployment,
             name,
             bounds=props.bounds,
-            triggers=[props.trigger or cpu_trigger(name, props.main.share.cpus)],
+            triggers=props.triggers,
             held=context.held(props.images),
             parent=self,
         )

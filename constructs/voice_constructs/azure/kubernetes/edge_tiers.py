@@ -20,7 +20,7 @@ from blueprint.file.model.agents import AgentPods, Endpoint
 from blueprint.file.model.azure_callers import AzureEdge
 from blueprint.file.model.base import HostCount
 from blueprint.hosts import AGENT_POD_IMAGES, CALLER_TIER_IMAGES
-from blueprint.observability.azure_scaling import Trigger, conversations_trigger
+from blueprint.observability.azure_scaling import Trigger, conversations_trigger, cpu_trigger, sockets_trigger
 from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext
 from voice_constructs.azure.kubernetes.cpu_replicas import CpuReplicas, CpuReplicasProps
 from voice_constructs.azure.kubernetes.load_balancer import LoadBalancer
@@ -44,7 +44,7 @@ class EdgeTierProps:
         address: Of the load balancer, in the nodes' range.
         health: Where nodes say whether they have a ready pod.
         secrets: Names in the vault by the variables that they become.
-        trigger: What they are scaled by; without one, CPU.
+        triggers: What they are scaled by.
     """
 
     kind: str
@@ -59,7 +59,7 @@ class EdgeTierProps:
     bounds: HostCount
     drain_s: int
     images: tuple[Image, ...]
-    trigger: Trigger | None = None
+    triggers: tuple[Trigger, ...]
 
 
 class EdgeTier(pulumi.ComponentResource):
@@ -111,7 +111,7 @@ class EdgeTier(pulumi.ComponentResource):
                 drain_s=props.drain_s,
                 images=props.images,
                 volumes=[*login.volumes(), secrets.volume()],
-                trigger=props.trigger,
+                triggers=props.triggers,
             ),
             needs=[login.config, secrets.provider],
             opts=child,
@@ -131,11 +131,12 @@ class EdgeTier(pulumi.ComponentResource):
 
 def gateway_tier(context: ClusterContext, edge: AzureEdge) -> EdgeTierProps:
     """Return the gateway's: sessions, WebSocket audio, event streams, and the key that signs tokens."""
+    sockets = gateway_pod_sockets(edge.gateway)
     return EdgeTierProps(
         kind="GatewayService",
         component=Component.GATEWAY,
         image=Image.GATEWAY,
-        launcher=gateway(context.deployment, edge, gateway_pod_sockets(edge.gateway)),
+        launcher=gateway(context.deployment, edge, sockets),
         share=Share(edge.gateway.cpus, edge.gateway.memory_gib),
         ports={"http": GATEWAY_HTTP, "media": GATEWAY_MEDIA},
         address=gateway_address(context.azure.network.cidr),
@@ -144,6 +145,7 @@ def gateway_tier(context: ClusterContext, edge: AzureEdge) -> EdgeTierProps:
         bounds=edge.gateway.replicas,
         drain_s=GATEWAY_DRAIN_TIMEOUT_S,
         images=CALLER_TIER_IMAGES[Component.GATEWAY],
+        triggers=(sockets_trigger(sockets), cpu_trigger(Component.GATEWAY, edge.gateway.cpus)),
     )
 
 
@@ -168,5 +170,5 @@ def agent_tier(context: ClusterContext, settings: AgentPods, edge: AzureEdge) ->
         bounds=settings.replicas,
         drain_s=settings.drain_timeout_s,
         images=AGENT_POD_IMAGES,
-        trigger=conversations_trigger(settings.conversations),
+        triggers=(conversations_trigger(settings.conversations),),
     )

@@ -87,12 +87,12 @@ class Scaling(pulumi.ComponentResource):
                         "behavior": {"scaleUp": _behavior(SCALE_UP), "scaleDown": _behavior(SCALE_DOWN)}
                     }
                 },
-                "triggers": [self._trigger(trigger) for trigger in triggers],
+                "triggers": [self._trigger(trigger, silent_is_idle=not bounds.min) for trigger in triggers],
             },
             opts=pulumi.ResourceOptions(parent=parent, depends_on=[deployment, self._authentication]),
         )
 
-    def _trigger(self, trigger: Trigger) -> dict[str, pulumi.Input[object]]:
+    def _trigger(self, trigger: Trigger, *, silent_is_idle: bool) -> dict[str, pulumi.Input[object]]:
         return {
             "type": "prometheus",
             "name": trigger.name,
@@ -102,6 +102,8 @@ class Scaling(pulumi.ComponentResource):
                 "serverAddress": self._endpoint,
                 "query": trigger.query,
                 "threshold": f"{trigger.per_replica:g}",
+                # KEDA takes an empty answer for 0. Only where nothing need run is that nobody's silence.
+                "ignoreNullValues": "true" if silent_is_idle else "false",
             },
             "authenticationRef": {"name": AUTHENTICATION},
         }

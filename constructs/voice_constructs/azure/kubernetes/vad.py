@@ -12,6 +12,7 @@ from blueprint.contract.network import RTP, VAD_HEALTH
 from blueprint.engines.launch.callers import VAD_RUN_DIR, vad
 from blueprint.file.model.azure_callers import VadPods
 from blueprint.hosts import CALLER_TIER_IMAGES
+from blueprint.observability.azure_scaling import places_trigger
 from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext
 from voice_constructs.azure.kubernetes.cpu_replicas import CpuReplicas, CpuReplicasProps
 from voice_constructs.azure.kubernetes.load_balancer import LoadBalancer
@@ -57,6 +58,8 @@ class Vad(pulumi.ComponentResource):
                 bounds=settings.replicas,
                 drain_s=settings.drain_timeout_s,
                 images=CALLER_TIER_IMAGES[Component.VAD],
+                # No CPU: a core that polls is always busy.
+                triggers=[places_trigger(Component.VAD)],
                 volumes=[*login.volumes(), Volume(name="run", empty_dir=run)],
             ),
             needs=[login.config],
