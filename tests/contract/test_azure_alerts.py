@@ -31,7 +31,7 @@ WITH_IMAGES = edited(
         "load.conversation_share": 0.05,
     }
 )
-SCALED_BY_TIER = re.compile("container_cpu|voice_agent")
+SCALED_BY_TIER = re.compile("container_cpu|voice_agent|voice_open_sockets|voice_slots_taken")
 """Queries of tiers that carry callers, which have no alert of saturation."""
 RUNBOOKS = runbook_rules.read(ROOT / "docs/runbooks/azure")
 
