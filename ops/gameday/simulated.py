@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from blueprint.aws.edge import ALIAS_TTL_S
 from blueprint.file.model.aws import Rollout
 from blueprint.file.model.deployment import Deployment
-from ops.simulate.capacity import RECOGNISES, FleetPlan, fleet_plans
+from ops.simulate.capacity import FleetPlan, fleet_plans, usual_peak
 from ops.simulate.metrics import check_modelled
 from ops.simulate.policies import own
 from ops.simulate.run import DAY_TICK_S, Result, Settings, Simulation
@@ -26,8 +26,6 @@ from ops.simulate.traces import (
     spot_wave,
 )
 
-PEAK_SHARE = 0.8
-"""Of the calls that the ASR fleets can have at their maximum."""
 CALL_S = 180.0
 SEED = 1
 CROWD_S = 600.0
@@ -92,7 +90,7 @@ class _Hours:
     def __init__(self, deployment: Deployment, plans: tuple[FleetPlan, ...]) -> None:
         aws = deployment.aws_half
         self._plans = plans
-        self.peak = PEAK_SHARE * sum(plan.max_hosts * plan.places for plan in plans if plan.kind in RECOGNISES)
+        self.peak = usual_peak(plans)
         self.settings = Settings(
             zones=aws.availability_zones if aws else deployment.azure.availability_zones,
             call_s=CALL_S,

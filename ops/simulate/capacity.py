@@ -8,11 +8,22 @@ from blueprint import catalog
 from blueprint.aws import names
 from blueprint.aws.edge import AGENT_DRAIN_TIMEOUT_S, AGENT_MEMORY_GIB, AGENT_VCPU, GATEWAY_DRAIN_TIMEOUT_S
 from blueprint.aws.rollouts import surges
-from blueprint.capacity import Bound, agent_bound, asr_host, gateway_task, least, vad_host
+from blueprint.capacity import (
+    Bound,
+    Capacity,
+    agent_bound,
+    agent_capacity,
+    asr_host,
+    caller_capacities,
+    gateway_task,
+    least,
+    vad_host,
+)
 from blueprint.catalog import InstanceType
-from blueprint.checks.azure_callers import AGENT_CPUS
+from blueprint.checks.azure_callers import cpu_pods
 from blueprint.contract.images import Image
 from blueprint.contract.metrics import StartPhase
+from blueprint.engines.launch.callers import GATEWAY_DRAIN_TIMEOUT_S as POD_DRAIN_TIMEOUT_S
 from blueprint.engines.launch.coldstart import BUDGETS
 from blueprint.engines.sizing.result import DoesNotFitError
 from blueprint.engines.sizing.service import TRANSCRIBES, PoolSizing, size_services
@@ -38,9 +49,12 @@ NODE_S = 300.0
 """From a pod that finds no node to a node that takes it. ASSUMED: with the cold start of an engine, the 15 to 25
 minutes that scaling counts on."""
 
-Kind = Literal["gateway", "agent", "vad", "neuron", "gpu", "cpu"]
+Kind = Literal["gateway", "agent", "vad", "asr", "neuron", "gpu", "cpu"]
+"""``asr`` are the pods of a cluster that have a service transcribe; the others of that tier do it themselves."""
 RECOGNISES: tuple[Kind, ...] = ("neuron", "gpu", "cpu")
-"""Kinds of ASR fleets, in the order in which their hosts are filled."""
+"""Kinds of fleets that recognise speech, in the order in which their hosts are filled."""
+PEAK_SHARE = 0.8
+"""Where no peak is given, the share of the calls that the file's fleets can have at their maximum."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +141,7 @@ class FleetPlan:
 
 
 def fleet_plans(deployment: Deployment, boot_s: Mapping[str, tuple[float, float]]) -> tuple[FleetPlan, ...]:
-    """Return the VAD fleet, the ASR fleets in file order, gateway service and agents; for Azure replicas and agents.
+    """Return the VAD fleet, the ASR fleets in file order, gateway service and agents; for Azure replicas, then pods.
 
     Args:
         boot_s: Cold and warm boot by fleet, seconds, where they have been measured.
@@ -135,12 +149,19 @@ def fleet_plans(deployment: Deployment, boot_s: Mapping[str, tuple[float, float]
     Raises:
         ValueError: An override names a fleet that the file does not have, or nothing of the file takes audio.
     """
-    plans = _hosts(deployment) if deployment.aws_half else [*_replicas(deployment.azure), *_agent_pods(deployment)]
+    plans = _hosts(deployment) if deployment.aws_half else [*_replicas(deployment.azure), *_pods(deployment)]
     known = [plan.name for plan in plans]
     for name in boot_s:
         if name not in known:
             raise ValueError(f"{name} is not a fleet of {deployment.name}: {', '.join(known)}")
     return tuple(_measured(plan, boot_s) for plan in plans)
+
+
+def usual_peak(plans: tuple[FleetPlan, ...]) -> float:
+    """Return ``PEAK_SHARE`` of the calls that the fleets can have: of those that each call comes to, the least."""
+    fronts = [plan.max_hosts * plan.places for plan in plans if plan.kind not in RECOGNISES and plan.share == 1]
+    asr = sum(plan.max_hosts * plan.places for plan in plans if plan.kind in RECOGNISES)
+    return PEAK_SHARE * min([asr, *fronts])
 
 
 def _hosts(deployment: Deployment) -> list[FleetPlan]:
@@ -243,29 +264,38 @@ def _service(  # noqa: PLR0917  two places call it
     )
 
 
-def _agent_pods(deployment: Deployment) -> Iterator[FleetPlan]:
-    """Yield the agents of a cluster; each pod more waits for a new node, although a node has several."""
-    azure = deployment.azure
-    if not (azure.agents and azure.cpu_pool):
+def _pods(deployment: Deployment) -> Iterator[FleetPlan]:
+    """Yield the tiers on a cluster's CPU pool; each pod more waits for a new node, although a node has several."""
+    azure, callers = deployment.azure, deployment.azure.callers
+    if not (callers and azure.cpu_pool):
         return
-    carries, bounds, name = agent_bound(azure.agents), azure.agents.replicas, names.AGENT_FLEET
-    price = catalog.vm_sizes()[azure.cpu_pool.vm_size].usd_per_hour.get(azure.location)
-    yield FleetPlan(
-        name=name,
-        kind="agent",
-        instance_type=None,
-        groups=(GroupPlan(name, azure.availability_zones, bounds.min, bounds.max),),
-        places=carries.calls,
-        places_source=carries.source,
-        boot=Boot((Phase("node", NODE_S, NODE_S, "assumed"), Phase("pod", TASK_S, TASK_S, "assumed, as a task"))),
-        warm_up_s=0.0,
-        drain_timeout_s=azure.agents.drain_timeout_s,
-        usd_per_hour=None if price is None else price * AGENT_CPUS / catalog.vm_sizes()[azure.cpu_pool.vm_size].vcpus,
-        spot=False,
-        rules=(),
-        by_queue=True,
-        share=_conversations(deployment),
-    )
+    size, cpus = catalog.vm_sizes()[azure.cpu_pool.vm_size], cpu_pods(azure)
+    price = size.usd_per_hour.get(azure.location)
+    gateway, vad, asr, _ = caller_capacities(callers)
+    found: list[tuple[Capacity, Kind, float]] = [
+        (gateway, "gateway", POD_DRAIN_TIMEOUT_S),
+        (vad, "vad", callers.vad.drain_timeout_s),
+        (asr, "asr", callers.asr.drain_timeout_s),
+    ]
+    if agents := azure.agents:
+        found.append((agent_capacity(agents, agents.replicas, ()), "agent", agents.drain_timeout_s))
+    for each, kind, drain_timeout_s in found:
+        yield FleetPlan(
+            name=each.name,
+            kind=kind,
+            instance_type=None,
+            groups=(GroupPlan(each.name, azure.availability_zones, each.units.min, each.units.max),),
+            places=each.calls,
+            places_source=each.binding.source,
+            boot=Boot((Phase("node", NODE_S, NODE_S, "assumed"), Phase("pod", TASK_S, TASK_S, "assumed, as a task"))),
+            warm_up_s=0.0,
+            drain_timeout_s=drain_timeout_s,
+            usd_per_hour=None if price is None else price * cpus[each.tier.value][0] / size.vcpus,
+            spot=False,
+            rules=(),
+            by_queue=True,
+            share=_conversations(deployment) if kind == "agent" else 1.0,
+        )
 
 
 def _conversations(deployment: Deployment) -> float:

@@ -18,7 +18,7 @@ from ops.options import DeploymentFile, Json, Region
 from ops.output import err, out, print_json, stop
 from ops.progress import heartbeat
 from ops.simulate.account import quota_codes
-from ops.simulate.capacity import RECOGNISES, FleetPlan, fleet_plans
+from ops.simulate.capacity import FleetPlan, fleet_plans, usual_peak
 from ops.simulate.metrics import check_modelled
 from ops.simulate.plots import draw
 from ops.simulate.policies import PEERS, Policy, own
@@ -29,8 +29,6 @@ from ops.simulate.traces import BUILT_IN, Trace, TraceError, read
 
 SWEEP = (0.4, 0.7, 1.0, 1.5)
 """How busy an ASR host is when its places are taken: slots bind first, both at once, or work does."""
-PEAK_SHARE = 0.8
-"""Where no peak is given, the share of the calls that the file's ASR fleets can have at their maximum."""
 
 T = TypeVar("T")
 
@@ -44,7 +42,7 @@ def simulate(  # noqa: PLR0917  typer's options
     ] = "spike",
     peak: Annotated[
         float | None,
-        Option(help="Most calls, for a trace that is built in; 80 % of what the ASR fleets can have.", min=1),
+        Option(help="Most calls, for a trace that is built in; 80 % of what the fleets can have.", min=1),
     ] = None,
     call_seconds: Annotated[float, Option(help="Mean length of a call, s; lengths are exponential.", min=1)] = 180.0,
     seed: Annotated[int, Option(help="The same seed gives the same result.", min=0)] = 1,
@@ -141,9 +139,7 @@ def _trace(load: str, peak: float | None, plans: tuple[FleetPlan, ...]) -> Trace
     if load == "spot-wave" and not any(plan.spot for plan in plans):
         raise ValueError("--load spot-wave: no fleet of the file is bought as spot")
     if load in BUILT_IN:
-        return BUILT_IN[load](
-            peak or PEAK_SHARE * sum(plan.max_hosts * plan.places for plan in plans if plan.kind in RECOGNISES)
-        )
+        return BUILT_IN[load](peak or usual_peak(plans))
     if not Path(load).suffix:
         raise ValueError(f"no trace {load}: choose {', '.join(BUILT_IN)} or a CSV file")
     if peak:

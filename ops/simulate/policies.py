@@ -9,7 +9,7 @@ from blueprint.capacity import FILL
 from blueprint.file.model.scaling import Comparison, MissingData, ScalingRule, Statistic, Step
 from blueprint.observability.azure_scaling import SCALE_DOWN, SCALE_UP, Pace
 from ops.simulate.calls import Calls
-from ops.simulate.capacity import FleetPlan
+from ops.simulate.capacity import RECOGNISES, FleetPlan
 from ops.simulate.fleet import Fleet
 from ops.simulate.scaling import CPU_TARGET, DEFAULT_DOWN, DEFAULT_UP, QueueScaler, Scaler, StepScaler, Tracker
 
@@ -61,12 +61,13 @@ def _cpu(env: simpy.Environment, fleet: Fleet, _: Calls) -> Iterator[Scaler]:
 
 
 def scalers_of(policy: Policy, env: simpy.Environment, fleet: Fleet, calls: Calls) -> Iterator[Scaler]:
-    """Return what scales a fleet; gateway tasks and agents are scaled on what they hold, whatever scales the hosts."""
-    if fleet.plan.kind not in {"gateway", "agent"}:
+    """Return what scales a fleet; tasks and pods are scaled on what they hold, whatever scales the hosts."""
+    plan = fleet.plan
+    if plan.kind in RECOGNISES or (plan.kind == "vad" and not plan.by_queue):
         yield from policy.scalers(env, fleet, calls)
         return
     for group in fleet.groups:
-        if fleet.plan.by_queue:
+        if plan.by_queue:
             yield QueueScaler(env, group, calls, 0.0, SCALE_UP, SCALE_DOWN, FILL)
             continue
         for grows in (True, False):

@@ -25,10 +25,10 @@ class Summary:
         cut_calls: Calls whose host went and that found no other.
         degraded_call_seconds: Of calls that change their host.
         gpu_call_seconds: Carried by GPUs, for want of Neuron hosts.
-        short_of_places_s: Time to capacity: the longest that more calls were wanted than ASR hosts in service could
+        short_of_places_s: Time to capacity: the longest that more calls were wanted than the tiers in service could
             have; 0 where that never was.
         still_short: Whether it was so at the end of the trace.
-        overshoot_percent: Most ASR places in service, beyond the most calls wanted.
+        overshoot_percent: Most places in service, beyond the most calls wanted.
         host_hours: Hours of running hosts by fleet, from launch to end.
         stopped_host_hours: Hours of hosts in warm pools; their volumes are not priced here.
         usd: Running hosts at On-Demand list price.

@@ -68,7 +68,7 @@ class Course:
         second: End of the tick.
         wanted: Calls that the trace wants.
         carried: Calls that are alive.
-        places: Calls that the ASR hosts in service can have.
+        places: Calls that the tiers in service can have, of which the least counts.
         refused: Callers refused so far, and calls cut.
         hosts: Hosts that are paid for, by fleet.
         stopped: Hosts in warm pools, by fleet.
@@ -210,7 +210,8 @@ class Simulation:
         course.second[tick] = self.env.now
         course.wanted[tick] = self._trace.at(self.env.now)
         course.carried[tick] = self.calls.carried
-        course.places[tick] = sum(fleet.places for fleet in self.calls.asr)
+        whole = [front.places for front in self.calls.fronts if front.plan.share == 1]
+        course.places[tick] = min([sum(fleet.places for fleet in self.calls.asr), *whole])
         course.refused[tick] = ledger.refused + ledger.cut
         for fleet in self.fleets:
             course.hosts[fleet.plan.name][tick] = fleet.running

@@ -18,11 +18,11 @@ SCATTER_OF_ONE = 5.0
 
 @dataclass(frozen=True)
 class Shortfall:
-    """The first time that more calls were wanted than ASR hosts had places.
+    """The first time that more calls were wanted than a tier had places.
 
     Attributes:
         at_s: When it began.
-        places: Calls that the ASR hosts could have then.
+        places: Calls that the least tier could have then.
         help_s: Time from then until the first new host took calls; ``None`` where none came.
         wanted: Calls that were wanted by then.
         peak: Most calls of the trace.
@@ -61,7 +61,7 @@ class Shortfall:
 
 
 def shortfall(result: Result) -> Shortfall | None:
-    """Return the first shortfall of a policy that refused calls; ``None`` without one of ASR hosts."""
+    """Return the first shortfall of a policy that refused calls; ``None`` where each tier had places enough."""
     course = result.course
     short = np.flatnonzero(course.wanted > course.places)
     if not result.ledger.refused or not short.size:
@@ -91,9 +91,9 @@ def shortfall(result: Result) -> Shortfall | None:
 
 
 def _of_front(plan: FleetPlan, calls: float) -> int:
-    """Return the hosts that have room for calls which come to them by chance; agents share them out."""
+    """Return the hosts that have room for calls which come to them by chance; agents and ASR pods share them out."""
     parts = len(plan.groups)
-    if plan.kind == "agent":
+    if plan.kind in {"agent", "asr"}:
         return parts * math.ceil((calls + SCATTER * math.sqrt(calls)) / (plan.places * parts))
     # The greatest mean of a host's calls for which mean + roots * sqrt(mean) stays within its places.
     mean = ((math.sqrt(SCATTER_OF_ONE**2 + 4 * plan.places) - SCATTER_OF_ONE) / 2) ** 2

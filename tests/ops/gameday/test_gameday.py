@@ -11,8 +11,8 @@ import blueprint
 from ops.cli import app
 from ops.gameday import command
 from ops.gameday.command import SCENARIOS, Row, Runbooks, runbooks
-from ops.gameday.simulated import CALL_S, PEAK_SHARE, Effect, play
-from ops.simulate.capacity import RECOGNISES, fleet_plans
+from ops.gameday.simulated import CALL_S, Effect, play
+from ops.simulate.capacity import PEAK_SHARE, RECOGNISES, fleet_plans
 from tests.blueprint.documents import DEPLOYMENTS, edited, load_text
 from tests.contract.sources import deployment
 from tests.synthesized import ROOT

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+import blueprint
 from ops.cli import app
+from ops.simulate.capacity import fleet_plans, usual_peak
 from ops.simulate.traces import BUILT_IN, Trace
 from tests.ops.simulate.worlds import PRODUCTION, ROOT
 
@@ -62,9 +64,11 @@ def test_json_has_the_figures_their_assumptions_and_the_course(course: Path) -> 
     assert len(file["course"]["second"]) == 10
 
 
-def test_a_spike_is_swept_by_how_busy_a_full_host_is(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["small", "production-us-east-1", "production-azure"])
+def test_a_spike_is_swept_by_how_busy_a_full_host_is(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(BUILT_IN, "spike", lambda peak: Trace("spike", (0.0, 60.0), (peak / 10, peak)))
-    spike = simulate(ROOT / "deployments/small.yaml", "--peak", "20")
+    spike = simulate(ROOT / f"deployments/{name}.yaml", "--peak", "20")
+    assert spike.exit_code == 0, spike.output
     assert "by how busy a full host is" in spike.stdout
     for busy in ("40% busy", "70% busy", "100% busy", "150% busy"):
         assert busy in spike.stdout
@@ -74,12 +78,21 @@ def test_replicas_of_azure_are_simulated_as_keda_is_told(course: Path) -> None:
     result = simulate(ROOT / "deployments/production-azure.yaml", "--load", course, "--json")
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout)
-    pairs, voxtral, agents = report["fleets"]
+    pairs, voxtral, *tiers = report["fleets"]
     # docs/tuning.md has the arithmetic; a node of four GPUs carries two replicas.
     assert (pairs["fleet"], pairs["places_per_host"]) == ("voxtral-pairs on pairs", 403)
     assert pairs["usd_per_host_hour"] == pytest.approx(14.692 / 2)
     assert sum(phase["cold_s"] for phase in voxtral["boot"]) == 300 + 993
-    assert (agents["fleet"], agents["places_per_host"]) == ("agent", 8)
+    # Those of `voice plan`: a core of the gateway, a polled core, sessions of the file.
+    places = {each["fleet"]: each["places_per_host"] for each in tiers}
+    assert places == {"gateway": 107, "vad": 500, "asr": 400, "agent": 8}
+    assert all(each["usd_per_host_hour"] for each in tiers)
+
+
+def test_a_spike_on_azure_is_no_larger_than_its_least_tier_carries() -> None:
+    plans = fleet_plans(blueprint.load(ROOT / "deployments/production-azure.yaml"), {})
+    # Four pods of the data plane with 500 calls; the replicas have room for 3,551.
+    assert usual_peak(plans) == 0.8 * 2_000
 
 
 @pytest.mark.parametrize(

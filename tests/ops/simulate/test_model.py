@@ -195,6 +195,20 @@ def test_replicas_on_azure_grow_by_two_or_twice_a_minute_and_go_one_by_one() -> 
     assert 3 <= hosts[3_590] - hosts[6_000] <= 5
 
 
+def test_pods_on_azure_grow_by_what_they_hold_and_asr_pods_fill_up_alike() -> None:
+    """Three data-plane pods at a mean of 60 of 90 places refuse by chance; ASR pods only when all are full."""
+    front = replace(gateway(3, 3, places=90), by_queue=True)
+    pods = [replace(front, name=kind, kind=kind) for kind in ("vad", "asr")]
+    short = [replace(each, places=66) for each in pods]
+    room = asr(6, 6, places=100)
+    chance, alike = (simulate((each, room), steady(180, 1_800)).ledger.refused for each in short)
+    assert alike < chance / 4
+    grown = [simulate((replace(each, groups=gateway(3, 12).groups), room), steps_to(60, 400)) for each in pods]
+    for result, name in zip(grown, ("vad", "asr"), strict=True):
+        assert result.course.hosts[name][250] == 3
+        assert 6 <= result.course.hosts[name][-1] <= 8  # 400 calls, 70 % of 90 a pod
+
+
 def test_gateway_tasks_refuse_what_they_do_not_carry_and_follow_their_sockets() -> None:
     plans = (vad(), asr(6, 6), gateway(2, 12, places=20))
     result = simulate(plans, steps_to(20, 120, seconds=3_600))

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 import blueprint
-from ops.simulate.capacity import RECOGNISES, fleet_plans
-from ops.simulate.command import PEAK_SHARE, SWEEP
+from ops.simulate.capacity import fleet_plans, usual_peak
+from ops.simulate.command import SWEEP
 from ops.simulate.policies import own
 from ops.simulate.run import Settings, Simulation
 from ops.simulate.shortfall import reserve_for, shortfall, with_reserve
@@ -66,9 +66,10 @@ PRODUCTION = sorted(file.stem for file in DEPLOYMENTS.glob("production-*.yaml"))
 def test_a_spike_of_ten_times_the_calls_is_carried_but_for_eleven_percent(name: str, busy: float) -> None:
     deployment = blueprint.load(DEPLOYMENTS / f"{name}.yaml")
     plans = fleet_plans(deployment, {})
-    trace = spike(PEAK_SHARE * sum(plan.max_hosts * plan.places for plan in plans if plan.kind in RECOGNISES))
-    zones = (deployment.aws_half or deployment.azure).availability_zones
-    how = Settings(zones=zones, call_s=180, cross_zone=False, seed=1, busy_at_full=busy)
+    trace = spike(usual_peak(plans))
+    aws = deployment.aws_half
+    zones, cross_zone = (aws or deployment.azure).availability_zones, aws is None or aws.edge.cross_zone
+    how = Settings(zones=zones, call_s=180, cross_zone=cross_zone, seed=1, busy_at_full=busy)
     result = Simulation(plans, own(plans), trace, how).run()
     assert result.ledger.refused <= 0.11 * result.ledger.offered
     assert result.ledger.conversations_refused <= 0.11 * result.ledger.conversations
