@@ -29,12 +29,6 @@ def _keys(session: boto3.Session, endpoint: str) -> Iterable[str]:
             yield key
 
 
-def _parameters(session: boto3.Session, endpoint: str) -> Iterable[str]:
-    found = session.client("ssm", endpoint_url=endpoint).get_paginator("describe_parameters").paginate()
-    # The local AWS lists AWS's own beside them, from the first that anybody reads; an account never does.
-    return (name for name in found.search("Parameters[].Name") if not name.startswith("/aws/"))
-
-
 def _dns_records(session: boto3.Session, endpoint: str) -> Iterable[str]:
     client = session.client("route53", endpoint_url=endpoint)
     for zone in client.list_hosted_zones()["HostedZones"]:
@@ -48,7 +42,7 @@ def _budgets(session: boto3.Session, endpoint: str) -> Iterable[str]:
     return (budget["BudgetName"] for budget in budgets)
 
 
-_COUNTED = {"key": _keys, "parameter": _parameters, "DNS record": _dns_records, "budget": _budgets}
+_COUNTED = {"key": _keys, "DNS record": _dns_records, "budget": _budgets}
 KINDS = {*LISTED, *_COUNTED}
 
 

@@ -133,7 +133,7 @@ def test_only_what_is_new_counts_as_left() -> None:
 
 
 def test_parameters_of_aws_itself_are_nobodys(tmp_path: Path) -> None:
-    """The local AWS lists them from the first that is read, as a template with a public machine image does."""
+    """moto lists them from the first that is read, ten in a call, as a template with a public machine image does."""
     with LocalAws(tmp_path / "aws.log", region="us-east-1") as aws:
         session, client = aws.session(), aws.client("ssm")
         before = inventory(session, aws.endpoint)
