@@ -11,13 +11,14 @@ export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/node_modules/.bin:$(PATH)
 UV_VERSION := 0.13.8
 UV := .tools/bin/uv
 SETUP := .venv/.ready
+COMPILED := .venv/.compiled
 CHECKOV := .tools/checkov/.ready
 BENCH_VAD := .tools/bench/.ready
 FRAMEWORKS := .tools/frameworks/.ready
 AGENT := .tools/agent/.ready
 INSTALL := images/vad-dataplane/tests/install.sh
-# How the data plane is built for its tests: Meson's b_sanitize.
-SANITIZERS := none address,undefined
+# How the data plane is tested (images/vad-dataplane/tests/run.sh).
+TESTED := program address,undefined
 
 .PHONY: help setup demo demo-page demo-agent test types pytest test-machines test-nightly test-native test-arm64 test-mutants test-voice images refresh-engines refresh-azure-types sandbox rehearse-hosts bench-cli bench-dataplane bench-vad bench-voice bench-gateway bench-simulate diagram baseline schema reference docs lint format lock clean
 
@@ -33,6 +34,11 @@ $(UV):
 $(SETUP): $(UV) pyproject.toml uv.lock package.json package-lock.json
 	$(UV) sync --frozen --all-extras --quiet
 	npm ci --no-audit --no-fund --loglevel=error
+	touch $@
+
+# Byte code of what the tests import: processes that start beside each other would each make it.
+$(COMPILED): $(SETUP)
+	pytest --collect-only --quiet --quiet | tail -n 3
 	touch $@
 
 # checkov pins libraries that the project has outgrown: an environment of its own.
@@ -76,7 +82,7 @@ types: $(SETUP)
 	mypy
 
 # Four on two cores: programs that start and time that passes are a third of what the tests take.
-pytest: $(SETUP)
+pytest: $(COMPILED)
 	pytest -n 4 --dist loadfile --no-loadscope-reorder --ignore tests/voice
 
 test-nightly: $(SETUP) $(CHECKOV) ## The tests that are too long for every change
@@ -88,7 +94,7 @@ test-machines: $(SETUP) ## Run the Python tests (TESTS=...) as an older CPU, a s
 	tests/machines.sh --ignore tests/voice $(TESTS)
 
 test-native: $(SETUP) ## Build the data plane and test it: units, sanitizers, end to end (as root)
-	images/vad-dataplane/tests/run.sh $(SANITIZERS)
+	images/vad-dataplane/tests/run.sh $(TESTED)
 
 test-arm64: ## Cross-compile the data plane for arm64 and test it under emulation
 	images/vad-dataplane/cross/run.sh

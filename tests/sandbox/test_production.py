@@ -17,6 +17,7 @@ def rehearsed(name: str) -> str:
     return result.stdout
 
 
+@pytest.mark.nightly
 def test_production_comes_up_without_hosts_and_scales_from_there() -> None:
     with Rehearsal(blueprint.load(ROOT / "deployments/production-us-east-1.yaml")) as rehearsal:
         rehearsal.bootstrap()

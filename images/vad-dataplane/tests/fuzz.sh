@@ -13,4 +13,4 @@ clang++ -std=c++20 -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-reco
 corpus=$(realpath -m "${VOICE_FUZZ_CORPORA:-$work}")/$name
 mkdir -p "$corpus"
 cd "$work"
-./fuzz "$corpus" -max_total_time="${VOICE_FUZZ_S:-15}" -max_len=2048 -seed=1 -verbosity=0 -print_final_stats=1
+./fuzz "$corpus" -max_total_time="${VOICE_FUZZ_S:-5}" -max_len=2048 -seed=1 -verbosity=0 -print_final_stats=1

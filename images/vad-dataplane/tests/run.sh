@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Builds the data plane and runs its tests, once for each of Meson's `b_sanitize`: `none`, whose program is then run end to
-# end, `address,undefined`, `thread`. Installs what it needs from Debian when it is missing.
-#   run.sh SANITIZER...
+# Builds the data plane and runs its tests, one argument after another: `program` is run end to end, and what is the same
+# on every machine is tested beside it; with a value of Meson's `b_sanitize` (`none`, `address,undefined`, `thread`) units
+# are. Installs what it needs from Debian when it is missing.
+#   run.sh ARGUMENT...
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -13,8 +14,9 @@ build=build/vad-dataplane
 # Meson takes ccache where it is installed: what another checkout has compiled is not compiled again.
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 
-for sanitizer in "$@"; do
-  echo "--- sanitizer: $sanitizer"
+for argument in "$@"; do
+  echo "--- $argument"
+  sanitizer=${argument/program/none}
   folder=$build/${sanitizer/,/-}
   # Nobody measures these: compiling them is most of the time. The image's build tests what is optimised in full.
   options=("-Db_sanitize=$sanitizer" -Db_lundef=false -Drun_in_place=true -Ddebug=false)
@@ -26,13 +28,13 @@ for sanitizer in "$@"; do
   # A build of an older checkout does not know options that have come since.
   [[ ! -e $folder/build.ninja ]] || options+=(--reconfigure)
   meson setup "$folder" "$here/.." "${options[@]}"
-  meson test -C "$folder" --print-errorlogs --quiet
-  if [[ $sanitizer == none ]]; then
-    echo "--- end to end"
-    # `meson test` builds only what its tests name.
-    meson compile -C "$folder"
-    "$here/e2e/run.sh" "$folder" -n 2 --dist worksteal --ignore "$here/e2e/test_docker.py" "$here/e2e"
-    # Alone: huge pages are the machine's, and programs of other tests take what these reserve.
-    "$here/e2e/run.sh" "$folder" "$here/e2e/test_docker.py"
+  if [[ $argument != program ]]; then
+    meson test -C "$folder" --no-suite build-machine --print-errorlogs --quiet
+    continue
   fi
+  meson test -C "$folder" --suite build-machine --print-errorlogs --quiet
+  meson compile -C "$folder" vad-dataplane vad.so misbehaving.so counting channels
+  "$here/e2e/run.sh" "$folder" -n 2 --dist worksteal --ignore "$here/e2e/test_docker.py" "$here/e2e"
+  # Alone: huge pages are the machine's, and programs of other tests take what these reserve.
+  "$here/e2e/run.sh" "$folder" "$here/e2e/test_docker.py"
 done

@@ -61,7 +61,10 @@ def test_places_for_the_peak_beforehand_refuse_none() -> None:
 PRODUCTION = sorted(file.stem for file in DEPLOYMENTS.glob("production-*.yaml"))
 
 
-@pytest.mark.parametrize("busy", SWEEP)
+# Each change with the least and the most; between them every night.
+@pytest.mark.parametrize(
+    "busy", [pytest.param(busy, marks=[pytest.mark.nightly] * (busy not in {min(SWEEP), max(SWEEP)})) for busy in SWEEP]
+)
 @pytest.mark.parametrize("name", PRODUCTION)
 def test_a_spike_of_ten_times_the_calls_is_carried_but_for_eleven_percent(name: str, busy: float) -> None:
     deployment = blueprint.load(DEPLOYMENTS / f"{name}.yaml")
