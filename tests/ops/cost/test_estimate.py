@@ -369,8 +369,8 @@ def test_a_conversation_minute_on_azure_has_its_share_of_the_pools(capsys: pytes
     estimate = price(Half("azure", "westus3", rented, audio, (), held), price_book())
     # 35 conversations, 730 hours: 1,533,000 minutes, 511,000 conversations; half of 25,550 hours are spoken.
     spoken, logs = 25_550 * 0.0864, 511_000 * 25_000 / 1e9
-    # 14 agents of 1.15 CPUs, 21 gateways of 1.15, 5 of VAD and 7 of ASR of 2.15, less the one more of a rollout.
-    cpu = 13 * 1.15 / (13 * 1.15 + 20 * 1.15 + 4 * 2.15 + 6 * 2.15)
+    # 25 agents of 1.15 CPUs, 27 gateways of 1.15, 5 of VAD and 7 of ASR of 2.15, less the one more of a rollout.
+    cpu = 24 * 1.15 / (24 * 1.15 + 26 * 1.15 + 4 * 2.15 + 6 * 2.15)
     own = sum(
         (
             (84.8 + 3.673) * 730 + 2 * 38.0121,  # the node that speaks, and the one that answers, with their disks
@@ -383,7 +383,7 @@ def test_a_conversation_minute_on_azure_has_its_share_of_the_pools(capsys: pytes
     minute = own / 1_533_000 + (estimate.usd.expected - own) / (511_000 * 60)
     assert estimate.usd_per_conversation_minute
     assert estimate.usd_per_conversation_minute.expected == pytest.approx(minute, rel=0.01)
-    assert minute == pytest.approx(0.0438, rel=0.01)
+    assert minute == pytest.approx(0.0439, rel=0.01)
     print_estimate(estimate)
     said = capsys.readouterr().out
     assert re.search(r"USD per conversation minute +0.043\d +0.043\d", said)
@@ -424,6 +424,15 @@ def test_azure_carries_the_audio_of_services_that_listen() -> None:
     assert "voxtral-cells, 2-4 replicas" in audio.assumed
     assert "qwen" not in audio.assumed
     assert "speech" not in audio.assumed
+
+
+def test_azure_carries_no_more_audio_than_the_least_tier_of_its_callers() -> None:
+    production = blueprint.load(ROOT / "deployments/production-azure.yaml")
+    audio = azure_audio(production.azure, None, 1.0)
+    assert audio.hours is not None
+    # Two to four pods of the data plane with 500 calls, 70 % of them in use; the engines alone have room for 3,551.
+    assert (audio.hours.low, audio.hours.peak) == pytest.approx((1_000 * 0.7 * 730, 2_000 * 0.7 * 730))
+    assert "vad 1,000-2,000 calls" in audio.assumed
 
 
 def test_a_typed_load_is_what_azure_carries_and_places_its_nodes() -> None:
