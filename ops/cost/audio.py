@@ -52,7 +52,8 @@ def _azure_room(azure: Azure) -> dict[str, tuple[int, int]]:
     """Return the calls of the engines that listen and of each tier before them, at its fewest and at its most units."""
     rooms = list(listening(azure))
     engines = sum(room.low * room.sessions for room in rooms), sum(room.most * room.sessions for room in rooms)
-    return {"engines": engines, **(by_tier(caller_capacities(azure.callers)) if azure.callers else {})}
+    tiers = by_tier(caller_capacities(azure.callers)) if azure.callers else {}
+    return {"engines": engines} | {tier.value: calls for tier, calls in tiers.items()}
 
 
 def azure_calls(azure: Azure, load: CallLoad | None, utilisation: float) -> Amount:

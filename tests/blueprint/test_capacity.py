@@ -309,7 +309,7 @@ def callers(draw: st.DrawFn) -> dict[str, object]:
 
 
 def on_azure(edits: Edits, calls: int, folder: Path) -> Deployment:
-    text = edited(edits | {"load.calls": calls}, (DEPLOYMENTS / "production-azure.yaml").read_text(encoding="utf-8"))
+    text = edited({**edits, "load.calls": calls}, (DEPLOYMENTS / "production-azure.yaml").read_text(encoding="utf-8"))
     return load_text(text, folder)
 
 

@@ -92,7 +92,7 @@ UNDONE = (
           "azure_calls(azure, load, utilisation)\n    if load:",
           "azure_calls(azure, load, utilisation)\n    if not load:", COST),
     Named("5 audio hours are those of the engines alone", "ops/cost/audio.py",
-          "(by_tier(caller_capacities(azure.callers)) if azure.callers else {})", "{}", COST),
+          "by_tier(caller_capacities(azure.callers)) if azure.callers else {}", "{}", COST),
     # 6, observed
     Named("6 an outage of Prometheus buys every GPU", f"{PODS}/scaling.py", '"currentReplicas"', '"static"',
           ENGINES),
