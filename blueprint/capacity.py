@@ -196,6 +196,14 @@ def caller_capacities(callers: Callers) -> tuple[Capacity, ...]:
     )
 
 
+def of_callers(deployment: Deployment) -> tuple[Capacity, ...]:
+    """Return the tiers that calls come to: AWS's, those of an Azure half alone, or none where nobody calls."""
+    if aws := deployment.aws_half:
+        return capacities(aws)
+    callers = deployment.azure.callers
+    return caller_capacities(callers) if callers else ()
+
+
 @dataclass(frozen=True)
 class Link:
     """A part of the chain that a conversation takes a place in: a tier, or a service that hears, answers or speaks.

@@ -1,12 +1,12 @@
 """Audio hours that a deployment carries in a month: what its cost is divided by."""
 
-from blueprint.capacity import FILL, by_tier, capacities, load_of, peak_calls
+from blueprint.capacity import FILL, by_tier, caller_capacities, capacities, load_of, peak_calls
 from blueprint.contract.network import Tier
 from blueprint.engines.sizing.service import listening
 from blueprint.file.model.aws import Aws
 from blueprint.file.model.azure import Azure
 from blueprint.file.model.load import CallLoad
-from ops.cost.model import Amount, Audio, total
+from ops.cost.model import Amount, Audio
 from ops.cost.prices import HOURS_PER_MONTH
 
 
@@ -45,29 +45,38 @@ def _typed(calls: Amount, load: CallLoad) -> Audio:
 
 def azure_place(azure: Azure, load: CallLoad) -> float:
     """Return where between the fewest and the most replicas those are that carry the load's mean."""
+    return _place(*_azure_room(azure)["engines"], load)
+
+
+def _azure_room(azure: Azure) -> dict[str, tuple[int, int]]:
+    """Return the calls of the engines that listen and of each tier before them, at its fewest and at its most units."""
     rooms = list(listening(azure))
-    return _place(
-        sum(room.low * room.sessions for room in rooms), sum(room.most * room.sessions for room in rooms), load
-    )
+    engines = sum(room.low * room.sessions for room in rooms), sum(room.most * room.sessions for room in rooms)
+    tiers = by_tier(caller_capacities(azure.callers)) if azure.callers else {}
+    return {"engines": engines} | {tier.value: calls for tier, calls in tiers.items()}
 
 
-def azure_calls(azure: Azure, load: CallLoad) -> Amount:
-    """Return the calls of the Azure half at the same time."""
-    low = FILL * sum(room.low * room.sessions for room in listening(azure))
-    return Amount(min(low, load.calls), load.calls, peak_calls(load))
+def azure_calls(azure: Azure, load: CallLoad | None, utilisation: float) -> Amount:
+    """Return the calls of the Azure half at the same time: those of the typed load, or what its least tier carries."""
+    room = _azure_room(azure).values()
+    low, most = min(low for low, _ in room), min(most for _, most in room)
+    if load:
+        return Amount(min(low * FILL, load.calls), load.calls, peak_calls(load))
+    return Amount.between(low, most, utilisation) * FILL
 
 
 def azure_audio(azure: Azure, load: CallLoad | None, utilisation: float) -> Audio:
-    """Return the audio hours of the Azure half: of the typed load, or of the sessions that memory has room for."""
+    """Return the audio hours of the Azure half; engines are counted by the sessions that memory has room for."""
     rooms = list(listening(azure))
     if not rooms:
         return Audio(None, "no service of the file takes audio")
+    calls = azure_calls(azure, load, utilisation)
     if load:
-        return _typed(azure_calls(azure, load), load)
-    sessions = total(Amount.between(room.low, room.most, utilisation) * room.sessions for room in rooms)
-    why = "; ".join(f"{room.service}, {room.low}-{room.most} replicas x {room.sessions} sessions" for room in rooms)
+        return _typed(calls, load)
+    why = [f"{room.service}, {room.low}-{room.most} replicas x {room.sessions} sessions" for room in rooms]
+    why += [f"{name} {low:,}-{most:,} calls" for name, (low, most) in _azure_room(azure).items() if name != "engines"]
     return Audio(
-        sessions * (FILL * HOURS_PER_MONTH),
-        f"{why}; sessions are ceilings of memory, so the hours are at the most; {FILL:.0%} of them in use, day and "
-        "night (type `load` in the file)",
+        calls * HOURS_PER_MONTH,
+        f"{'; '.join(why)}; sessions are ceilings of memory, so the hours are at the most; {FILL:.0%} of the least in "
+        "use, day and night (type `load` in the file)",
     )

@@ -43,7 +43,7 @@ def of_azure(azure: Azure, load: CallLoad | None, utilisation: float) -> Convers
     pods = {name: cpus * replicas.max for name, (cpus, replicas) in cpu_pods(azure).items()}
     shares = {pool: found[True] / sum(found.values()) for pool, found in nodes.items() if found[True]}
     shares |= {AGENTS: 1.0, Tier.AGENT: 1.0, CPU_POOL: pods[Tier.AGENT] / sum(pods.values())}
-    calls = azure_calls(azure, load) if load else None
+    calls = azure_calls(azure, load, utilisation) if load else None
     return _conversations(conversations_on_azure(azure), load, calls, utilisation, shares)
 
 
@@ -92,7 +92,7 @@ def azure_uses(azure: Azure, load: CallLoad, utilisation: float) -> Iterator[tup
     hours = found.minutes * (1 / 60)
     spoken = hours * _spoken_gb(azure.agents, load)
     yield "containerservice:AgentPool", Use("azure-internet-data", spoken)
-    calls = azure_calls(azure, load)
+    calls = azure_calls(azure, load, utilisation)
     more = edge_units(load, calls, spoken * (1 / HOURS_PER_MONTH)) - edge_units(load, calls)
     yield "network:ApplicationGateway", Use("waf-gateway-capacity-unit", more)
     yield "core/v1:Service", Use("azure-load-balancer-data", spoken)

@@ -173,7 +173,7 @@ def traffic_rented(deployment: Deployment, utilisation: float) -> list[Rented]:
 
 def azure_traffic(azure_half: Azure, load: CallLoad, utilisation: float) -> list[Rented]:
     """Return what the typed load uses of Azure beside nodes."""
-    calls = azure_calls(azure_half, load)
+    calls = azure_calls(azure_half, load, utilisation)
     theirs = _traffic(conversations.azure_uses(azure_half, load, utilisation), conversations.AGENTS)
     return _traffic(traffic.azure_uses(azure_half, load, calls, utilisation)) + theirs
 

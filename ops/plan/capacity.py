@@ -5,13 +5,11 @@ from collections.abc import Iterator
 from rich.table import Table
 
 from blueprint.capacity import (
-    Capacity,
     Link,
     by_tier,
-    caller_capacities,
-    capacities,
     conversation_chains,
     conversations_of,
+    of_callers,
     peak_calls,
     sized,
     sized_callers,
@@ -20,21 +18,20 @@ from blueprint.file.model.deployment import Deployment
 from ops.output import empty_table, span
 
 
-def _tiers(deployment: Deployment) -> tuple[tuple[Capacity, ...], dict[str, str]]:
-    """Return the tiers that carry the load's calls: AWS's, or those of an Azure half alone; and what it asks for."""
+def _asked_of(deployment: Deployment) -> dict[str, str]:
+    """Return what the load asks of each tier that carries its calls."""
     load = deployment.load
+    if load is None:
+        return {}
     if aws := deployment.aws_half:
-        return capacities(aws), {each.name: text for each, text in sized(aws, load)} if load else {}
+        return {each.name: text for each, text in sized(aws, load)}
     callers, agents = deployment.azure.callers, deployment.azure.agents
-    if callers is None:
-        return (), {}
-    asked = {each.name: text for each, text in sized_callers(callers, agents, load)} if load else {}
-    return caller_capacities(callers), asked
+    return {each.name: text for each, text in sized_callers(callers, agents, load)} if callers else {}
 
 
 def capacity_table(deployment: Deployment) -> Table | None:
     """Return the tiers with their calls; with a load, also what the file should say for it. None without callers."""
-    load, (found, asked) = deployment.load, _tiers(deployment)
+    load, found, asked = deployment.load, of_callers(deployment), _asked_of(deployment)
     if not found:
         return None
     # The store has its own bound on memory; the others limit what can be in a call at a time.
@@ -113,5 +110,8 @@ def _asked(deployment: Deployment, chain: tuple[Link, ...]) -> dict[str, tuple[i
 
 def capacity_as_dict(deployment: Deployment) -> list[dict[str, object]]:
     """Return the same for ``--json``, with every bound."""
-    found, asked = _tiers(deployment)
-    return [vars(each) | {"calls": each.calls, "most": each.most, "for_load": asked.get(each.name)} for each in found]
+    asked = _asked_of(deployment)
+    return [
+        vars(each) | {"calls": each.calls, "most": each.most, "for_load": asked.get(each.name)}
+        for each in of_callers(deployment)
+    ]

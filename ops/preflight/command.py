@@ -13,7 +13,7 @@ from ops.exits import FAILED, REFUSED
 from ops.findings import load_region
 from ops.options import DeploymentFile, Json, Region
 from ops.output import complain, err, out, print_json, stop
-from ops.preflight.models import FILE, MODELS, access_rows, calls_row, file_rows, licence_rows
+from ops.preflight.models import FILE, MODELS, access_rows, calls_rows, file_rows, licence_rows
 from ops.preflight.quota import QUOTAS
 from ops.preflight.report import Increase, IncreaseError, Row, Status, print_report, summary
 from ops.progress import Progress
@@ -71,8 +71,7 @@ def preflight(  # noqa: PLR0917  typer's options
 
 def _of_file(deployment: Deployment) -> Iterator[Row]:
     yield from file_rows(deployment)
-    if deployment.aws_half:
-        yield calls_row(deployment)
+    yield from calls_rows(deployment)
     yield from licence_rows(deployment)
 
 

@@ -6,7 +6,7 @@ from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 from blueprint import catalog
-from blueprint.capacity import by_tier, capacities, peak_calls
+from blueprint.capacity import by_tier, of_callers, peak_calls
 from blueprint.catalog import ModelCard
 from blueprint.file.model.deployment import Deployment
 from blueprint.hosts import images_of
@@ -39,13 +39,15 @@ def file_rows(deployment: Deployment) -> Iterator[Row]:
     )
 
 
-def calls_row(deployment: Deployment) -> Row:
-    """Answer how many calls the AWS half carries; a load that is too much for it is refused before."""
-    room, load = by_tier(capacities(deployment.aws)), deployment.load
+def calls_rows(deployment: Deployment) -> Iterator[Row]:
+    """Answer how many calls a file with callers carries; a load that is too much for it is refused before."""
+    room, load = by_tier(of_callers(deployment)), deployment.load
+    if not room:
+        return
     tier, (_, most) = min(room.items(), key=lambda item: item[1][1])
     low = min(fewest for fewest, _ in room.values())
     needed = f"{load.calls:,}, at the peak {peak_calls(load):,}" if load else ""
-    return answer(FILE, "calls at a time", f"{low:,} to {most:,}; {tier} binds at most", needed)
+    yield answer(FILE, "calls at a time", f"{low:,} to {most:,}; {tier} binds at most", needed)
 
 
 def licence_rows(deployment: Deployment) -> Iterator[Row]:

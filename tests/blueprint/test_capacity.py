@@ -1,12 +1,16 @@
 """How many calls a tier carries: by hand, and the same whoever asks."""
 
+import json
+import math
 import re
 from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 import blueprint
 from blueprint import Deployment, checks
@@ -16,6 +20,7 @@ from blueprint.capacity import (
     VAD_STREAMS,
     asr_host,
     by_tier,
+    caller_capacities,
     capacities,
     conversations_of,
     conversations_on_aws,
@@ -27,14 +32,19 @@ from blueprint.capacity import (
 )
 from blueprint.checks.fleets import fleets
 from blueprint.contract.network import Tier
+from blueprint.engines.sizing.service import listening
 from blueprint.file.model.aws import AsrFleet, StateStore
+from blueprint.file.model.azure_callers import RedisSku
 from blueprint.file.model.edge import GatewayService
 from blueprint.file.model.load import CallLoad
-from ops.cost.audio import aws_calls
+from ops.cli import app
+from ops.cost.audio import aws_calls, azure_calls
 from ops.cost.conversations import of_aws
 from ops.plan.capacity import capacity_as_dict, conversations_as_dict
-from ops.simulate.capacity import fleet_plans
-from tests.blueprint.documents import DEPLOYMENTS, edited, load_edited, load_text
+from ops.preflight.models import calls_rows
+from ops.simulate.capacity import RECOGNISES, fleet_plans
+from tests.blueprint.documents import DEPLOYMENTS, Edits, edited, load_edited, load_text
+from tests.stacks.azure.manifests import pod, workloads
 from tests.synthesized import Stack, Stacks, edited_sandbox, shipped, synthesize, user_data
 
 ROOT = Path(__file__).parents[2]
@@ -85,23 +95,52 @@ def test_cores_carry_what_their_speed_allows_and_no_model_of_unknown_speed() -> 
     assert (calls(measured), least(asr_host(measured)).kind) == (60, "measured")
 
 
-@pytest.mark.parametrize("calls", [20, 500, 10_000])
-def test_a_file_that_says_what_its_plan_shows_is_not_blocked(calls: int, tmp_path: Path) -> None:
-    """As the guide says: the column "for the load", a warm pool that fits, the budget that is named."""
+def in_the_guide(calls: int) -> dict[str, str]:
+    """Return a column of the guide's table: what each setting is for so many calls."""
+    lines = (ROOT / "docs/guides/aws.md").read_text(encoding="utf-8").splitlines()
+    header = next(number for number, line in enumerate(lines) if line.startswith("| Setting |"))
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[header:] if line.startswith("|")]
+    column = rows[0].index(f"{calls:,} calls")
+    return {row[0].strip("`").replace("`", ""): row[column].strip("`") for row in rows[2:]}
+
+
+def as_the_plan_says(calls: int, tmp_path: Path) -> Deployment:
+    """Follow the guide: the column "for the load", a warm pool that fits, the budget that is named."""
     text = (DEPLOYMENTS / "production-us-east-1.yaml").read_text(encoding="utf-8")
     assert PRODUCTION.load
     load = PRODUCTION.load.model_copy(update={"calls": calls})
-    shown = sized(PRODUCTION.aws, load)
-    edits = {".".join(map(str, each.location)): yaml.safe_load(asked) for each, asked in shown}
-    more = edits["aws.asr.0.hosts"]["max"] - edits["aws.asr.0.hosts"]["min"]
+    edits: dict[str, Any] = {}
+    told: dict[str, str] = {}
+    for each, asked in sized(PRODUCTION.aws, load):
+        edits[".".join(map(str, each.location))] = yaml.safe_load(asked)
+        told[f"hosts of {each.name}" if each.tier is Tier.ASR else ".".join(map(str, each.location[1:]))] = asked
     agents, (mean, peak) = conversations_on_aws(PRODUCTION.aws)[0], conversations_of(load)
-    edits["aws.agents.tasks"] = {"min": agents.units_for(mean), "max": agents.units_for(peak) + 1}
-    edits |= {"load.calls": calls, "aws.asr.0.warm_pool.size": min(6, more)}
+    edits["aws.agents.tasks"] = {"min": agents.units_for(mean), "max": agents.units_for(peak)}
+    told["agents.tasks"] = f"{{min: {agents.units_for(mean)}, max: {agents.units_for(peak)}}}"
+    guide = in_the_guide(calls)
+    assert told == {name: guide[name] for name in guide if "voice cost" not in name}
+    hosts = edits["aws.asr.0.hosts"]
+    edits |= {"load.calls": calls, "aws.asr.0.warm_pool.size": min(6, hosts["max"] - hosts["min"])}
     for finding in checks.run(load_text(edited(edits, text), tmp_path)):
         if finding.check.id == "budget-covers-minimum" and (budget := re.search(r"to (\d+)", finding.violation.remedy)):
             edits["aws.observability.monthly_budget_usd"] = int(budget[1])
-    deployment = load_text(edited(edits, text), tmp_path)
-    assert [finding.violation.message for finding in checks.run(deployment) if finding.blocks] == []
+    return load_text(edited(edits, text), tmp_path)
+
+
+@pytest.mark.parametrize("calls", [20, 500, 10_000])
+def test_a_file_that_says_what_its_plan_shows_is_not_blocked(calls: int, tmp_path: Path) -> None:
+    found = checks.run(as_the_plan_says(calls, tmp_path))
+    assert [finding.violation.message for finding in found if finding.blocks] == []
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("calls", [20, 500, 10_000])
+def test_such_a_file_costs_what_the_guide_says(calls: int, tmp_path: Path) -> None:
+    as_the_plan_says(calls, tmp_path)
+    answer = CliRunner().invoke(app, ["cost", str(tmp_path / "deployment.yaml"), "--json"])
+    usd = json.loads(answer.stdout)["clouds"]["aws"]["usd_per_month"]
+    (said,) = (text for name, text in in_the_guide(calls).items() if "voice cost" in name)
+    assert said == " to ".join(f"{round(usd[case], -2):,.0f}" for case in ("low", "peak"))
 
 
 def test_quotas_are_those_of_the_load() -> None:
@@ -159,6 +198,7 @@ def agents(draw: st.DrawFn) -> dict[str, object]:
         "chat": {"url": "https://chat.callers.dev/v1", "model": "qwen3-8b"},
         "speech": {"url": "https://speech.callers.dev/v1", "model": "kokoro"},
         "conversations": draw(st.integers(1, 8)),
+        "listening": draw(st.sampled_from(["transcript", "audio"])),
         "tasks": {"min": low, "max": draw(st.integers(low, 60))},
     }
 
@@ -230,11 +270,100 @@ def all_agree(deployment: Deployment, calls: int) -> None:
     assert minutes.minutes.peak == pytest.approx(agent.most * FILL * 730 * 60)
     assert aws_calls(aws, None, 0.5).peak == pytest.approx(min(most for _, most in room.values()) * FILL)
     refused = any(finding.check.id == "load-fits-tiers" for finding in checks.run(deployment))
-    assert refused == any(most < 2 * calls for _, most in room.values())
+    assert refused == any(
+        most < 2 * heard(calls, tier, audio=aws.agents.listening == "audio") for tier, (_, most) in room.items()
+    )
     assert deployment.load
+    (row,) = calls_rows(deployment)
+    assert f"to {min(most for _, most in room.values()):,};" in row.found
     said = {finding.check.id for finding in checks.run(deployment)}
     assert ("load-fits-agents" in said) == (agent.most < conversations_of(deployment.load)[1])
     assert ("agents-fit-tiers" in said) == any(agent.most > each.most for each in others)
+
+
+def heard(calls: int, tier: Tier, *, audio: bool) -> int:
+    """Return the calls that come to a tier; a quarter are conversations, which by audio pass those that hear."""
+    return math.ceil(calls * 0.75) if audio and tier in {Tier.VAD, Tier.ASR} else calls
+
+
+@st.composite
+def callers(draw: st.DrawFn) -> dict[str, object]:
+    """Return edits of the Azure production file."""
+
+    def pods() -> dict[str, int]:
+        low = draw(st.integers(1, 20))
+        return {"min": low, "max": draw(st.integers(low, 60))}
+
+    return {
+        "azure.callers.edge.gateway": {"replicas": pods(), "cpus": draw(st.sampled_from([0.5, 1, 2, 4]))},
+        "azure.callers.vad": {"replicas": pods(), "cpus": draw(st.integers(2, 6))},
+        "azure.callers.asr.replicas": pods(),
+        "azure.callers.asr.sessions": draw(st.integers(1, 1000)),
+        "azure.callers.state.sku": draw(st.sampled_from(get_args(RedisSku))),
+        "azure.agents.replicas": pods(),
+        "azure.agents.conversations": draw(st.integers(1, 8)),
+        "azure.agents.listening": draw(st.sampled_from(["transcript", "audio"])),
+        "load.conversation_share": 0.25,
+        "load.peak_factor": 2,
+    }
+
+
+def on_azure(edits: Edits, calls: int, folder: Path) -> Deployment:
+    text = edited({**edits, "load.calls": calls}, (DEPLOYMENTS / "production-azure.yaml").read_text(encoding="utf-8"))
+    return load_text(text, folder)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(callers(), st.integers(1, 5_000))
+def test_everybody_counts_pods_alike(tmp_path: Path, edits: dict[str, object], calls: int) -> None:
+    deployment = on_azure(edits, calls, tmp_path)
+    azure, found = deployment.azure, deployment.azure.callers
+    assert found
+    assert azure.agents
+    tiers = caller_capacities(found)
+    assert {row["name"]: row["calls"] for row in capacity_as_dict(deployment)} == {
+        each.name: each.calls for each in tiers
+    }
+    simulated = {plan.name: plan.places for plan in fleet_plans(deployment, {}) if plan.kind not in RECOGNISES}
+    assert simulated == {each.name: each.calls for each in tiers[:3]} | {"agent": azure.agents.conversations}
+    most = {each.tier: each.most for each in tiers}
+    engines = sum(room.most * room.sessions for room in listening(azure))
+    assert azure_calls(azure, None, 0.5).peak == pytest.approx(min(engines, *most.values()) * FILL)
+    (row,) = calls_rows(deployment)
+    assert f"to {min(most.values()):,};" in row.found
+    audio = azure.agents.listening == "audio"
+    refused = any(finding.check.id == "load-fits-callers" for finding in checks.run(deployment))
+    assert refused == any(room < 2 * heard(calls, tier, audio=audio) for tier, room in most.items())
+
+
+# Each example takes seconds, and no search for a smaller one is worth minutes.
+@settings(
+    max_examples=2,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    derandomize=True,
+    phases=[Phase.generate],
+)
+@given(callers())
+def test_pods_of_generated_files_are_told_the_same(tmp_path: Path, edits: dict[str, object]) -> None:
+    deployment = on_azure(edits, 100, tmp_path)
+    found = deployment.azure.callers
+    assert found
+    assert deployment.azure.agents
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checks, "run", lambda _: [])  # what pods are told counts here, not whether it is enough
+        graph = workloads((tmp_path / "deployment.yaml").read_text(encoding="utf-8"))
+    admits = {"gateway": "VOICE_MAX_CONNECTIONS", "vad": "VOICE_MAX_SESSIONS", "asr": "VOICE_SESSIONS"}
+    admits |= {"agent": "VOICE_CONVERSATIONS"}
+    environments = {tier: pod(graph, tier).container(tier)["env"] for tier in admits}
+    said = {
+        tier: int(entry["value"])
+        for tier, env in environments.items()
+        for entry in env
+        if entry["name"] == admits[tier]
+    }
+    carried = {each.name: each.calls for each in caller_capacities(found)[:3]}
+    assert said == carried | {"gateway": 2 * carried["gateway"], "agent": deployment.azure.agents.conversations}
 
 
 @pytest.mark.parametrize("calls", [20, 500, 10_000])

@@ -89,8 +89,10 @@ UNDONE = (
     Named("5 the table's audio hour is the whole", "ops/cost/report.py", '", at least" if estimate.hosts else ""', '""',
           COST),
     Named("5 audio hours are ceilings of memory", "ops/cost/audio.py",
-          "    if load:\n        return _typed(azure_calls",
-          "    if not load:\n        return _typed(azure_calls", COST),
+          "azure_calls(azure, load, utilisation)\n    if load:",
+          "azure_calls(azure, load, utilisation)\n    if not load:", COST),
+    Named("5 audio hours are those of the engines alone", "ops/cost/audio.py",
+          "by_tier(caller_capacities(azure.callers)) if azure.callers else {}", "{}", COST),
     # 6, observed
     Named("6 an outage of Prometheus buys every GPU", f"{PODS}/scaling.py", '"currentReplicas"', '"static"',
           ENGINES),

@@ -332,7 +332,7 @@ def test_traffic_of_a_typed_load_on_azure_is_as_by_hand() -> None:
     assert sent == pytest.approx(511_000 * 0.00216 + 256 * 730 * 0.1728, rel=0.01)
 
 
-def test_a_conversation_minute_on_aws_costs_what_a_hand_counts() -> None:
+def test_a_month_and_a_conversation_minute_on_aws_cost_what_a_hand_counts() -> None:
     production = blueprint.load(ROOT / "deployments/production-us-east-1.yaml")
     (half,) = halves(production, Assumptions(0.0))
     estimate = price(half, price_book())
@@ -358,9 +358,25 @@ def test_a_conversation_minute_on_aws_costs_what_a_hand_counts() -> None:
     assert estimate.usd_per_conversation_minute.expected == pytest.approx(minute, rel=0.01)
     assert minute == pytest.approx(0.00121, rel=0.01)
     assert {left.kind for left in estimate.unpriced if "elsewhere" in left.what} == {"qwen3-8b", "kokoro"}
+    month = (
+        730 * (2 * 12.9813 + 6.88 + 2 * 1.34375)  # the ASR hosts
+        + 1_600 * 0.08 + 120 + 400 * 0.08 + 30  # the disks of inf2 and trn1, and what they read faster
+        + 730 * 3 * (0.31904 + 0.3496)  # a VAD host and a node of the store in each zone
+        + 730 * 60 * (0.03238 + 2 * 0.00356)  # gateway tasks
+        + 730 * 3 * (0.045 + 0.005) + 730 * (0.0225 + 3 * 0.005)  # NAT gateways, and the media load balancer
+        + 1_200 * (0.1224 + 0.00216) * 730 * 0.006  # what audio takes of it
+        + 876_000 * 2 / 3 * (0.1224 + 0.5 * 0.058392) * 0.02  # between zones
+        + 876_000 * 0.00216 * 0.09  # to callers
+        + 17.52 * 3 * (3.5 + 0.6)  # requests of sessions, and the firewall's
+        + 17_520_000 * 25_000 / 1e9 * (0.5 + 90 / (365 / 12) * 0.03)  # logs
+        + 8 * 730 * 60 * 12 / 1000 * 0.01  # metrics that hosts send
+        + own
+    )  # fmt: skip
+    assert estimate.usd.expected == pytest.approx(month, rel=0.01)
+    assert not estimate.hosts
 
 
-def test_a_conversation_minute_on_azure_has_its_share_of_the_pools(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_month_and_a_conversation_minute_on_azure_cost_what_a_hand_counts(capsys: pytest.CaptureFixture[str]) -> None:
     production = blueprint.load(ROOT / "deployments/production-azure.yaml")
     assert production.load
     azure_half = production.azure
@@ -369,8 +385,8 @@ def test_a_conversation_minute_on_azure_has_its_share_of_the_pools(capsys: pytes
     estimate = price(Half("azure", "westus3", rented, audio, (), held), price_book())
     # 35 conversations, 730 hours: 1,533,000 minutes, 511,000 conversations; half of 25,550 hours are spoken.
     spoken, logs = 25_550 * 0.0864, 511_000 * 25_000 / 1e9
-    # 14 agents of 1.15 CPUs, 21 gateways of 1.15, 5 of VAD and 7 of ASR of 2.15, less the one more of a rollout.
-    cpu = 13 * 1.15 / (13 * 1.15 + 20 * 1.15 + 4 * 2.15 + 6 * 2.15)
+    # 25 agents of 1.15 CPUs, 27 gateways of 1.15, 5 of VAD and 7 of ASR of 2.15, less the one more of a rollout.
+    cpu = 24 * 1.15 / (24 * 1.15 + 26 * 1.15 + 4 * 2.15 + 6 * 2.15)
     own = sum(
         (
             (84.8 + 3.673) * 730 + 2 * 38.0121,  # the node that speaks, and the one that answers, with their disks
@@ -383,7 +399,19 @@ def test_a_conversation_minute_on_azure_has_its_share_of_the_pools(capsys: pytes
     minute = own / 1_533_000 + (estimate.usd.expected - own) / (511_000 * 60)
     assert estimate.usd_per_conversation_minute
     assert estimate.usd_per_conversation_minute.expected == pytest.approx(minute, rel=0.01)
-    assert minute == pytest.approx(0.0438, rel=0.01)
+    assert minute == pytest.approx(0.0439, rel=0.01)
+    month = (
+        730 * (2 * 14.692 + 13.96 + 84.8 + 3.673)  # pairs, h100, h200, a100
+        + 730 * (3 + 4) * 0.452 + 5 * 38.0121 + 7 * 19.71  # system and CPU pool; disks
+        + 730 * 2 * 0.156 + 1024 * 0.16 + 1.6666 * 365 / 12  # the store, the models' share, the registry
+        + 730 * (0.1 + 0.29 + 0.443 + 20 * 0.0144 + 3 * 0.025)  # AKS, bastion, firewall, rules of the load balancer
+        + (700 * 0.2768 / 2.22 - 20) * 730 * 0.0144  # what calls take of the firewall
+        + 511_000 * (0.00216 * 0.087 + (0.1224 + 0.00216) * 0.005 + 0.058392 * 0.01)  # traffic
+        + 10_220_000 * 25_000 / 1e9 * 2.3  # logs
+        + spoken * 0.087
+    )  # fmt: skip
+    assert estimate.usd.expected == pytest.approx(month, rel=0.01)
+    assert not estimate.hosts
     print_estimate(estimate)
     said = capsys.readouterr().out
     assert re.search(r"USD per conversation minute +0.043\d +0.043\d", said)
@@ -424,6 +452,15 @@ def test_azure_carries_the_audio_of_services_that_listen() -> None:
     assert "voxtral-cells, 2-4 replicas" in audio.assumed
     assert "qwen" not in audio.assumed
     assert "speech" not in audio.assumed
+
+
+def test_azure_carries_no_more_audio_than_the_least_tier_of_its_callers() -> None:
+    production = blueprint.load(ROOT / "deployments/production-azure.yaml")
+    audio = azure_audio(production.azure, None, 1.0)
+    assert audio.hours is not None
+    # Two to four pods of the data plane with 500 calls, 70 % of them in use; the engines alone have room for 3,551.
+    assert (audio.hours.low, audio.hours.peak) == pytest.approx((1_000 * 0.7 * 730, 2_000 * 0.7 * 730))
+    assert "vad 1,000-2,000 calls" in audio.assumed
 
 
 def test_a_typed_load_is_what_azure_carries_and_places_its_nodes() -> None:
