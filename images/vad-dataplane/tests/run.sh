@@ -34,7 +34,7 @@ for argument in "$@"; do
   fi
   meson test -C "$folder" --suite build-machine --print-errorlogs --quiet
   meson compile -C "$folder" vad-dataplane steer.bpf.o vad.so misbehaving.so counting channels
-  "$here/e2e/run.sh" "$folder" -n 2 --dist worksteal --ignore "$here/e2e/test_docker.py" "$here/e2e"
+  "$here/e2e/run.sh" "$folder" -n 4 --dist worksteal --ignore "$here/e2e/test_docker.py" "$here/e2e"
   # Alone: huge pages are the machine's, and programs of other tests take what these reserve.
   "$here/e2e/run.sh" "$folder" "$here/e2e/test_docker.py"
 done

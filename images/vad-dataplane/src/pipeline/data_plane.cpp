@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <stdexcept>
+#include <thread>
 #include <utility>
 
 #include "support/quiet_thread.hpp"
@@ -13,7 +14,7 @@
 namespace voice::pipeline {
 namespace {
 
-constexpr auto kNap = std::chrono::microseconds(200);
+constexpr auto kNap = std::chrono::milliseconds(1);  // a call sends every 20 ms
 constexpr int kEmptyPassesBeforeNap = 64;
 constexpr std::chrono::seconds kWriteBehindEvery{1};
 
@@ -64,7 +65,8 @@ constexpr std::array<const char*, kStages> kStageNames{"unprotect", "decode", "r
 DataPlane::DataPlane(const config::Config& config)
     : config_(config), vad_module_(config.vad_module),
       slots_(config.max_sessions, config.log_mel ? VOICE_CHUNK_LOG_MEL : VOICE_CHUNK_PCM16),
-      source_(open_source(config, slots_)), registry_(registry_settings(config), config.store) {
+      source_(open_source(config, slots_)),
+      naps_(source_->may_sleep() || config.rx_queues >= std::thread::hardware_concurrency()), registry_(registry_settings(config), config.store) {
     const auto module = vad::Module::load(vad_module_);
     for (unsigned i = 0; i < config.rx_queues; ++i) {
         auto instance = std::make_unique<vad::Instance>(module);
@@ -135,7 +137,7 @@ void DataPlane::poll(Poller& poller, int core) {
     int empty = 0;
     while (!stopping_.load(std::memory_order_relaxed)) {
         empty = poller.pass() == 0 ? empty + 1 : 0;
-        if (source_->may_sleep() && empty > kEmptyPassesBeforeNap) {
+        if (naps_ && empty > kEmptyPassesBeforeNap) {
             std::this_thread::sleep_for(kNap);
         }
     }

@@ -57,6 +57,8 @@ private:
     std::string vad_module_;
     SessionSlots slots_;
     std::unique_ptr<Source> source_;
+    // Pollers spin on cores of their own. Where they would take every core, the other threads would have none.
+    bool naps_;
     std::vector<std::unique_ptr<StateFile>> tables_;
     std::vector<std::unique_ptr<Poller>> pollers_;
     std::vector<std::unique_ptr<ship::ChunkSource>> rings_;

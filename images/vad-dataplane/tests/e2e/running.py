@@ -393,7 +393,11 @@ class Caller:
         def all_sent() -> bool:
             return all(queue["chunk_ring_percent"] == 0 for queue in self._plane.ask("counters")["queues"])
 
-        wait_for("all packets are taken", all_taken)
+        try:
+            wait_for("all packets are taken", all_taken)
+        except AssertionError as late:
+            late.add_note(f"sent {self.sent}, {self._plane.session(self.ssrc)}, {self._plane.drops()}")
+            raise
         wait_for("all chunks are sent", all_sent)
 
 

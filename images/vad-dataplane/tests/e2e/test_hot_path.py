@@ -1,5 +1,6 @@
 """The threads that audio passes through allocate nothing and take no lock once they are warm."""
 
+import os
 import struct
 import time
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ from pathlib import Path
 import ffmpeg
 import pytest
 from audio import silence, speech
+from network import QUEUES
 from running import BUILD, AsrHost, Caller, DataPlane, Store, wait_for
 from srtp import GCM_BYTES, master, text_of
 
@@ -105,3 +107,20 @@ def test_an_allocation_and_a_lock_would_be_seen(store: Store, plane: DataPlane, 
     for thread in ("poller", "shipper"):
         assert after[thread].allocations > before[thread].allocations
         assert after[thread].locks > before[thread].locks
+
+
+@pytest.mark.parametrize("path", ["af_xdp"], indirect=True, scope="session")
+def test_pollers_without_calls_spin_only_where_others_have_a_core(plane: DataPlane) -> None:
+    plane.start()
+    before, begin = cpu_s(plane), time.monotonic()
+    time.sleep(2)
+    cores = (cpu_s(plane) - before) / (time.monotonic() - begin)
+    assert (cores < QUEUES / 4) == (QUEUES >= (os.cpu_count() or 1))
+
+
+def cpu_s(plane: DataPlane) -> float:
+    """Return the CPU seconds that the program has taken."""
+    assert plane.process
+    stat = Path(f"/proc/{plane.process.pid}/stat").read_text()
+    user, system = stat.rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")

@@ -53,6 +53,8 @@ def test_tcp_arp_and_ping_are_unharmed_while_audio_flows(
     with network.far():
         connection = socket.create_connection((network.near_address, echo), 30)
     with connection:
+        # A veth's queue holds 256 packets: a longer burst would push out audio, which is not sent again.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 16)
         writing = threading.Thread(target=connection.sendall, args=(sent,))
         writing.start()
         received = bytearray()
