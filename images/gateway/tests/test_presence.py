@@ -1,8 +1,13 @@
 """Sessions that somebody else hears: counted for as long as their socket is open, and held by one socket."""
 
+import asyncio
+import contextlib
+import time
+
 import websockets
 from redis.asyncio import Redis
 
+from images.conftest import PATIENCE_S
 from images.gateway.tests.conftest import Start
 from images.gateway.tests.running import GatewayProcess, Opened
 from images.gateway.tests.test_client_sockets import connect, refused
@@ -59,8 +64,36 @@ async def test_a_session_of_a_token_waits_for_who_comes_back(gateway: GatewayPro
     opened = await gateway.open()
     async with connect(gateway, PRESENCE, opened.token):
         pass
-    while not await store.hexists(state.session(opened.ssrc), "lapses_at"):
-        pass
+    key = state.session(opened.ssrc)
     async with connect(gateway, PRESENCE, opened.token):
-        assert not await store.hexists(state.session(opened.ssrc), "lapses_at")
+        lapses_at = await store.hget(key, "lapses_at")
+        assert lapses_at
+        async with asyncio.timeout(PATIENCE_S):
+            while await store.hget(key, "lapses_at") == lapses_at:
+                await asyncio.sleep(0.1)
     await opened.close()
+
+
+async def test_a_killed_gateways_session_counts_for_the_grace_period_and_no_longer(start: Start, store: Redis) -> None:
+    grace_s = 5
+    killed = await start(CALLER_SESSIONS=1, RECONNECT_GRACE_S=grace_s).ready()
+    other = await start(CALLER_SESSIONS=1, RECONNECT_GRACE_S=grace_s).ready()
+    key = state.caller_sessions("127.0.0.1")
+    async with connect(killed, PRESENCE):
+        ends_by = time.time() + grace_s
+        assert not await store.zcount(key, ends_by, "+inf")
+        async with asyncio.timeout(PATIENCE_S):
+            while not await store.zcount(key, ends_by, "+inf"):  # who stays is counted on
+                await asyncio.sleep(0.1)
+        killed.kill()
+        assert (await refused(other, PRESENCE))[0] == 429
+    async with asyncio.timeout(PATIENCE_S):
+        while not await opens(other):
+            await asyncio.sleep(0.5)
+
+
+async def opens(gateway: GatewayProcess) -> bool:
+    with contextlib.suppress(websockets.InvalidStatus):
+        async with connect(gateway, PRESENCE):
+            return True
+    return False

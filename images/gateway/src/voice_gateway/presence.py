@@ -26,20 +26,25 @@ async def presence(websocket: WebSocket) -> None:
             session, outlives = await session_of(gateway, websocket, None, heard_here=False)
             lease = SocketLease(gateway.store, session.ssrc)
             await lease.take()
-            await gateway.sessions.resume(session)
+            await _stay(gateway, session)
             await websocket.accept()
             close = await _ending(gateway, websocket, session, lease)
             with contextlib.suppress(RedisError):
                 if not outlives:
                     await gateway.sessions.close(session)
                 elif await lease.is_held():
-                    await gateway.sessions.lapse(session, gateway.settings.reconnect_grace_s)
+                    await _stay(gateway, session)
             with contextlib.suppress(WebSocketDisconnect, RuntimeError):  # the caller may have gone first
                 await websocket.close(close.code, close.reason)
     except Refusal as refusal:
         await websocket.send_denial_response(refusal.response())
     except RedisError:
         await websocket.send_denial_response(store_away().response())
+
+
+async def _stay(gateway: Gateway, session: Session) -> None:
+    # It lapses from the beginning, and later each time: a gateway that is killed can close nothing.
+    await gateway.sessions.lapse(session, gateway.settings.reconnect_grace_s)
 
 
 async def _ending(gateway: Gateway, websocket: WebSocket, session: Session, lease: SocketLease) -> Close:
@@ -58,6 +63,7 @@ async def _ending(gateway: Gateway, websocket: WebSocket, session: Session, leas
                 found = await gateway.sessions.read(session.ssrc)
                 if found is None or found.state is SessionState.CLOSED:
                     return CLOSED_ELSEWHERE
+                await _stay(gateway, session)
         return RESTART  # another session may follow
 
     async def leave() -> Close:
