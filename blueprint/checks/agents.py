@@ -14,8 +14,12 @@ from blueprint.catalog.inference import ModelCard, Task
 from blueprint.checks.azure_sizing import growth
 from blueprint.checks.base import Violation, check, place
 from blueprint.file.model.agents import AgentPods, AwsAgents, ClusterService, Endpoint
+from blueprint.file.model.azure import Routing
 from blueprint.file.model.deployment import Deployment
 from blueprint.file.source import Location
+
+PREFIX_PIECE = 128
+"""Characters of a prompt that production-stack's router compares at a time."""
 
 
 @check(
@@ -128,6 +132,27 @@ def chat_model_hears(deployment: Deployment) -> Iterator[Violation]:
                 f"{card.name} is given the callers' audio, and understands text alone ({card.task})",
                 f"answer with a model that hears ({hear}), or set listening: transcript",
             )
+
+
+@check(
+    "router-tells-conversations-apart",
+    f"The router tells agents' conversations apart: by prefix it compares pieces of {PREFIX_PIECE} characters.",
+    source="production-stack, src/vllm_router: prefix/hashtrie.py (chunk_size) and routers/routing_logic.py, where a "
+    "match of one piece decides, whatever the load",
+)
+def router_tells_conversations_apart(deployment: Deployment) -> Iterator[Violation]:
+    azure = deployment.azure_half
+    if not azure or not azure.agents or azure.router.routing is not Routing.PREFIX:
+        return
+    prompt = azure.agents.prompt
+    if isinstance(azure.agents.chat, ClusterService) and (prompt is None or len(prompt) >= PREFIX_PIECE):
+        shared = "a prompt of a secret" if prompt is None else f"{len(prompt)} characters of agents.prompt"
+        yield Violation(
+            ("azure", "router", "routing"),
+            f"all conversations begin with {shared}, and the router sends what begins alike to the replica that had it "
+            f"first: from {PREFIX_PIECE} characters on one replica of {azure.agents.chat.service} answers everybody",
+            "set azure.router.routing to session: agents name each conversation to the router",
+        )
 
 
 def _card(named: str | None) -> ModelCard | None:

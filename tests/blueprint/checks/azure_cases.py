@@ -12,6 +12,7 @@ RESERVED = {
     "group_id": "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/capacityReservationGroups/c",
 }
 SPOT = {"option": "spot"}
+BY_PREFIX = {"azure.router": {"routing": "prefix"}}
 NIL = "00000000-0000-0000-0000-000000000000"
 WHISPER = {"model": "whisper-large-v3", "load": {"sessions": 20, "session_tokens": 400, "context_tokens": 448}}
 AGGREGATED = {
@@ -129,6 +130,15 @@ CASES: tuple[Case, ...] = (
     case("chat-model-hears", "azure.agents.chat",
          agents(listening="audio", chat={"kind": "service", "service": "qwen"}), agents(listening="audio"),
          ("qwen", "text alone")),
+    case("router-tells-conversations-apart", "azure.router.routing",
+         agents(prompt="p" * 128) | BY_PREFIX, agents(prompt="p" * 127) | BY_PREFIX, ("128 characters", "one replica")),
+    case("router-tells-conversations-apart", "azure.router.routing",
+         agents(prompt_secret="prompt") | {"azure.agents.prompt": ABSENT} | BY_PREFIX,
+         agents(prompt_secret="prompt") | {"azure.agents.prompt": ABSENT}, ("a secret",)),
+    case("router-tells-conversations-apart", "azure.router.routing",
+         agents(prompt="p" * 128) | BY_PREFIX,
+         agents(prompt="p" * 128, chat={"kind": "endpoint", "url": "https://chat.callers.dev/v1", "model": "gpt"})
+         | BY_PREFIX),
     # Capacity
     case("vm-size-in-location", f"{CELLS}.vm_size", {"azure.location": "westindia"},
          {"azure.location": "southcentralus"}, ("Standard_NC96ads_A100_v4", "westindia")),
