@@ -180,7 +180,13 @@ def test_a_kept_sandbox_outlives_its_parent_and_answers() -> None:
     wait_until_dead(int(pid))
 
 
-@pytest.mark.parametrize("send", [os.killpg, os.kill], ids=["from a terminal", "to voice alone"])
+@pytest.mark.parametrize(
+    "send",
+    [
+        pytest.param(os.killpg, id="from a terminal"),
+        pytest.param(os.kill, id="to voice alone", marks=pytest.mark.nightly),
+    ],
+)
 def test_ctrl_c_stops_and_removes_everything(send: Callable[[int, int], None], tmp_path: Path) -> None:
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     # A shell starts background jobs, and so perhaps this test, with SIGINT ignored, and children inherit that.
