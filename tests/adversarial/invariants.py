@@ -7,9 +7,6 @@ from functools import cache
 from ipaddress import IPv4Network
 from typing import Any
 
-from cfnlint.api import lint  # type: ignore[import-untyped]
-from cfnlint.config import ManualArgs  # type: ignore[import-untyped]
-
 from blueprint import Deployment, catalog, checks
 from blueprint.aws.alerts import alerts
 from blueprint.aws.names import AGENT_FLEET, GATEWAY_FLEET, VAD_FLEET
@@ -124,6 +121,10 @@ def sums(templates: Templates, deployment: Deployment) -> Iterator[str]:
 
 def cfn_lint(template: Template, region: str) -> list[str]:
     """Return what cfn-lint says; zones are named on purpose, and it knows a CDK template by paths that are left out."""
+    # Imported here: it brings sympy along, which takes seconds of every process that collects tests.
+    from cfnlint.api import lint  # type: ignore[import-untyped]  # noqa: PLC0415
+    from cfnlint.config import ManualArgs  # type: ignore[import-untyped]  # noqa: PLC0415
+
     found = lint(json.dumps(template), config=ManualArgs(regions=[region], ignore_checks=["W3010"]))
     return [f"{each.rule.id} {'/'.join(map(str, each.path))}: {each.message}" for each in found]
 
