@@ -164,38 +164,50 @@ def test_targets_that_documents_show_are_run_by_ci(name: str) -> None:
             assert target in run, f"{name}: neither .ci/run nor .ci/nightly runs {target}"
 
 
-def run_in_copy(folder: Path, commands: list[str]) -> None:
-    """Run commands where the shipped files lie, and say which failed; what a check refuses is an answer too."""
-    shutil.copytree(ROOT / "deployments", folder / "deployments")
+def ran(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    first = [] if any("voice init" in each for each in commands) else ["voice init deployments/mine.yaml"]
-    for command in [*first, *commands]:
+    return subprocess.run(  # noqa: S603
+        ["bash", "-c", command],  # noqa: S607
+        cwd=folder,
+        env=os.environ | {"PATH": path, "AWS_EC2_METADATA_DISABLED": "true"},
+        input="aws\nus-east-1\n500\n20000\n",  # to `voice init` without options
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The shipped files, and the reader's own, which most documents take for granted."""
+    folder = tmp_path_factory.mktemp("files")
+    shutil.copytree(ROOT / "deployments", folder / "deployments")
+    assert ran("voice init deployments/mine.yaml", folder).returncode == 0
+    return folder / "deployments"
+
+
+def run_in_copy(folder: Path, files: Path, commands: list[str]) -> None:
+    """Run commands where the files lie, and say which failed; what a check refuses is an answer too."""
+    shutil.copytree(files, folder / "deployments")
+    for command in commands:
         if command.startswith("voice init"):
             (folder / "deployments/mine.yaml").unlink(missing_ok=True)
-        done = subprocess.run(  # noqa: S603
-            ["bash", "-c", command],  # noqa: S607
-            cwd=folder,
-            env=os.environ | {"PATH": path, "AWS_EC2_METADATA_DISABLED": "true"},
-            input="aws\nus-east-1\n500\n20000\n",  # to `voice init` without options
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = ran(command, folder)
         # More calls than the file carries are refused, and the table says what it should say instead.
         expected = {2} if "seed.yaml" in command else {0, 2} if "plan" in command and "--calls" in command else {0}
         assert done.returncode in expected, f"{command}: {done.stdout}{done.stderr}"
 
 
 @pytest.mark.parametrize("name", sorted({name for name, _ in documented(nightly=False)}))
-def test_commands_that_documents_show_run(name: str, tmp_path: Path) -> None:
-    run_in_copy(tmp_path, [command for document, command in documented(nightly=False) if document == name])
+def test_commands_that_documents_show_run(name: str, files: Path, tmp_path: Path) -> None:
+    run_in_copy(tmp_path, files, [command for document, command in documented(nightly=False) if document == name])
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(("name", "command"), documented(nightly=True))
-def test_long_commands_that_documents_show_run(name: str, command: str, tmp_path: Path) -> None:
+def test_long_commands_that_documents_show_run(name: str, command: str, files: Path, tmp_path: Path) -> None:
     short = [each for document, each in documented(nightly=False) if document == name]
-    run_in_copy(tmp_path, [*[each for each in short if each.startswith("voice init")][:1], command])
+    run_in_copy(tmp_path, files, [*[each for each in short if each.startswith("voice init")][:1], command])
 
 
 def test_the_changes_begin_with_the_version_in_hand() -> None:
