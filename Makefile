@@ -22,7 +22,7 @@ DRAIN := tests/voice/test_drain.py
 # How the data plane is tested (images/vad-dataplane/tests/run.sh).
 TESTED := program address,undefined
 
-.PHONY: help setup demo demo-page demo-agent test types pytest test-machines test-nightly test-native test-arm64 test-mutants test-voice images refresh-engines refresh-azure-types sandbox rehearse-hosts bench-cli bench-dataplane bench-vad bench-voice bench-gateway bench-simulate diagram baseline schema reference docs lint format lock clean
+.PHONY: help setup demo demo-page demo-agent test linters types pytest test-machines test-nightly test-native test-arm64 test-mutants test-voice images refresh-engines refresh-azure-types sandbox rehearse-hosts bench-cli bench-dataplane bench-vad bench-voice bench-gateway bench-simulate diagram baseline schema reference docs lint format lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -68,6 +68,10 @@ $(BENCH_VAD): $(UV) bench/vad/requirements.txt bench/vad/silero.txt
 	touch $@
 
 test: $(SETUP) ## Run every check and test
+	$(INSTALL) tests/packages.txt
+	$(MAKE) --jobs=2 linters types pytest
+
+linters: $(SETUP)
 	ruff check .
 	ruff format --check .
 	yamllint --strict .
@@ -75,8 +79,6 @@ test: $(SETUP) ## Run every check and test
 	hadolint images/*/Dockerfile
 	actionlint
 	zizmor --offline --quiet .github
-	$(INSTALL) tests/packages.txt
-	$(MAKE) --jobs=2 types pytest
 
 # Beside each other: much of the tests' time is spent waiting, for programs that start
 # and for time to pass; without its cache mypy keeps one core busy for minutes. CI, which has none, leaves none.
