@@ -8,7 +8,7 @@ from blueprint.checks.azure_cluster import Cluster, Engine, Pod, cluster_in
 from blueprint.checks.base import Level, Violation, check, cluster_check, refusal
 from blueprint.contract.images import Image
 from blueprint.engines.sizing.fit import check_engine, check_load, check_reuse
-from blueprint.file.model.deployment import Deployment, Environment
+from blueprint.file.model.deployment import Deployment
 from blueprint.file.model.serving import KvCacheType, Quantization
 
 IMAGE_OF = {"vllm": Image.ASR_VLLM, "vllm-omni": Image.TTS_OMNI}
@@ -126,24 +126,6 @@ def driver_runs_engine(cluster: Cluster) -> Iterator[Violation]:
                 f"which needs {release.min_driver}: the engine would start again and again, and the node be paid for",
                 "put the service on an A100, H100 or H200 pool, or bring a node image with that driver and accept "
                 "this check",
-            )
-
-
-@check(
-    "model-revision-pinned",
-    "In production every model is fetched at a fixed commit.",
-    source="https://huggingface.co/docs/huggingface_hub/guides/download (revision)",
-    level=Level.WARNING,
-)
-def model_revision_pinned(deployment: Deployment) -> Iterator[Violation]:
-    for index, service in enumerate(deployment.azure.services):
-        if deployment.environment is Environment.PRODUCTION and service.revision is None:
-            card = catalog.models()[service.model]
-            yield Violation(
-                ("azure", "services", index),
-                f"{service.name} fetches {card.repository} at whatever commit is newest: replicas of different "
-                "days may differ",
-                "set revision to the commit that was tested",
             )
 
 

@@ -2,12 +2,15 @@
 
 from collections.abc import Iterator
 
+from blueprint import catalog
 from blueprint.aws.machine_images import floats, may_be_baked
 from blueprint.checks.base import Level, Violation, check
 from blueprint.checks.fleets import fleets
 from blueprint.contract.network import Tier
+from blueprint.engines.launch.whisper import DEFAULT_MODELS
 from blueprint.file.model.aws import DataPathMode
 from blueprint.file.model.deployment import Deployment, Environment
+from blueprint.file.source import Location
 from blueprint.hosts import VAD_IMAGES, asr_images, held_back, images_of
 from blueprint.signing import manifest, verified
 
@@ -102,4 +105,33 @@ def vfio_image_baked(deployment: Deployment) -> Iterator[Violation]:
             f"mode vfio on {vad.machine_image or 'the newest image of AWS'}: its kernel has no vfio-pci with write "
             "combining, so no host would come up",
             "let a pipeline bake one (host_images: {vfio: true}) and name it as machine_image, or set mode: af_xdp",
+        )
+
+
+@check(
+    "model-revision-pinned",
+    "In production every model is fetched at a fixed commit.",
+    source="https://huggingface.co/docs/huggingface_hub/guides/download (revision)",
+    level=Level.WARNING,
+)
+def model_revision_pinned(deployment: Deployment) -> Iterator[Violation]:
+    if deployment.environment is not Environment.PRODUCTION:
+        return
+    models, types = catalog.models(), catalog.instance_types()
+    for index, fleet in enumerate(deployment.aws_half.asr if deployment.aws_half else ()):
+        own = fleet.model or DEFAULT_MODELS[types[fleet.instance_type].computes_on]
+        served = (models[fleet.vllm.model].repository, fleet.vllm.revision) if fleet.vllm else (own, fleet.revision)
+        yield from _newest(("aws", "asr", index), fleet.name, *served)
+    for index, service in enumerate(deployment.azure_half.services if deployment.azure_half else ()):
+        yield from _newest(
+            ("azure", "services", index), service.name, models[service.model].repository, service.revision
+        )
+
+
+def _newest(at: Location, name: str, repository: str, revision: str | None) -> Iterator[Violation]:
+    if revision is None:
+        yield Violation(
+            at,
+            f"{name} fetches {repository} at whatever commit is newest: what starts on different days may differ",
+            "set revision to the commit that was tested",
         )

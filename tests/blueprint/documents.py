@@ -94,6 +94,7 @@ aws:
       instance_type: p5.4xlarge
       hosts: {{min: 4, max: 4}}
       engine: whisper
+      revision: f0fe81560cb8b68660e564f55dd99207059c092e
       machine_image: ami-0123456789abcdef1
       purchase: {{option: on-demand}}
       scaling: []
@@ -101,6 +102,7 @@ aws:
       instance_type: p5.48xlarge
       hosts: {{min: 1, max: 2}}
       engine: whisper
+      revision: f0fe81560cb8b68660e564f55dd99207059c092e
       machine_image: ami-0123456789abcdef1
       availability_zones: [us-east-1a]
       purchase:

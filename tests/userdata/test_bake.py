@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.userdata import hosts
 from tests.userdata.hosts import image
 from tests.userdata.machine import Machine
 from userdata import Bake, HugePages, render_bake
@@ -41,6 +42,17 @@ def test_a_boot_finds_images_pages_and_the_vfio_marker(builder: Machine, tmp_pat
     assert f"docker pull -q {image('vad-dataplane', 'a')}" in calls
     assert "grubby --update-kernel=ALL --args default_hugepagesz=2M hugepagesz=2M hugepages=100" in calls
     assert any(call.endswith("checkout -q 64788ef") for call in calls)
+
+
+def test_what_is_baked_is_not_pulled_by_a_boot(builder: Machine, tmp_path: Path, ready_port: int) -> None:
+    boot = hosts.vad(ready_port)
+    containers = {each.name: each.image_uri for each in boot.containers}
+    assert run(builder, tmp_path, Bake("us-east-1", containers), "bake") == ""
+    builder.power_cycle()
+    assert builder.launch(boot).returncode == 0
+    booted = builder.transcript
+    assert any(line.startswith("systemctl start") for line in booted)
+    assert not any(line.startswith(("docker pull", "docker login", "dnf")) for line in booted)
 
 
 def test_an_image_without_its_containers_is_refused(builder: Machine, tmp_path: Path) -> None:

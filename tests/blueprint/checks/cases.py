@@ -15,6 +15,7 @@ CAPACITY_BLOCK = {"option": "capacity-block", "reservation_id": "cr-0123456789ab
 DIGEST = "sha256:" + "a" * 64
 VLLM = {
     "aws.asr.0.engine": "vllm",
+    "aws.asr.0.revision": ABSENT,
     "aws.asr.0.vllm": {
         "model": "whisper-large-v3",
         "load": {"sessions": 32, "session_tokens": 448, "context_tokens": 448},
@@ -408,6 +409,9 @@ CASES: tuple[Case, ...] = (
     Case("machine-images-pinned", "aws.asr.0.machine_image", {"aws.asr.0.machine_image": "/voice/p5"},
          {"aws.asr.0.machine_image": "/voice/p5", "aws.asr.1.machine_image": "/voice/p5", "images.telemetry": ABSENT,
           "aws.vad.machine_image": ABSENT}),
+    Case("model-revision-pinned", "aws.asr.0", {"aws.asr.0.revision": ABSENT},
+         {"aws.asr.0.revision": ABSENT, "environment": "staging"}, ("p5", "Systran/faster-whisper-large-v2")),
+    Case("model-revision-pinned", "aws.asr.0", VLLM, {}, ("p5", "openai/whisper-large-v3")),
     Case("images-signed", "image_signing.signature", {"images.gateway": DIGEST}, {}, ("not the key's own",)),
     Case("images-signed", "image_signing.signature", {"image_signing.signature": "MEQC"}, {}, ("not the key's own",)),
     Case("images-signed", "images", {"image_signing": ABSENT}, {"image_signing": ABSENT, "images": ABSENT},
