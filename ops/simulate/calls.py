@@ -1,13 +1,13 @@
 """Calls in bulk: how many each host has, and how many come and go in a tick.
 
-A call takes a place at each front, a gateway task and a VAD host where there are such, and one on an ASR host; of those
-that are conversations, also one at an agent; a conversation that its language model hears is given all of them, too,
-which is more than it takes. On a cluster the ASR pods are a front of the replicas that they ask. A
-call's zone and its place at a front are chosen by the load balancer, evenly and by chance, and it stays there until one
-of them goes: new VAD hosts relieve no other. A host that has as many calls as it carries refuses; the load balancer
-does not know, and sends callers there all the same. A full agent hands them to one with room, and refuses when there is
-none (images/agent/src/voice_agent/siblings.py); ASR pods fill up alike, since the data plane asks none that is full.
-Its ASR host is the one with the most free places, Neuron hosts before GPUs (images/vad-dataplane/src/ship/pinning.hpp).
+A call takes a place at each front, a gateway task and a VAD host where there are such, and one on an ASR host; of
+those that are conversations, also one at an agent; a conversation that its language model hears is given all of them,
+too, which is more than it takes. On a cluster the ASR pods are a front of the replicas that they ask. A call's zone
+and its place at a front are chosen by the load balancer, evenly and by chance, and it stays there until one of them
+goes: new VAD hosts relieve no other. A host that has as many calls as it carries refuses; the load balancer does not
+know, and sends callers there all the same. A full agent hands them to one with room, and refuses when there is none
+(images/agent/src/voice_agent/siblings.py); ASR pods fill up alike, since the data plane asks none that is full. Its
+ASR host is the one with the most free places, Neuron hosts before GPUs (images/vad-dataplane/src/ship/pinning.hpp).
 Calls end independently of each other and of where they are, so that hosts need no names for them: what a tick takes
 from a host is binomial, and whose VAD places go is hypergeometric.
 """
