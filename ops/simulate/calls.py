@@ -125,21 +125,21 @@ class Calls:
 
     def _leave(self, front: Fleet, count: int, carried: int) -> None:
         """Take a front's part of calls that go, by chance of all that were carried."""
+        if not count:
+            return
         theirs = int(front.calls.sum())
-        if count and theirs < carried:
+        if theirs < carried:
             count = int(self.chance.hypergeometric(theirs, carried - theirs, count))
         if count:
             front.calls -= self.chance.multivariate_hypergeometric(front.calls, count, method="marginals")
 
     def _leave_asr(self, count: int) -> None:
-        for fleet, lost in zip(self.asr, self._among(self.asr, count), strict=True):
-            fleet.calls -= lost
-
-    def _among(self, fleets: Sequence[Fleet], count: int) -> list[Counts]:
-        """Choose calls of several fleets by chance."""
-        calls = np.concatenate([fleet.calls for fleet in fleets])
+        if not count:
+            return
+        calls = np.concatenate([fleet.calls for fleet in self.asr])
         chosen = self.chance.multivariate_hypergeometric(calls, count, method="marginals")
-        return np.split(chosen, np.cumsum([len(fleet.calls) for fleet in fleets])[:-1])
+        for fleet, lost in zip(self.asr, _of_each(self.asr, chosen), strict=True):
+            fleet.calls -= lost
 
     def _enter(self, count: int) -> int:
         """Give callers a place in each tier; return how many got one."""
@@ -164,7 +164,7 @@ class Calls:
             How many found a place.
         """
         hosts = np.flatnonzero(front.open)
-        if not hosts.size:
+        if not count or not hosts.size:
             return 0
         odds = np.full(hosts.size, 1.0)
         if not self.cross_zone:
@@ -194,11 +194,14 @@ def _pour(fleets: Sequence[Fleet], count: int) -> int:
     free = np.concatenate([np.where(fleet.open, np.maximum(fleet.plan.places - fleet.calls, 0), 0) for fleet in fleets])
     count = min(count, int(free.sum()))
     taken = free - _level(free, count)
-    for fleet, part in zip(
-        fleets, np.split(taken, np.cumsum([len(fleet.calls) for fleet in fleets])[:-1]), strict=True
-    ):
+    for fleet, part in zip(fleets, _of_each(fleets, taken), strict=True):
         fleet.calls += part
     return count
+
+
+def _of_each(fleets: Sequence[Fleet], counts: Counts) -> list[Counts]:
+    """Split counts of the hosts of several fleets by fleet."""
+    return np.split(counts, np.cumsum([len(fleet.calls) for fleet in fleets])[:-1])
 
 
 def _level(free: Counts, count: int) -> Counts:

@@ -5,8 +5,8 @@ measured; ``Fleet.busy_at_full`` says it, and reports sweep it.
 """
 
 import math
+import operator
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -79,32 +79,33 @@ def check_modelled(plan: FleetPlan) -> None:
             )
 
 
-@dataclass
+_FOLDS: dict[Statistic, tuple[Callable[[Values], float], Callable[[float, float], float]]] = {
+    Statistic.AVERAGE: (np.sum, operator.add),
+    Statistic.SUM: (np.sum, operator.add),
+    Statistic.MAXIMUM: (np.max, max),
+    Statistic.MINIMUM: (np.min, min),
+}
+"""What a statistic makes of the samples of a tick, and of two ticks."""
+
+
 class Period:
     """Samples of one period of an alarm, one of each host and tick."""
 
-    statistic: Statistic
-    total: float = 0.0
-    count: int = 0
-    highest: float = -math.inf
-    lowest: float = math.inf
+    def __init__(self, statistic: Statistic) -> None:
+        self._statistic = statistic
+        self._of_tick, self._of_both = _FOLDS[statistic]
+        self._value, self._count = math.nan, 0
 
     def add(self, values: Values) -> None:
         """Take the samples of one tick."""
         if values.size:
-            self.total += float(values.sum())
-            self.count += values.size
-            self.highest = max(self.highest, float(values.max()))
-            self.lowest = min(self.lowest, float(values.min()))
+            newest = float(self._of_tick(values))
+            self._value = self._of_both(self._value, newest) if self._count else newest
+            self._count += values.size
 
     def close(self) -> float | None:
         """Return the period's datapoint, ``None`` without samples, and begin the next."""
-        datapoint = {
-            Statistic.AVERAGE: self.total / max(1, self.count),
-            Statistic.SUM: self.total,
-            Statistic.MAXIMUM: self.highest,
-            Statistic.MINIMUM: self.lowest,
-        }[self.statistic]
-        empty = not self.count
-        self.total, self.count, self.highest, self.lowest = 0.0, 0, -math.inf, math.inf
-        return None if empty else datapoint
+        value, count, self._count = self._value, self._count, 0
+        if not count:
+            return None
+        return value / count if self._statistic is Statistic.AVERAGE else value
