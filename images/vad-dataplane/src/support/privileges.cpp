@@ -42,8 +42,8 @@ void confine() {
         check(seccomp_rule_add(filter.get(), SCMP_ACT_ERRNO(EPERM), call, 0));
     }
     // Sessions go on being written into the maps of the program that runs.
-    check(seccomp_rule_add(filter.get(), SCMP_ACT_ERRNO(EPERM), SCMP_SYS(bpf), 1,
-                           SCMP_A0(SCMP_CMP_GT, BPF_MAP_DELETE_ELEM)));
+    const scmp_arg_cmp other_command{.arg = 0, .op = SCMP_CMP_GT, .datum_a = BPF_MAP_DELETE_ELEM, .datum_b = 0};
+    check(seccomp_rule_add(filter.get(), SCMP_ACT_ERRNO(EPERM), SCMP_SYS(bpf), 1, other_command));
     check(seccomp_load(filter.get()));
 }
 

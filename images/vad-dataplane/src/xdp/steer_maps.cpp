@@ -36,7 +36,8 @@ std::optional<int> index_of(const std::string& interface, std::string& error) {
 
 // The program on an interface, whatever its mode; closed when there is none.
 Descriptor attached_program(int interface, bpf_prog_info& info) {
-    LIBBPF_OPTS(bpf_xdp_query_opts, query);
+    bpf_xdp_query_opts query{};
+    query.sz = sizeof query;
     if (bpf_xdp_query(interface, 0, &query) != 0) {
         return Descriptor();
     }

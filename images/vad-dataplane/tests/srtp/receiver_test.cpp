@@ -262,8 +262,8 @@ TEST_P(Srtp, HeadersOfEveryLengthAreTaken) {
     Sender sender(GetParam(), key());
     const auto receiver = receiver_of(key());
     std::uint16_t sequence = 1;
-    for (const std::size_t sources : {0, 1, 15}) {
-        for (const std::size_t extension : {0, 4, 12}) {
+    for (const std::size_t sources : {0U, 1U, 15U}) {
+        for (const std::size_t extension : {0U, 4U, 12U}) {
             auto packet = sender.send(sequence++, 9, sources, extension);
             const auto found = receiver->unprotect(packet);
             ASSERT_EQ(found.verdict, Verdict::kOk) << sources << ", " << extension;

@@ -56,8 +56,11 @@ protected:
 
     // Sends the frame `times` times; the verdict is that of the last.
     int send(Bytes frame, unsigned times = 1) {
-        LIBBPF_OPTS(bpf_test_run_opts, options, .data_in = frame.data(),
-                    .data_size_in = static_cast<__u32>(frame.size()), .repeat = static_cast<int>(times));
+        bpf_test_run_opts options{};
+        options.sz = sizeof options;
+        options.data_in = frame.data();
+        options.data_size_in = static_cast<__u32>(frame.size());
+        options.repeat = static_cast<int>(times);
         const int failed = bpf_prog_test_run_opts(bpf_program__fd(skeleton_->progs.steer), &options);
         EXPECT_EQ(failed, 0) << std::strerror(-failed);
         return static_cast<int>(options.retval);
