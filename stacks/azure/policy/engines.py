@@ -3,9 +3,9 @@
 import itertools
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from blueprint import catalog
 from blueprint.catalog import ModelCard
@@ -122,8 +122,14 @@ class Engine:
         return next((c["kv_role"].text for c in self.connectors if c["kv_connector"].text.startswith("Nixl")), "")
 
 
-def engines(stack: Stack) -> Iterator[Engine]:
-    for pod in pods(stack):
+@lru_cache(maxsize=1)
+def engines(stack: Stack) -> tuple[Engine, ...]:
+    """Return the engines of all pods."""
+    return tuple(_engines(pods(stack)))
+
+
+def _engines(pods: Iterable[Pod]) -> Iterator[Engine]:
+    for pod in pods:
         for container in pod.running:
             argv = container.argv
             for index in range(len(argv) - 1):

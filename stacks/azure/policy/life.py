@@ -114,7 +114,7 @@ def scaling_has_a_target(stack: Stack) -> Iterator[Found]:
     source="https://kubernetes.io/docs/concepts/overview/working-with-objects/labels",
 )
 def selectors_select(stack: Stack) -> Iterator[Found]:
-    known = list(pods(stack))
+    known = pods(stack)
     for pod in known:
         wanted = pod.resource.props.at("spec", "selector", "matchLabels").texts()
         if not wanted.items() <= pod.labels.items():

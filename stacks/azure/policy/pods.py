@@ -1,8 +1,7 @@
 """Pods as the workloads of a stack describe them."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from blueprint.azure.contract import GPU_RESOURCE
 from blueprint.azure.names import POOL_LABEL
@@ -169,11 +168,14 @@ class Pod:
         return gib(source["sizeLimit"].text) or container.memory_gib
 
 
-def pods(stack: Stack) -> Iterator[Pod]:
-    for resource in stack.resources:
-        kind = resource.type.removeprefix("kubernetes:")
-        if resource.type.startswith("kubernetes:") and kind in TEMPLATES:
-            yield Pod(resource, resource.props.at(*TEMPLATES[kind]))
+@lru_cache(maxsize=1)
+def pods(stack: Stack) -> tuple[Pod, ...]:
+    """Return the pods of a stack, or of one resource."""
+    return tuple(
+        Pod(resource, resource.props.at(*TEMPLATES[kind]))
+        for resource in stack.resources
+        if (kind := resource.type.removeprefix("kubernetes:")) != resource.type and kind in TEMPLATES
+    )
 
 
 def bytes_text(value: float) -> str:

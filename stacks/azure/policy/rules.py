@@ -25,9 +25,12 @@ class Resource:
     needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Stack:
-    """The resources of one stack, and the deployment that they were made from, where it is known."""
+    """The resources of one stack, and the deployment that they were made from, where it is known.
+
+    Each is its own: rules ask for the same pods of one again and again (`pods.pods`).
+    """
 
     resources: tuple[Resource, ...]
     deployment: Deployment | None = None

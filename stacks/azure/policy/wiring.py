@@ -147,7 +147,7 @@ def gpus_are_whole(stack: Stack) -> Iterator[Found]:
 )
 def flows_are_allowed(stack: Stack) -> Iterator[Found]:
     policies = list(stack.of("networking.k8s.io/v1:NetworkPolicy"))
-    known = list(pods(stack))
+    known = pods(stack)
     for flow in stack.flows:
         senders = [pod for pod in known if pod.labels.get(COMPONENT_LABEL) == flow.source.value]
         for pod in known:
